@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
 # Many tests wait, and many hold one core: three files at a time, on whatever machine, in the order of tests/conftest.py.
 # Further threads of libraries would only spin beside each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean

@@ -18,10 +18,10 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
     if not path.is_relative_to(GENERATED) and "node_modules" not in path.parts
 ]
-MOST_LINES_OF_A_MODULE = 300
-MOST_LINES_OF_A_FUNCTION = 40
+MOST_LINES_OF_A_MODULE = 400
+MOST_LINES_OF_A_FUNCTION = 50
 MOST_LINES_OF_A_TEST = 50
-MOST_FILES_OF_A_FOLDER = 20
+MOST_FILES_OF_A_FOLDER = 24
 
 # Who may know the messages on the wire, apart from the client, which is made of them.
 _LINK = "services/target/speculation/link/"
