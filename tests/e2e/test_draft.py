@@ -150,6 +150,7 @@ async def test_a_link_that_is_cut(target: DraftedTarget, make_draft: MakeDraft):
     assert accepted_behind(result, 100) > 0
 
 
+@pytest.mark.exhaustive
 async def test_eight_streams_while_the_draft_is_killed_and_restarted(target: DraftedTarget, make_draft: MakeDraft):
     draft = make_draft()
     await target.start_draft(draft)

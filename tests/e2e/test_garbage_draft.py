@@ -55,7 +55,7 @@ async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
     ("behaviour", "told"),
     [
         further(garbage_draft.no_hello, "it does not say hello", id="no_hello"),
-        pytest.param(garbage_draft.hanging_up, "it ended the stream", id="hanging_up"),
+        further(garbage_draft.hanging_up, "it ended the stream", id="hanging_up"),
         further(
             replying(garbage_draft.empty_messages),
             "it sent a message with none of predict, released and load in it",

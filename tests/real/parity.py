@@ -40,9 +40,9 @@ class Parity:
         return self.other_choices == 0 and self.largest_difference <= MOST * self.largest_logit
 
 
-def measure_parity(path: Path) -> Parity:
+def measure_parity(path: Path, num_prompts: int = len(SHORT_TEXTS)) -> Parity:
     """Compare a folder or a GGUF file with what transformers makes of it, one after the other in memory."""
-    prompts = [ids[:_MOST_TOKENS] for ids in map(Tokenizer.from_model(path).encode, SHORT_TEXTS)]
+    prompts = [ids[:_MOST_TOKENS] for ids in map(Tokenizer.from_model(path).encode, SHORT_TEXTS[:num_prompts])]
     expected = [*logits_of(load_reference(path), prompts)]
     differences, largest, others = [0.0], [0.0], 0
     for found, wanted in zip(our_logits(path, prompts), expected, strict=True):

@@ -11,6 +11,7 @@ from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.source import GrammarSource
 from tests.child_processes import child_processes
+from tests.further import all_with
 from tests.grammars import SOURCES, compiler
 from tests.hostile_grammars import HOSTILE, SLOW
 from tests.unit.engine.grammar import patient_worker
@@ -56,7 +57,7 @@ async def test_what_is_as_it_should_be_is_compiled(process: GrammarProcess, name
     assert grammar.begin(stop_ids=[END]).masks().any()
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", all_with(HOSTILE, "chained rules", "intersections"))
 async def test_what_takes_too_much_is_refused_and_harms_nobody(process: GrammarProcess, name: str):
     with pytest.raises(GrammarError, match=r"at most|more than|limit"):
         await process.compile(HOSTILE[name], "me")
