@@ -27,7 +27,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-re
 help:
 	@echo "make demo     stream text from the demo model"
 	@echo "make test     build, and run the tests (seven minutes)"
-	@echo "make quick    run the tests of units, and the native ones of the best instruction set (a minute)"
+	@echo "make quick    run the tests of units, and the native ones of the best instruction set (about a minute)"
 	@echo "make matrix   run the whole matrix of equality, and all tests under further settings (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
 	@echo "make soak     ask for an hour, or MINUTES, for answers that end in every way, while the draft is killed over and over"
@@ -62,7 +62,7 @@ test: $(VENV)/.dev
 	$(PYTEST)
 
 quick: $(VENV)/.dev
-	$(PYTEST) tests/unit tests/native -m "not exhaustive and not containers and not process and not other_device"
+	$(PYTEST) -n 2 tests/unit tests/native --ignore tests/unit/repository -m "not exhaustive and not containers and not process and not other_device"
 
 matrix: $(VENV)/.dev sanitize
 	$(PYTEST) -m exhaustive
