@@ -17,7 +17,7 @@ CPP := $(shell find native clients tests \( -name build -o -name node_modules \)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
-# Many tests wait, and many hold one core: three files at a time, on whatever machine, in the order of tests/conftest.py.
+# Many tests wait, and many hold one core: four files at a time, on whatever machine, in the order of tests/conftest.py.
 # Further threads of libraries would only spin beside each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
@@ -62,7 +62,7 @@ test: $(VENV)/.dev
 	$(PYTEST)
 
 quick: $(VENV)/.dev
-	$(PYTEST) -n 2 tests/unit tests/native --ignore tests/unit/repository -m "not exhaustive and not containers and not process and not other_device"
+	$(PYTEST) -n 3 tests/unit tests/native --ignore tests/unit/repository -m "not exhaustive and not containers and not process and not other_device"
 
 matrix: $(VENV)/.dev sanitize
 	$(PYTEST) -m exhaustive

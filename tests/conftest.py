@@ -1,12 +1,16 @@
 """What holds for every test: no time is judged, and no log betrays prompts, answers, or the token of who asked."""
 
+import gc
 import logging
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.further import covering_choice, key_of
 from tests.log_scan import LogScan, betrayals_in
 
 # How fast examples are found and tested says something of the machine, and nothing of the code. They are the same in
@@ -18,8 +22,46 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_COVERED = {"e2e", "clients"}
 
+gc.disable()  # until all tests are collected: to look through so many live objects again and again takes half the time
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but never look through what collection has made.
+
+    Torch's loggers, each of which pytest would listen to by itself in each part of each test, are heard by the root's.
+    """
+    gc.freeze()
+    gc.enable()
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only `make matrix` runs, and put the rest in order."""
+    _leave_out_combinations(items)
+    _sort(items)
+
+
+def _leave_out_combinations(items: list[pytest.Item]) -> None:
+    """Of tests of whole services with several parameters, keep each value of each parameter once at least."""
+    covered = [item for item in items if isinstance(item, pytest.Function) and not _COVERED.isdisjoint(item.path.parts)]
+    combinations: dict[tuple[Path, str], list[pytest.Function]] = defaultdict(list)
+    for item in covered:
+        if hasattr(item, "callspec") and not item.get_closest_marker("exhaustive"):
+            combinations[item.path, item.originalname].append(item)
+    for alternatives in combinations.values():
+        values = [{(name, key_of(value)) for name, value in item.callspec.params.items()} for item in alternatives]
+        chosen = covering_choice(values)
+        for index, item in enumerate(alternatives):
+            if index not in chosen:
+                item.add_marker(pytest.mark.exhaustive)
+
+
+def _sort(items: list[pytest.Item]) -> None:
     """Begin with the files of lengthy tests: the last to end keeps one worker busy while the others have nothing. Those
     of units, some of which change the clock, come before services that a whole session shares.
     """

@@ -12,7 +12,6 @@ from tests.chaos.stand import ChaosStand
 from tests.e2e.draft_rig import until
 from tests.e2e.soak_request import REFUSED, Answer, SoakRequest
 
-_NUM_CALLERS = 8
 _PATIENCE_SECONDS = 300.0  # for one answer
 _MORE_SECONDS = 120.0  # than were asked for, until there is evidence: a busy machine takes its time
 _LONGEST_ANSWER = 300  # tokens
@@ -45,8 +44,13 @@ class Tally:
 class Chaos:
     """One run; in its `tally`, any problem is a failure."""
 
-    def __init__(self, stand: ChaosStand, *, seconds: float, seed: int) -> None:
+    def __init__(
+        self, stand: ChaosStand, *, seconds: float, seed: int, num_callers: int = 8, pace: float = 1.0
+    ) -> None:
+        """`pace` multiplies how long each fault lasts."""
         self._stand = stand
+        self._pace = pace
+        self._num_callers = num_callers
         self._seconds = seconds
         self._rng = random.Random(seed)
         self._is_over = False
@@ -54,9 +58,9 @@ class Chaos:
 
     async def run(self) -> None:
         """Call and disturb until the time is over and there is evidence, then see that nothing is left."""
-        faults = Faults(self._stand, random.Random(self._rng.random()))
+        faults = Faults(self._stand, random.Random(self._rng.random()), self._pace)
         self.tally.faults = faults.counts
-        callers = [self._call(random.Random(self._rng.random())) for _ in range(_NUM_CALLERS)]
+        callers = [self._call(random.Random(self._rng.random())) for _ in range(self._num_callers)]
         await asyncio.gather(self._disturb(faults), *callers)
         await self._check_free(faults)
         self.tally.problems += self.tally.missing_evidence()

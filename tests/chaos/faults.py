@@ -17,10 +17,10 @@ _SPARE_BYTES = 1 << 20  # of memory that a starved process gets further
 
 
 class Faults:
-    """Draws what comes next by chance; `counts` says what has come."""
+    """Draws the next fault by chance; `counts` says which have come. All pauses are multiplied by `pace`."""
 
-    def __init__(self, stand: ChaosStand, rng: random.Random) -> None:
-        self._stand, self._rng = stand, rng
+    def __init__(self, stand: ChaosStand, rng: random.Random, pace: float) -> None:
+        self._stand, self._rng, self._pace = stand, rng, pace
         self.counts: Counter[str] = Counter()
         self._num_certificates = 0
         self._starved: set[Service] = set()
@@ -42,7 +42,7 @@ class Faults:
         order = self._rng.sample(self._kinds, len(self._kinds))
         while order or not is_enough():
             fault = order.pop() if order else self._rng.choice(self._kinds)
-            await asyncio.sleep(self._rng.uniform(*_PAUSE_SECONDS))
+            await self._wait(_PAUSE_SECONDS)
             self.start_again()
             await fault()
             self.counts[fault.__name__.strip("_").replace("_", " ")] += 1
@@ -113,4 +113,4 @@ class Faults:
             resource.prlimit(service.pid, what, before)
 
     async def _wait(self, seconds: tuple[float, float]) -> None:
-        await asyncio.sleep(self._rng.uniform(*seconds))
+        await asyncio.sleep(self._pace * self._rng.uniform(*seconds))

@@ -14,6 +14,7 @@ class BlockGauge:
     """One number in a file that the service and the test share; 0 where there is no file yet."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         if not path.exists():
             path.write_bytes(bytes(struct.calcsize(_FORMAT)))
         with path.open("r+b") as file:

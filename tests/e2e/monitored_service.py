@@ -1,15 +1,22 @@
-"""`python -m tests.e2e.monitored_service NAME FILE OPTIONS…`: a service as its own command starts it, watched.
+"""A service as its own command starts it, which counts the KV blocks that it uses in a file.
 
-It does not outlive the process that started it, and counts the KV blocks that it uses in FILE.
+`python -m tests.e2e.monitored_service FILE NAME OPTIONS…` is one that does not outlive the process that started it.
 """
 
 import os
-import runpy
 import sys
 import threading
 from pathlib import Path
 
+from services.cli import main
 from tests.e2e.block_gauge import BlockGauge
+
+
+def run(gauge: Path, arguments: list[str]) -> int:
+    """Be the service that the arguments of `outrider` name."""
+    BlockGauge(gauge).watch()
+    sys.argv = ["outrider", *arguments]
+    return main(arguments)
 
 
 def _end_with_parent() -> None:
@@ -19,8 +26,5 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _, name, file, *options = sys.argv
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    BlockGauge(Path(file)).watch()
-    sys.argv[1:] = options
-    runpy.run_module(f"services.{name}", run_name="__main__")
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,10 +1,6 @@
 """ServerProcess: a target service in a process of its own, which can be killed and started again."""
 
 import asyncio
-import json
-import subprocess
-import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import grpc
@@ -13,6 +9,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.e2e.cells import Setup
 from tests.e2e.models import ROOT
 from tests.e2e.probe import Probe
+from tests.e2e.target_process import serve
+from tests.forked_process import ForkedProcess
 from tests.free_port import free_port
 
 _START_SECONDS = 300
@@ -20,10 +18,7 @@ _POLL_SECONDS = 0.02
 
 
 class ServerProcess:
-    """Starts the server of one setup, always on the same port.
-
-    The server ends when its standard input does: it does not outlive the tests, however they end.
-    """
+    """Starts the server of one setup, always on the same port."""
 
     def __init__(self, setup: Setup, store: Path) -> None:
         """`store` is the folder of the references, and where the log and the probe's file go."""
@@ -33,11 +28,9 @@ class ServerProcess:
         self.logs.mkdir(exist_ok=True)
         self._probe_file = self.logs / "probe"
         self.probe = Probe(self._probe_file)
-        self._log = (self.logs / "target.log").open("w")
-        files = {"store": str(store), "probe": str(self._probe_file)}
-        addresses = {"address": self.address, "draft_address": self.draft_address}
-        arguments = {"setup": asdict(setup), **addresses, **files}
-        self._command = [sys.executable, "-m", "tests.e2e.target_process", json.dumps(arguments)]
+        self._log = self.logs / "target.log"
+        self._log.write_bytes(b"")
+        self._arguments = (setup, store, self._probe_file, self.address, self.draft_address)
         self._process = self._spawn()
 
     def __enter__(self) -> "ServerProcess":
@@ -56,7 +49,7 @@ class ServerProcess:
         async with asyncio.timeout(_START_SECONDS):
             while not await self._is_serving():
                 if self.exit_code is not None:
-                    raise RuntimeError(f"the server ended with {self.exit_code}: see {self._log.name}")
+                    raise RuntimeError(f"the server ended with {self.exit_code}: see {self._log}")
                 await asyncio.sleep(_POLL_SECONDS)
 
     def kill_and_start_again(self) -> None:
@@ -67,20 +60,15 @@ class ServerProcess:
     def stop(self) -> None:
         """End the process and leave its log."""
         self._end()
-        self._log.close()
         self.probe.close()
         self._probe_file.unlink()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._log, stderr=subprocess.STDOUT
-        )
+    def _spawn(self) -> ForkedProcess:
+        return ForkedProcess(serve, *self._arguments, stdout=self._log, stderr=self._log, cwd=ROOT)
 
     def _end(self) -> None:
-        assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
-        self._process.stdin.close()
 
     async def _is_serving(self) -> bool:
         async with grpc.aio.insecure_channel(self.address) as channel:

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -87,7 +86,7 @@ def _watched(probe: Probe, open_engine: Callable[[OnFailure], TargetEngine], on_
     return engine
 
 
-def _make_server(setup: Setup, store: Path, address: str, draft_address: str, probe: Probe) -> TargetServer:
+def _make_server(setup: Setup, store: Path, probe: Probe, address: str, draft_address: str) -> TargetServer:
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
     model = ModelSetup(engine=engine, run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False)
     if setup.source == "draft":
@@ -97,26 +96,14 @@ def _make_server(setup: Setup, store: Path, address: str, draft_address: str, pr
     return WatchedServer(probe, replace(model, predictor=predictor), server)
 
 
-async def _serve(make: Callable[[], TargetServer]) -> None:
-    parent_has_ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin, parent_has_ended.set)
-    server = make()
-    await server.start()
-    try:
-        await server.open()
-        await parent_has_ended.wait()
-    finally:
-        await server.close()
-
-
-def main() -> None:
-    """Serve until standard input ends; the one argument is a JSON object."""
+def serve(setup: Setup, store: Path, probe_file: Path, *addresses: str) -> int:
+    """Serve until the process is killed, or its engine fails."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    arguments = json.loads(sys.argv[1])
-    setup, store, probe = Setup(**arguments["setup"]), Path(arguments["store"]), Probe(Path(arguments["probe"]))
-    addresses = (arguments["address"], arguments["draft_address"])
-    asyncio.run(_serve(lambda: _make_server(setup, store, *addresses, probe)))
 
+    async def run() -> int:
+        server = _make_server(setup, store, Probe(probe_file), *addresses)
+        await server.start()
+        await server.open()
+        return await server.wait_failed()
 
-if __name__ == "__main__":
-    main()
+    return asyncio.run(run())

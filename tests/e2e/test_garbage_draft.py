@@ -16,9 +16,12 @@ async def test_wrong_tokens_are_rejected(target: DraftedTarget):
     async with ScriptedDraft(target.draft_address, replying(garbage_draft.wrong_tokens)):
         await target.service.logs(target.LINKED, since)
         for options in (GREEDY, SAMPLED):
-            speculation = (await target.generate({**options, "max_tokens": 150})).speculation
-            assert speculation.predicted >= 50
-            assert speculation.accepted < speculation.predicted / 20
+            num_predicted = num_accepted = 0
+            while num_predicted < 50:  # few of them are in time on a busy machine
+                speculation = (await target.generate({**options, "max_tokens": 150})).speculation
+                num_predicted += speculation.predicted
+                num_accepted += speculation.accepted
+            assert num_accepted < num_predicted / 20
 
 
 async def until_more_than(num_sent: int, draft: ScriptedDraft) -> None:

