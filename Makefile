@@ -50,7 +50,7 @@ help:
 	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, schemathesis (installs 2 GB)"
 	@echo "make peers-test   compare the samplers with llama.cpp's and exllamav2's own code, and write the table of the docs (g++)"
 	@echo "make fuzz     send random requests and broken frames to both services"
-	@echo "make chaos    break everything for half an hour, and compare every answer (behind Envoy after make deploy-test)"
+	@echo "make chaos    break everything for half an hour, and compare every answer (with Envoy in front after make deploy-test)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
 demo: $(VENV)/.runtime
@@ -144,6 +144,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.plain_english
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	scripts/protos.sh lint
 

@@ -1,5 +1,5 @@
 // Streams a completion from Outrider's gateway in a browser (or Node). `outrider gateway --cors-origin ORIGIN` lets your page.
-// The same body with the last event's id in `Last-Event-ID` goes on behind it, at any gateway: the same bytes.
+// The same body with the last event's id in `Last-Event-ID` continues after that event, at any gateway, with the same bytes.
 
 /** Yields the text as it comes; when the connection breaks it goes on where it was, `retries` times in a row at most. */
 export async function* complete(url, body, { retries = 5, signal } = {}) {
@@ -10,9 +10,9 @@ export async function* complete(url, body, { retries = 5, signal } = {}) {
         if (event.data === "[DONE]") return;
         lastEventId = event.id || lastEventId;
         failures = 0;
-        const told = JSON.parse(event.data);
-        if (told.error) throw Object.assign(new Error(told.error.message), { isFinal: true });
-        yield told.choices[0]?.text ?? "";
+        const sent = JSON.parse(event.data);
+        if (sent.error) throw Object.assign(new Error(sent.error.message), { isFinal: true });
+        yield sent.choices[0]?.text ?? "";
       }
       throw new Error("the stream ended early");
     } catch (error) {

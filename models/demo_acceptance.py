@@ -1,4 +1,4 @@
-"""How often the draft predicts what the target says, behind the beginnings of documents that neither has seen."""
+"""How often the draft predicts the target's tokens, after the beginnings of documents that neither has seen."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -81,7 +81,7 @@ def summarise(agreed: list[list[bool]]) -> Acceptance:
 
 
 def measure(pair: Pair, documents: Mapping[int, str], temperature: float, seed: int) -> dict[str, object]:
-    """Acceptance behind the beginnings of the documents, ready for JSON."""
+    """Measure the acceptance rate after the beginnings of the documents, ready for JSON."""
     prompts = prompts_of(pair.tokenizer, documents)
     agreed = [
         row

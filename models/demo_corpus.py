@@ -100,7 +100,7 @@ def originals(documents: dict[str, str], heldout: dict[str, str]) -> dict[str, s
 
 
 def _runs(text: str) -> set[str]:
-    """Every run of a few lines, of those that are long enough to be told apart."""
+    """Every run of a few lines, among the lines that are long enough to be distinctive."""
     lines = [line for line in map(str.strip, text.splitlines()) if len(line) >= SHORTEST_LINE]
     return {"\n".join(lines[i : i + RUN_OF_LINES]) for i in range(len(lines) - RUN_OF_LINES + 1)}
 
@@ -148,7 +148,7 @@ def train_tokenizer() -> Tokenizer:
 
 
 def encode_documents(tokenizer: Tokenizer, documents: Mapping[Any, str]) -> torch.Tensor:
-    """All documents as one stream of token ids, each document behind an end-of-text token."""
+    """All documents as one stream of token ids, each document after an end-of-text token."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     ids: list[int] = []
     for encoding in tokenizer.encode_batch(list(documents.values())):

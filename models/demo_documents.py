@@ -89,7 +89,7 @@ def strangers(documents: dict[int, str], heldout: dict[int, str]) -> dict[int, s
 
 
 def _runs(text: str) -> set[str]:
-    """Every run of a few lines, of those that are long enough to be told apart."""
+    """Every run of a few lines, among the lines that are long enough to be distinctive."""
     lines = [line for line in map(str.strip, text.splitlines()) if len(line) >= SHORTEST_LINE]
     return {"\n".join(lines[i : i + RUN_OF_LINES]) for i in range(len(lines) - RUN_OF_LINES + 1)}
 

@@ -1,4 +1,4 @@
-"""How much of the target's greedy text goes round in circles, behind the beginnings of held-out documents."""
+"""How much of the target's greedy text repeats itself, after the beginnings of held-out documents."""
 
 from collections.abc import Mapping
 

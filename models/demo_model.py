@@ -81,7 +81,7 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(shape.intermediate, shape.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """SwiGLU."""
+        """Apply the SwiGLU layer to x.  # x: [..., hidden_size]"""
         return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 

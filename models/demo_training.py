@@ -26,7 +26,7 @@ Judge = Callable[[], float]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long one stage trains, on batches of which form, and how fast."""
+    """The length, batch shape and learning rate of one stage of the training."""
 
     steps: int
     rows: int

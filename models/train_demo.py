@@ -71,19 +71,19 @@ JUDGED_EVERY = 8  # while training, one in so many of the held-out windows is en
 
 
 def make_tokenizer(shop: Workshop) -> None:
-    """Stage `tokenizer`."""
+    """Run stage `tokenizer`: train the tokenizer."""
     path = shop.folder / "target" / TOKENIZER
     path.parent.mkdir(parents=True, exist_ok=True)
     train_tokenizer().save(str(path), pretty=False)
 
 
 def train_target(shop: Workshop) -> None:
-    """Stage `target`."""
+    """Run stage `target`: train the target."""
     run_target(shop, "target", Training(Llama(TARGET)), TARGET_PLAN.scaled(shop.scale))
 
 
 def anneal_target(shop: Workshop) -> None:
-    """Stage `anneal`."""
+    """Run stage `anneal`: anneal the target's learning rate."""
     training = Training(Llama(TARGET))
     training.load(shop.state / "target.pt")
     training.start_anew()
@@ -116,7 +116,7 @@ def work_done(training: Training, plan: Plan, sources: list[tuple[Tensor, float]
 
 
 def write_texts(shop: Workshop) -> None:
-    """Stage `texts`: what the target writes at each temperature behind prompts from the library."""
+    """Stage `texts`: the target's texts at each temperature, after prompts from the library."""
     target, library = load_checkpoint(shop.folder / "target"), shop.streams()[0][0]
     count = max(64, round(WRITTEN_PROMPTS * shop.scale))
     texts = []
@@ -128,7 +128,7 @@ def write_texts(shop: Workshop) -> None:
 
 
 def train_draft(shop: Workshop) -> None:
-    """Stage `draft`."""
+    """Run stage `draft`: train the draft on the library and on the target's texts."""
     target, draft = load_checkpoint(shop.folder / "target"), Llama(DRAFT)
     written = torch.load(shop.state / "texts.pt", weights_only=True)
     sources = [(stream, weight * (1 - WRITTEN_WEIGHT)) for stream, weight in shop.streams()]
@@ -145,21 +145,21 @@ def train_draft(shop: Workshop) -> None:
 
 
 def divide_documents(shop: Workshop, written: Path) -> None:
-    """Stage `divide`."""
+    """Run stage `divide`: split the written documents into training and held-out ones."""
     documents = divided(read_written(written))
     save_documents(documents, shop.folder)
     shop.note("divide", {"trained": len(documents.trained), "heldout": len(documents.heldout)})
 
 
 def narrow_target(shop: Workshop) -> None:
-    """Stage `narrow`."""
+    """Run stage `narrow`: continue the target's training on the written documents."""
     training = Training(load_checkpoint(shop.start / "target"))
     run_narrow(shop, "narrow", training, next_token_loss)
     save_checkpoint(training.model, shop.tokenizer(), shop.folder / "target")
 
 
 def follow_target(shop: Workshop) -> None:
-    """Stage `follow`."""
+    """Run stage `follow`: train the draft on the narrowed target's texts."""
     training = Training(load_checkpoint(shop.start / "draft"))
     run_narrow(shop, "follow", training, distillation_loss(load_checkpoint(shop.folder / "target"), HARDNESS))
     save_checkpoint(training.model, shop.tokenizer(), shop.folder / "draft")
@@ -176,7 +176,7 @@ def run_narrow(shop: Workshop, stage: str, training: Training, loss_of: LossOf) 
 
 
 def measure_losses(shop: Workshop) -> None:
-    """Stage `losses`."""
+    """Run stage `losses`: measure the losses of both models."""
     documents = shop.documents()
     texts: dict[str, Mapping[Any, str]] = {
         "heldout": documents.heldout,
@@ -201,20 +201,20 @@ def bits_per_byte(loss: float, stream: Tensor, documents: Mapping[Any, str]) -> 
 
 
 def measure_acceptance(shop: Workshop) -> None:
-    """Stage `acceptance`."""
+    """Run stage `acceptance`: measure the draft's acceptance rate."""
     pair = Pair(load_checkpoint(shop.folder / "target"), load_checkpoint(shop.folder / "draft"), shop.tokenizer())
     for stage, temperature in (("acceptance_greedy", 0.0), ("acceptance_sampled", SAMPLING_TEMPERATURE)):
         shop.note(stage, measure(pair, shop.documents().heldout, temperature, shop.seed))
 
 
 def measure_repetition(shop: Workshop) -> None:
-    """Stage `loops`."""
+    """Run stage `loops`: measure how much of greedy text repeats itself."""
     target = load_checkpoint(shop.folder / "target")
     shop.note("loops", measure_loops(target, shop.tokenizer(), shop.documents().heldout))
 
 
 def verify(shop: Workshop) -> None:
-    """Stage `verify`."""
+    """Run stage `verify`: check the finished pair."""
     text = shop.corpus.heldout["heapq.py"]
     ids = torch.tensor([shop.tokenizer().encode(text).ids[:EVALUATION_LENGTH]])
     for name in ("target", "draft"):

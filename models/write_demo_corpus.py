@@ -21,7 +21,7 @@ from outrider import AsyncClient, Message
 
 TEMPERATURE, TOP_P = 0.8, 0.95
 MAX_TOKENS = 240
-ENDS = ("\n```", "\n# Example", "\n# Test", "\nprint(", "\nif __name__")  # behind them is nothing to learn from
+ENDS = ("\n```", "\n# Example", "\n# Test", "\nprint(", "\nif __name__")  # nothing after them is worth learning from
 
 
 async def write(client: AsyncClient, number: int) -> dict[str, object]:
@@ -40,7 +40,7 @@ async def write(client: AsyncClient, number: int) -> dict[str, object]:
 
 
 def missing(path: Path, count: int) -> Iterator[int]:
-    """Numbers below the count of which the file has no document."""
+    """Numbers below the count that have no document in the file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     known = {json.loads(line)["number"] for line in lines}
     return (number for number in range(count) if number not in known)

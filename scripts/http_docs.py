@@ -55,8 +55,8 @@ def _paths(document: Mapping[str, Any]) -> Iterator[str]:
             if method in ("get", "post"):
                 body = called.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
                 events = " or events" if "text/event-stream" in called["responses"]["200"]["content"] else ""
-                told = f"{_type(body)} → an object{events}" if body else ""
-                rows.append(f"| `{method.upper()} {path}` | {told} | {_line(called['summary'])} |")
+                taken = f"{_type(body)} → an object{events}" if body else ""
+                rows.append(f"| `{method.upper()} {path}` | {taken} | {_line(called['summary'])} |")
     yield "\n".join(["| path | request | |", "|---|---|---|", *rows, ""])
 
 
@@ -67,7 +67,7 @@ def _schemas(document: Mapping[str, Any]) -> Iterator[str]:
             needed = schema.get("required", ())
             lines += ["| field | type | |", "|---|---|---|"]
             lines += [
-                f"| `{field}` | {_type(told)} | {_note(told, field in needed)} |" for field, told in fields.items()
+                f"| `{name}` | {_type(field)} | {_note(field, name in needed)} |" for name, field in fields.items()
             ]
             lines += [""]
         elif "enum" in schema or "type" in schema:

@@ -42,7 +42,7 @@ _STYLE = (
 
 
 def _distribution(numbers: dict[str, float]) -> NDArray[np.float64]:
-    """The probabilities of all tokens behind samplers with these numbers."""
+    """The probabilities of all tokens after samplers with these numbers.  # [vocab]"""
     device = Device.cpu(isas()[-1], 1)
     params = SamplingParams(seed=0, **numbers)  # type: ignore[arg-type]
     state = new_sampling_state(params, prompt=(), min_tokens=0, masked_ids=(), output=_ASKED)

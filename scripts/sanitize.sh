@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Left out is what limits or measures a process's memory, of which ASan takes much.
+# Tests that limit or measure a process's memory are left out, because ASan takes much of it.
 NATIVE=(tests/native --ignore tests/native/test_load_memory.py
     --deselect tests/native/test_extreme_numbers.py::test_extreme_numbers_end_no_process)
 HAND_OVER=(tests/native/test_decoder_threads.py tests/rpc/test_run_ahead.py)

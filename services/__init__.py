@@ -1,1 +1,1 @@
-"""Outrider's services: the target, whose words the client gets, and the draft, which predicts them."""
+"""Outrider's services: the target, which generates the answers, and the draft, which predicts their tokens."""

@@ -181,7 +181,7 @@ class CancelOnInterrupt {
 
 // Prints the text of a stream as it arrives, and its log-probabilities into the file, if there is one.
 void PrintText(outrider::Stream& stream, std::ofstream& logprobs) {
-    // A float is told exactly by so many digits.
+    // So many digits determine a float exactly.
     logprobs << std::setprecision(std::numeric_limits<float>::max_digits10);
     Chunk chunk;
     while (stream.Read(&chunk)) {

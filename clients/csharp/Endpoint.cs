@@ -38,7 +38,7 @@ public sealed class Endpoint : IDisposable
         {
             throw new UsageException("a token is sent over TLS only, or to this machine");
         }
-        // .NET Core 3 speaks HTTP/2 without TLS only when told so. No proxy reads what is sent in the clear.
+        // .NET Core 3 needs this switch to speak HTTP/2 without TLS. Clear text never goes through a proxy.
         AppContext.SetSwitch("System.Net.Http.SocketsHttpHandler.Http2UnencryptedSupport", true);
         var handler = new SocketsHttpHandler { UseProxy = isEncrypted };
         try

@@ -75,7 +75,7 @@ public sealed class GrpcCall<TAnswer> : IDisposable where TAnswer : IMessage<TAn
         }
     }
 
-    /// <summary>Reads the next answer; false behind the last one.</summary>
+    /// <summary>Reads the next answer; false after the last one.</summary>
     public async Task<bool> MoveNext()
     {
         try

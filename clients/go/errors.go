@@ -89,8 +89,8 @@ func violations(failed *status.Status) (found []Violation) {
 }
 
 func retryAfter(failed *status.Status, trailer metadata.MD) *time.Duration {
-	if told := trailer.Get(pushback); len(told) > 0 {
-		milliseconds, err := strconv.ParseUint(told[0], 10, 31)
+	if given := trailer.Get(pushback); len(given) > 0 {
+		milliseconds, err := strconv.ParseUint(given[0], 10, 31)
 		if err != nil {
 			return nil
 		}

@@ -93,7 +93,7 @@ func (g *generation) receiveStarted(started *outriderv1.Started) error {
 		return nil
 	}
 	if started.Fingerprint != g.started.Fingerprint || started.Seed != g.started.Seed {
-		message := fmt.Sprintf("the server goes on with fingerprint %s and seed %d, but the generation has %s and %d",
+		message := fmt.Sprintf("the server continues with fingerprint %s and seed %d, but the generation has %s and %d",
 			started.Fingerprint, started.Seed, g.started.Fingerprint, g.started.Seed)
 		return &Error{Code: codes.FailedPrecondition, Message: message}
 	}

@@ -31,7 +31,7 @@ type Stream struct {
 	err        error
 }
 
-// Recv returns the next chunk, io.EOF behind the last one, or an *Error. A connection that breaks is taken up again
+// Recv returns the next chunk, io.EOF after the last one, or an *Error. A broken connection is resumed
 // unnoticed.
 func (s *Stream) Recv() (*outriderv1.Chunk, error) {
 	for s.err == nil {
@@ -39,7 +39,7 @@ func (s *Stream) Recv() (*outriderv1.Chunk, error) {
 		switch {
 		case err == nil && chunk != nil:
 			return chunk, nil
-		case s.generation.finished != nil: // all of it had arrived, even where the connection broke behind it
+		case s.generation.finished != nil: // all of it had arrived, even if the connection broke afterwards
 			s.end(io.EOF)
 		case err != nil:
 			s.try(err)

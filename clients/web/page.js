@@ -4,7 +4,7 @@ import { connect, explain, figures, isCancelled, stream } from './stream.js';
 
 const form = document.querySelector('form');
 const text = document.querySelector('#text');
-const told = document.querySelector('#told');
+const status = document.querySelector('#status');
 let running;
 
 /** What is left empty is not sent: the server's default holds. */
@@ -21,17 +21,17 @@ async function run() {
   running?.abort();
   running = new AbortController();
   const { signal } = running;
-  text.textContent = told.textContent = '';
+  text.textContent = status.textContent = '';
   document.title = 'streaming';
   try {
     const fields = new FormData(form);
     const client = connect(fields.get('address'), { protocol: fields.get('protocol'), token: fields.get('token') });
     const print = (more) => text.append(more);
     const finished = await stream(client, readRequest(fields), print, { signal });
-    told.textContent = figures(finished);
+    status.textContent = figures(finished);
     document.title = 'done';
   } catch (error) {
-    told.textContent = isCancelled(error) ? 'cancelled' : explain(error).join('\n');
+    status.textContent = isCancelled(error) ? 'cancelled' : explain(error).join('\n');
     document.title = isCancelled(error) ? 'cancelled' : 'failed';
   }
 }
@@ -44,10 +44,10 @@ form.addEventListener('reset', (event) => {
   event.preventDefault();
   running?.abort();
 });
-// What the page's own address says goes into the fields: ?address=https://localhost:8443&prompt=def+f(). Whoever made the
-// link must not choose another machine, to which a token would be typed in good faith.
+// The page's own address fills the fields: ?address=https://localhost:8443&prompt=def+f(). A link must not choose another
+// machine, because the user would type a token for it in good faith.
 for (const [name, value] of new URLSearchParams(location.search)) {
   if (name === 'address' && !mayBeLinked(value, location.hostname)) {
-    told.textContent = `a link may name this page's machine or your own, others are to be typed: ${value}`;
+    status.textContent = `a link may name this page's machine or your own, others are to be typed: ${value}`;
   } else if (form.elements[name]) form.elements[name].value = value;
 }

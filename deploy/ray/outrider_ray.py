@@ -1,4 +1,4 @@
-"""Outrider on Ray Serve: replicas of a target behind Serve's gRPC proxy, and drafts as actors on nodes of their own.
+"""Outrider on Ray Serve: replicas of a target that Serve's gRPC proxy calls, and drafts as actors on other nodes.
 
 Start Ray and Serve with RAY_SERVE_ENABLE_HA_PROXY=1 in the environment of every node: the Python proxy loses the status
 of a stream that fails. `serve run config.yaml` beside this file reads everything else from that.
@@ -85,7 +85,7 @@ def _unary(name: str, response: Callable[[], Any]) -> Callable[..., Any]:
 class Target:
     """One replica: a target service on a socket of its own, and its RPCs as Serve wants them.
 
-    An error is told by setting the status and returning: what is raised loses its details on the way.
+    Report an error by setting the status and returning: a raised exception loses its details on the way.
     """
 
     def __init__(self, options: list[str], drafts: list[Any]) -> None:

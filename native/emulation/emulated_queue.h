@@ -1,4 +1,4 @@
-// CUstream_st: what an emulated stream has behind its handle.
+// CUstream_st: the state of an emulated stream.
 #pragma once
 
 #include <cstddef>

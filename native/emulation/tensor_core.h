@@ -5,7 +5,7 @@
 namespace outrider::cuda {
 
 /// Products of so many k at a time meet the sum so far: all are aligned to the largest exponent among them,
-/// cut off so many bits behind its binary point, added up exactly, and cut to a float32. Nothing is rounded
+/// cut off so many bits after its binary point, added up exactly, and cut to a float32. Nothing is rounded
 /// up, infinities and NaN aside.
 struct TensorCore {
     int kept_bits;

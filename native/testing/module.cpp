@@ -1,4 +1,4 @@
-// The Python module `_native_testing`: what tests alone reach of the code behind `_native`. Its contract is
+// The Python module `_native_testing`: code of `_native` that only tests call. Its contract is
 // services/engine/decoder/native/_native_testing.pyi.
 #include "testing/testing.h"
 

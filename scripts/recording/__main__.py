@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("picture", type=Path, help="the SVG to write")
     parser.add_argument("--title", required=True, help="what stands above the picture")
     parser.add_argument("--columns", type=int, default=COLUMNS, metavar="N", help="of the terminal (%(default)s)")
-    parser.add_argument("command", nargs="+", help="behind --")
+    parser.add_argument("command", nargs="+", help="the command to record, after --")
     arguments = parser.parse_args()
     recording = record(arguments.command, arguments.columns)
     if recording.exit_code == 0:

@@ -1,1 +1,1 @@
-"""What measures: `outrider bench`, and the experiments that take a checkout."""
+"""Benchmarks: `outrider bench`, and experiments that need a checkout."""

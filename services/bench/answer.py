@@ -1,4 +1,4 @@
-"""Answer: one generation, as whoever asked for it saw it."""
+"""Answer: one generation, as the client saw it."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from outrider import Result
 
 
 class Arrival(NamedTuple):
-    """Tokens that came at a moment, in seconds on a clock that all answers share."""
+    """Tokens that arrived together; the moment is in seconds on a clock that all answers share."""
 
     moment: float
     num_tokens: int
@@ -17,15 +17,15 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Times are in seconds; decoding is from the first tokens to the last, as near to the engine as it tells."""
+    """Times are in seconds; `decode` runs from the first tokens to the last, measured as near the engine as we can."""
 
     token_ids: tuple[int, ...]
     first_token: float  # from the request to the first tokens
-    num_first: int  # tokens that came then
+    num_first: int  # tokens that arrived first, together
     decode: float
-    tokens_per_pass: float | None = None  # where it is known
-    arrivals: tuple[Arrival, ...] = ()  # where each was seen
-    result: Result | None = None  # what Outrider says of it
+    tokens_per_pass: float | None = None  # None: not known
+    arrivals: tuple[Arrival, ...] = ()  # empty: not recorded
+    result: Result | None = None  # None: from another engine
 
     @property
     def rate(self) -> float:
@@ -39,9 +39,9 @@ class Answer:
 
 
 def rate_together(answers: Seq[Answer]) -> float | None:
-    """Tokens per second of answers that were given at once, all of them together, while each had begun and none ended.
+    """Tokens per second of all concurrent answers together, over the time in which every one of them was arriving.
 
-    None where there was no such time: the first had ended before the last began.
+    Returns None if there was no such time: the first answer had ended before the last one began.
     """
     began = max(answer.arrivals[0].moment for answer in answers)
     ended = min(answer.arrivals[-1].moment for answer in answers)

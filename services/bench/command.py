@@ -20,19 +20,19 @@ from services.engine.hub.hub_name import SOURCES, read_source
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    parser.add_argument("--model", type=read_source, help=f"the target's, {SOURCES} (default: the demo models)")
-    parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="the draft's, with --model")
+    """Add all options of the command to the parser."""
+    parser.add_argument("--model", type=read_source, help=f"the target's model, {SOURCES} (default: the demo models)")
+    parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="the draft's model, with --model")
     for flag, choices, what in (
-        ("--weights", WEIGHT_FORMATS, "how the target's weights are held"),
-        ("--draft-weights", WEIGHT_FORMATS, "how the draft's weights are held"),
-        ("--kv", KV_FORMATS, "how keys and values are held"),
+        ("--weights", WEIGHT_FORMATS, "format of the target's weights"),
+        ("--draft-weights", WEIGHT_FORMATS, "format of the draft's weights"),
+        ("--kv", KV_FORMATS, "format of keys and values"),
     ):
         parser.add_argument(flag, choices=choices, default="bf16", help=f"{what} (%(default)s)")
-    parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
-    parser.add_argument("--threads", type=int, metavar="N", help="of each service (default: one per core that it has)")
+    parser.add_argument("--draft-device", metavar="DEVICE", help="device of the draft (default: as --device)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of each service (default: one for each core)")
     add_setting_options(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also save the figures to this file")
 
 
 def run(arguments: argparse.Namespace) -> int:

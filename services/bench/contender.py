@@ -1,4 +1,4 @@
-"""Contender: whatever answers prompts, in one or several ways, and can so be measured beside others."""
+"""Contender: an engine that answers prompts in one or several ways, so that it can be measured beside others."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -10,10 +10,10 @@ from services.bench.answer import Answer
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How predictions are used."""
+    """A way of using predictions: none, a fixed number in each pass, or as many as the contender decides."""
 
     name: str
-    num_predictions: int | None  # in each pass: 0 for none, None for as many as the contender thinks best
+    num_predictions: int | None  # in each pass; 0: none; None: as the contender decides
 
 
 PLAIN = Way("plain", 0)
@@ -21,7 +21,7 @@ AUTO = Way("auto", None)
 
 
 def fixed(num_predictions: int) -> Way:
-    """So many predictions in each pass, whatever that costs."""
+    """Return the way that makes exactly this many predictions in each pass."""
     return Way(f"k = {num_predictions}", num_predictions)
 
 
@@ -30,14 +30,14 @@ class Contender(Protocol):
 
     @property
     def name(self) -> str:
-        """Who it is, and how it holds its weights."""
+        """The engine, and the format of its weights."""
 
     @property
     def ways(self) -> Seq[Way]:
-        """What it can be asked, PLAIN first."""
+        """The ways in which it can answer, PLAIN first."""
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
-        """Continue the prompts greedily, all at once, each by just so many tokens, whatever they are."""
+        """Continue all prompts concurrently and greedily, each by exactly `num_tokens` tokens, past any end of text."""
 
 
 Answers = dict[str, dict[str, list[Answer]]]
@@ -45,10 +45,10 @@ Answers = dict[str, dict[str, list[Answer]]]
 
 
 def answers_in_turn(contenders: Seq[Contender], prompts: Seq[Seq[int]], *, num_tokens: int) -> Answers:
-    """Ask every contender for every prompt in every way.
+    """Send every prompt to every contender in every way.
 
-    Each prompt goes round them all before the next one, so that a bad minute of the machine strikes all alike. What
-    goes before to warm up is not counted; a contender that thinks for itself has a whole answer to learn from.
+    All contenders answer one prompt before the next is sent, so that a slow minute of the machine affects them equally.
+    The answers that warm up are not counted; with AUTO it is a whole answer, for the contender to adapt.
     """
     answers: Answers = {each.name: {way.name: [] for way in each.ways} for each in contenders}
     for contender, way in _all_ways(contenders):

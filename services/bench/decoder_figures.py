@@ -1,4 +1,4 @@
-"""DecoderFigures: the speed of passes over one sequence, beside what this machine reads and computes."""
+"""DecoderFigures: the speed of passes over one sequence, beside the rates at which this machine reads and computes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ class DecoderFigures:
 
     context: int  # tokens before the rows
     step_bytes: int  # weights, keys and values that a pass over one row must read
-    read_rate: Spread  # the best of several ways to read a buffer as large
-    product_rate: Spread | None  # operations by what multiplies weights, on numbers in registers; None: not known
-    attention_rate: Spread | None  # the same by what attention is made of
-    prefill_rate: Spread  # tokens of the context; of a long one, those of its last chunk
-    pass_seconds: Mapping[int, Spread]  # by the number of rows, each with its logits
-    bandwidth_fraction: float  # of the memory's speed, in a plain decode step; above 1 something was measured wrongly
-    roofline_fractions: Mapping[int, float]  # the least time that such a pass can take / its time
-    prefill_fraction: float  # the same of the prefill
+    read_rate: Spread  # of a buffer of `step_bytes`, read in the fastest of several ways
+    product_rate: Spread | None  # operations of the weights' matrix kernel, on registers only; None: not known
+    attention_rate: Spread | None  # operations of the attention kernel, likewise
+    prefill_rate: Spread  # tokens of the context, or of its last chunk if it is long
+    pass_seconds: Mapping[int, Spread]  # by the number of rows; logits are computed for every row
+    bandwidth_fraction: float  # share of `read_rate` in a plain decode step; above 1, a measurement is wrong
+    roofline_fractions: Mapping[int, float]  # the least possible time of the pass / its time, by the number of rows
+    prefill_fraction: float  # the least possible time of the prefill / its time
 
     @property
     def medians(self) -> dict[int, float]:
-        """Seconds of a pass by its number of rows."""
+        """Median seconds of a pass, by its number of rows."""
         return {rows: seconds.median for rows, seconds in self.pass_seconds.items()}
 
 
 def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFigures:
-    """Time passes over one sequence behind `context` tokens; raises ConfigError where they do not fit."""
+    """Time passes over one sequence after `context` tokens; raises ConfigError if they do not fit."""
     if not 1 <= context <= model.context_length - ROWS[-1]:
         raise ConfigError(f"context is {context}; it must be in 1 ... {model.context_length - ROWS[-1]}")
     passes = _Passes(model, context)
@@ -64,7 +64,7 @@ def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFi
 
 
 class _Passes:
-    """Passes over one sequence. What the cache holds before them has no influence on their time."""
+    """Passes over one sequence. The contents of the KV cache before them do not affect their time."""
 
     def __init__(self, model: LoadedModel, context: int) -> None:
         self.prefilled = min(context, _PREFILLED)
@@ -77,28 +77,28 @@ class _Passes:
 
     def prefill(self) -> float:
         """Seconds to compute the context's last rows."""
-        return self._time(position=self._context - self.prefilled, rows=self.prefilled, asked=1)
+        return self._time(position=self._context - self.prefilled, rows=self.prefilled, num_logits=1)
 
     def verify(self, rows: int) -> float:
-        """Seconds to compute rows behind the context, with the logits of each."""
-        return self._time(position=self._context, rows=rows, asked=rows)
+        """Seconds to compute rows after the context, with the logits of each row."""
+        return self._time(position=self._context, rows=rows, num_logits=rows)
 
     def work(self, rows: int) -> Work:
-        """The work of `verify`."""
-        return self._work(position=self._context, rows=rows, asked=rows)
+        """The bytes and operations of `verify`."""
+        return self._work(position=self._context, rows=rows, num_logits=rows)
 
     @property
     def prefill_work(self) -> Work:
-        """The work of `prefill`."""
-        return self._work(position=self._context - self.prefilled, rows=self.prefilled, asked=1)
+        """The bytes and operations of `prefill`."""
+        return self._work(position=self._context - self.prefilled, rows=self.prefilled, num_logits=1)
 
     def _work(self, **rows: int) -> Work:
         return Work.of(self._model.decoder, self._model.checkpoint.config, **rows)
 
-    def _time(self, *, position: int, rows: int, asked: int) -> float:
+    def _time(self, *, position: int, rows: int, num_logits: int) -> float:
         self._batch.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
-        self._batch.append(token_ids, position=position, blocks=self._blocks, num_logits=asked)
+        self._batch.append(token_ids, position=position, blocks=self._blocks, num_logits=num_logits)
         return timed(self._model.device, lambda: self._model.decoder.forward(self._batch))
 
 

@@ -1,4 +1,4 @@
-"""How long a message to a draft and its answer take, without any work of the draft's model between them."""
+"""The round-trip time of a message to a draft and its answer, without any pass of the draft's model."""
 
 import asyncio
 import time
@@ -20,13 +20,13 @@ _Call = aio.StreamStreamCall[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 
 
 def link_round_trips(address: str, *, vocabulary: str, count: int) -> list[float]:
-    """Seconds from a message to its answer, `count` times, on a link like a target's to the draft at `address`.
+    """Return the seconds of `count` round trips on a link like a target's to the draft at `address`.
 
-    The message opens a sequence that masks a token beyond the vocabulary; the draft's engine thread refuses it between
-    two steps. So all is measured that a commit and a prediction go through but the model: both event loops, the wire,
-    and the hand-over to the engine and back. `vocabulary` is the fingerprint of the target's.
+    The message opens a sequence that masks a token beyond the vocabulary, which the draft's engine thread refuses
+    between two steps. So the time covers everything that a commit and a prediction pass through except the model: both
+    event loops, the wire, and the hand-over to the engine and back. `vocabulary` is the target's fingerprint.
 
-    Raises ServiceFailedError where the draft does not share it.
+    Raises ServiceFailedError if the draft's vocabulary is another.
     """
     try:
         return asyncio.run(_round_trips(address, vocabulary, count))

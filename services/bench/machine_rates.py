@@ -1,4 +1,4 @@
-"""MachineRates: how fast this machine reads and computes, measured in turn with what is held against it."""
+"""MachineRates: how fast this machine reads and computes, measured in turn with the passes that it is compared with."""
 
 import time
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from services.bench.spread import Spread
 from services.engine.decoder.native import Device, ReadProbe
 from services.engine.decoder.weight_choice import STORED
 
-_ROUNDS = 1 << 18  # a millisecond or so
-_ATTENTION_FORMAT = "f32"  # what queries, keys and values are computed in, however they are held
-_STORED_FORMAT = "int8"  # what multiplies integers that a file holds
+_ROUNDS = 1 << 18  # about a millisecond
+_ATTENTION_FORMAT = "f32"  # attention computes in this format, whatever the format of the KV cache
+_STORED_FORMAT = "int8"  # a file's own integers are multiplied by the kernel of this format
 
 
 class MachineRates:
-    """`measures` are timed in turn with others, and their times make the rates, per second."""
+    """Time `measures` in turn with other measures, and pass the times to the methods: they return rates per second."""
 
     def __init__(self, device: Device, *, weights: str, num_bytes: int) -> None:
-        """`weights` is a format; a buffer of about `num_bytes` is read."""
+        """`weights` is a format; a buffer of about `num_bytes` is read to measure the read rate."""
         self._device = device
         self._probe = ReadProbe(device, num_bytes)
         formats = (_STORED_FORMAT if weights == STORED else weights, _ATTENTION_FORMAT)
@@ -28,16 +28,16 @@ class MachineRates:
         self.measures: list[Callable[[], float]] = [partial(timed, device, action) for action in actions]
 
     def read_rate(self, times: Seq[Seq[float]]) -> Spread:
-        """Bytes, in the best of several ways."""
+        """Return bytes per second, read in the fastest of several ways."""
         rates = [Spread.of([self._probe.bytes / each for each in some]) for some in times[: -len(self._operations)]]
         return max(rates, key=lambda rate: rate.median)
 
     def product_rate(self, times: Seq[Seq[float]]) -> Spread | None:
-        """Operations by what multiplies weights, on numbers in registers; None where the device does not tell."""
+        """Return operations per second of the weights' matrix kernel on registers; None if the device cannot tell."""
         return self._rate(times, -2)
 
     def attention_rate(self, times: Seq[Seq[float]]) -> Spread | None:
-        """The same by what attention is made of."""
+        """Return operations per second of the attention kernel on registers; None if the device cannot tell."""
         return self._rate(times, -1)
 
     def _rate(self, times: Seq[Seq[float]], index: int) -> Spread | None:
@@ -46,7 +46,7 @@ class MachineRates:
 
 
 def timed(device: Device, action: Callable[[], object]) -> float:
-    """Seconds until all that the action enqueues is done."""
+    """Return the seconds until everything that the action enqueues is done."""
     start = time.perf_counter()
     action()
     device.synchronize()

@@ -1,4 +1,4 @@
-"""The report: the vital signs as lines for a person; times in milliseconds, rates in tokens per second."""
+"""The report: the vital signs as lines for a person to read, in milliseconds and tokens per second."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _MILLI = 1e3
 
 
 def print_report(signs: VitalSigns, out: Terminal) -> None:
-    """Write everything; behind each median are its quartiles."""
+    """Write all figures; each median is followed by its quartiles."""
     machine = signs.machine
     out.note(f"{machine.processor}, {machine.cores} cores, {machine.isa}, build {machine.build[:12]}")
     out.note(", ".join(f"{name} {value}" for name, value in signs.setting.items()))

@@ -1,4 +1,4 @@
-"""ServedTarget: Outrider itself, asked through its RPC by the Python client."""
+"""ServedTarget: Outrider itself, called through its RPC by the Python client."""
 
 import time
 from collections.abc import Sequence as Seq
@@ -10,7 +10,7 @@ from services.bench.contender import AUTO, PLAIN, Way, fixed
 
 
 class ServedTarget:
-    """A running target; without `lookup`, of which random prompts say nothing, predictions are the draft's alone."""
+    """A running target. Without `lookup` only the draft predicts: random prompts would not measure lookup fairly."""
 
     def __init__(self, client: Client, *, has_draft: bool, draft_lengths: Seq[int], lookup: bool = False) -> None:
         self._client, self._lookup = client, lookup
@@ -19,7 +19,7 @@ class ServedTarget:
         self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if has_draft else (PLAIN,)
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
-        """Continue the prompts greedily, all at once, each by just so many tokens, whatever they are."""
+        """Continue all prompts concurrently and greedily, each by exactly `num_tokens` tokens, past any end of text."""
         with ThreadPoolExecutor(len(prompts)) as pool:
             return [*pool.map(lambda prompt: self._answer(prompt, way, num_tokens), prompts)]
 
@@ -32,7 +32,7 @@ class ServedTarget:
             token_ids=result.token_ids,
             first_token=arrivals[0].moment - began,
             num_first=1,
-            decode=result.timings.decode,  # a reader that falls behind gets several passes' tokens at once
+            decode=result.timings.decode,  # the server's time: a slow reader gets several passes' tokens at once
             tokens_per_pass=result.speculation.tokens_per_pass,
             arrivals=tuple(arrivals),
             result=result,
@@ -44,7 +44,7 @@ class ServedTarget:
             ignore_eos=True,
             temperature=0.0,
             pass_reports=True,
-            prefix_cache=False,  # the same prompt is asked in all ways
+            prefix_cache=False,  # the same prompt is sent in all ways
             lookup=None if self._lookup else False,
         )
         match way.num_predictions:

@@ -1,4 +1,4 @@
-"""ServiceFigures: a running target with its draft, asked through the RPC in every way, beside any peers."""
+"""ServiceFigures: a running target with its draft, measured through the RPC in every way, in turn with any peers."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -20,12 +20,12 @@ _ROUND_TRIPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ServiceFigures:
-    """Figures of each way by its name; of each peer by its name too."""
+    """Figures of each way by its name; those of peers by the peer's name and the way's."""
 
     target_cores: Seq[int]
     draft_cores: Seq[int]
     link_round_trip: Spread | None  # seconds; None without a draft
-    prefill_rate: Spread  # tokens of the prompt per second, of the target's time
+    prefill_rate: Spread  # tokens of the prompt per second, by the target's own timings
     ways: Mapping[str, WayFigures]
     total_rates: Mapping[str, Spread | None]  # tokens per second of many streams, while all of them decode
     peers: Mapping[str, Mapping[str, WayFigures]]
@@ -34,9 +34,10 @@ class ServiceFigures:
 def measure_services(
     setting: Setting, placement_name: str, *, vocabulary: str, peers: Seq[Contender] = (), log: IO[str]
 ) -> ServiceFigures:
-    """Start the pair there, measure it in turn with the peers, and stop it; `vocabulary` is a fingerprint.
+    """Start the pair on the cores of a placement, measure it in turn with the peers, and stop it.
 
-    Raises ServiceFailedError, and OutriderError where an answer fails.
+    `vocabulary` is the fingerprint of the target's. Raises ServiceFailedError if a service does not start or the
+    vocabularies differ, and OutriderError if an answer fails.
     """
     placement = PLACEMENTS[placement_name]()
     options, draft_options = setting.service_options(), setting.service_options(of_draft=True)
@@ -45,7 +46,7 @@ def measure_services(
         Client(pair.target.address) as client,
     ):
         has_draft = pair.draft is not None
-        link_round_trip = _link_round_trip(pair, vocabulary)  # first: it tells whether the two can work together
+        link_round_trip = _link_round_trip(pair, vocabulary)  # first: it fails if the two do not match
         target = ServedTarget(client, has_draft=has_draft, draft_lengths=setting.draft_lengths)
         prompts = setting.prompts(client.model_info().vocab_size, max(setting.rounds, setting.streams))
         in_turn = prompts[: setting.rounds]

@@ -15,7 +15,7 @@ _LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Sizes are in tokens."""
+    """Sizes are in tokens. Making one with a value out of range raises ConfigError."""
 
     models: ModelPair
     weights: str = "bf16"
@@ -23,14 +23,14 @@ class Setting:
     kv: str = "bf16"
     device: str = CPU
     draft_device: str | None = None  # default: the target's
-    threads: int | None = None  # of each service; default: one for each core that it has
-    context: int = 256  # before the rows of a pass
+    threads: int | None = None  # of each service; default: one for each of its cores
+    context: int = 256  # tokens before the rows of a pass
     runs: int = 100  # timings of each pass
     rounds: int = 5  # answers in each way
     prompt_tokens: int = 128
     new_tokens: int = 128
     draft_lengths: Seq[int] = (3, 5, 8)
-    streams: int = 8  # at once
+    streams: int = 8  # concurrent answers
     placements: Seq[str] = ("shared", "apart")
 
     def __post_init__(self) -> None:
@@ -44,18 +44,18 @@ class Setting:
 
     @property
     def placements_in_use(self) -> list[str]:
-        """The placements to measure: without a draft there is nothing for the target to be apart from."""
+        """The placements to measure; without a draft there is only "shared"."""
         return [name for name in self.placements if self.models.draft or name == "shared"]
 
     def summary(self) -> dict[str, object]:
-        """The setting as it is saved, with the models' names in place of their paths."""
+        """Return the setting as it is saved, with the models' names instead of their paths."""
         models = {"target": _name(self.models.target), "draft": _name(self.models.draft) if self.models.draft else None}
         return {**asdict(self), "models": models}
 
     def engine_config(self, *, of_draft: bool = False) -> EngineConfig:
-        """One of the models on its device and all cores, for one sequence.
+        """Return the config of one model on its device with all cores, for one sequence.
 
-        Raises ConfigError for a value that cannot be, and where the draft is wanted and there is none.
+        Raises ConfigError for an invalid value, and with `of_draft` if there is no draft.
         """
         model = self.models.draft if of_draft else self.models.target
         if model is None:
@@ -71,7 +71,7 @@ class Setting:
         )
 
     def service_options(self, *, of_draft: bool = False) -> list[str]:
-        """Options of a service's command."""
+        """Return the options for the command of a service."""
         threads = [] if self.threads is None else ["--threads", str(self.threads)]
         own = ["--device", self.device, "--weights", self.weights]
         if of_draft:
@@ -79,11 +79,11 @@ class Setting:
         return [*own, "--kv", self.kv, *threads]
 
     def device_of(self, draft: bool) -> str:
-        """The device of the target, or of the draft."""
+        """Return the device of the target, or of the draft."""
         return self.draft_device or self.device if draft else self.device
 
     def prompts(self, vocab_size: int, count: int) -> list[list[int]]:
-        """Random ids, the same at every call; those of the lowest ids, where special tokens are, are left out."""
+        """Return prompts of random ids, the same at every call, without the lowest ids, which are special tokens."""
         draw = random.Random(0)
         first = min(256, vocab_size // 2)
         return [[draw.randrange(first, vocab_size) for _ in range(self.prompt_tokens)] for _ in range(count)]

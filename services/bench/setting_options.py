@@ -13,19 +13,19 @@ _COUNTS = {
     "context": "tokens before the rows of a pass",
     "runs": "timings of each pass",
     "rounds": "answers in each way",
-    "prompt_tokens": "of each prompt, which are random",
-    "new_tokens": "of each answer, at least 2",
-    "streams": "that run at once, at least 1",
+    "prompt_tokens": "random tokens of each prompt",
+    "new_tokens": "tokens of each answer, at least 2",
+    "streams": "concurrent answers, at least 1",
 }
 _LISTS = {
-    "draft_lengths": "predictions in each pass, where their number is fixed",
-    "placements": "of the two services on the cores; none: they are not run",
+    "draft_lengths": "fixed numbers of predictions in each pass",
+    "placements": "how the two services share the cores; none: do not run them",
 }
 
 
 def add_setting_options(parser: argparse.ArgumentParser) -> None:
-    """Add those that every command has that measures: the device, sizes and numbers."""
-    parser.add_argument("--device", default=CPU, help="what computes the target: cpu, or cuda:N (%(default)s)")
+    """Add the options that all measuring commands share: the device, sizes and numbers."""
+    parser.add_argument("--device", default=CPU, help="device of the target: cpu, or cuda:N (%(default)s)")
     for name, description in _COUNTS.items():
         default = _DEFAULTS[name]
         parser.add_argument(_flag(name), type=int, default=default, metavar="N", help=f"{description} (%(default)s)")
@@ -36,7 +36,7 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_setting(arguments: argparse.Namespace, **others: Any) -> Setting:  # noqa: ANN401 - as in Setting
-    """The setting with these options, and with what a command has found out otherwise; raises ConfigError."""
+    """Return the setting with these options; `others` are its remaining fields. Raises ConfigError for a bad value."""
     names = ("device", *_COUNTS, *_LISTS)
     return Setting(**{name: getattr(arguments, name) for name in names}, **others)
 

@@ -17,11 +17,11 @@ class Spread:
 
     @classmethod
     def of(cls, values: Collection[float]) -> "Spread":
-        """The spread of at least one measurement."""
+        """Return the spread of at least one measurement."""
         lower, median, upper = map(float, np.percentile([*values], [25, 50, 75]))
         return cls(median, lower, upper, len(values))
 
     def text(self, *, scale: float = 1.0, digits: int = 1) -> str:
-        """For a person: the median, and the quartiles behind it."""
+        """Return text for a person to read: the median, followed by the quartiles."""
         median, lower, upper = (f"{value * scale:.{digits}f}" for value in (self.median, self.lower, self.upper))
         return f"{median:>9}  ({lower} … {upper})"

@@ -21,7 +21,7 @@ from services.engine.loaded_model import LoadedModel
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that was measured on."""
+    """The machine on which the figures were measured."""
 
     processor: str
     cores: int
@@ -30,7 +30,7 @@ class Machine:
 
     @classmethod
     def of(cls, setting: Setting) -> "Machine":
-        """The machine that this runs on."""
+        """Return this machine, with the instruction set of the setting."""
         return cls(_processor(), len(os.sched_getaffinity(0)), setting.engine_config().isa, BUILD_ID)
 
 
@@ -43,13 +43,14 @@ class VitalSigns:
     target: DecoderFigures
     draft: DecoderFigures | None
     services: Mapping[str, ServiceFigures]  # by placement
-    plan_fractions: Mapping[str, float]  # by way, on shared cores: its rate beside the best that the parts allow
+    plan_fractions: Mapping[str, float]  # by way, on shared cores: its rate / the best `plan_rate`
 
 
 def measure(setting: Setting, *, peers: Seq[Contender] = (), say: Callable[[str], None], log: IO[str]) -> VitalSigns:
-    """Measure the decoders in this process, then the services, beside peers where cores are shared.
+    """Measure the decoders in this process, then the services; on shared cores in turn with the peers.
 
-    The services' log goes to `log`. Raises CheckpointError, ConfigError, ServiceFailedError and OutriderError.
+    `say` is given a line of progress before each part; the services log to `log`. Raises CheckpointError, ConfigError,
+    ServiceFailedError and OutriderError.
     """
     say("the target's decoder …")
     target, vocabulary = _measure_model(setting, setting.engine_config())
@@ -73,7 +74,7 @@ def measure(setting: Setting, *, peers: Seq[Contender] = (), say: Callable[[str]
 
 
 def _measure_model(setting: Setting, config: EngineConfig) -> tuple[DecoderFigures, str]:
-    """The figures, and the fingerprint of the vocabulary; the model's memory is free again."""
+    """Return the figures and the fingerprint of the vocabulary; the model is freed afterwards."""
     model = LoadedModel.load(config)
     return measure_decoder(model, context=setting.context, runs=setting.runs), model.tokenizer.fingerprint()
 
@@ -89,11 +90,11 @@ def _plan_fractions(
 
 
 def plan_rate(pass_seconds: Mapping[int, float], draft_step: float, by_position: Seq[float]) -> float:
-    """Tokens per second: the maximum over K of E(K) / (v(K+1)·T + K·d).
+    """Return the best possible tokens per second: the maximum over K of E(K) / (v(K+1)·T + K·d).
 
-    `pass_seconds` is v(m)·T, the time of a pass by its number of rows (between two, a straight line), `draft_step` is
-    d, and E(K) = 1 + the sum of the first K of `by_position`: how often the first i + 1 predictions of a pass are
-    right.
+    `pass_seconds` is v(m)·T, the time of a pass by its number of rows, interpolated linearly; `draft_step` is d.
+    `by_position[i]` is how often the first i + 1 predictions of a pass are accepted, and E(K) = 1 + the sum of its
+    first K values, the expected tokens of a pass.
     """
     rows = sorted(pass_seconds)
     times = [pass_seconds[number] for number in rows]

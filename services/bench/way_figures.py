@@ -1,4 +1,4 @@
-"""WayFigures: what the answers of one contender in one way come to."""
+"""WayFigures: the figures of one contender's answers in one way."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -13,17 +13,17 @@ from services.bench.spread import Spread
 
 @dataclass(frozen=True, slots=True)
 class PassFigures:
-    """The target's passes behind the first tokens; times in seconds."""
+    """The target's passes after the first tokens; times are in seconds."""
 
-    acceptance: float | None  # of all predictions; None where there were none
-    by_position: tuple[float, ...]  # how often the first i + 1 predictions of a pass were right, if it had as many
-    waiting: Spread  # for predictions
+    acceptance: float | None  # share of predictions accepted; None: there were no predictions
+    by_position: tuple[float, ...]  # how often the first i + 1 predictions were accepted, of passes with as many
+    waiting: Spread  # time spent waiting for predictions
     verifying: Spread
-    host: Spread | None  # work between two passes; None where the engine never went straight from one to the next
+    host: Spread | None  # work between two passes; None: no pass directly followed another
 
     @classmethod
     def of(cls, results: Seq[Result]) -> "PassFigures":
-        """The figures of all passes of all answers but the first pass of each."""
+        """Return the figures of all passes except the first of each answer."""
         reports = [report for result in results for report in result.pass_reports[1:]]
         predicted = sum(result.speculation.predicted for result in results)
         accepted = sum(result.speculation.accepted for result in results)
@@ -39,22 +39,25 @@ class PassFigures:
 
 @dataclass(frozen=True, slots=True)
 class WayFigures:
-    """Times in seconds, rates in tokens per second; the speed-up is over the plain answer to the same prompt."""
+    """Times are in seconds, rates in tokens per second; the speed-up is over the plain answer to the same prompt."""
 
     rate: Spread
     speed_up: Spread
     first_token: Spread
-    num_equal: int  # answers that are the plain ones
+    num_equal: int  # answers that equal the plain answers
     num_answers: int
     tokens_per_pass: float | None
-    oracle_fraction: float | None  # of what the accepted predictions could save: speed-up / tokens per pass
-    gap: Spread | None  # between two arrivals of tokens
+    oracle_fraction: float | None  # share of the possible speed-up: speed-up / tokens per pass; None: plain
+    gap: Spread | None  # time between two arrivals of tokens
     gap_p99: float | None
     passes: PassFigures | None
 
     @classmethod
     def of(cls, answers: Seq[Answer], plain: Seq[Answer]) -> "WayFigures":
-        """The figures of answers, each beside the plain one to the same prompt; the plain ones too have figures."""
+        """Return the figures of answers, each compared with the plain answer to the same prompt.
+
+        `answers` may be `plain` itself: the plain answers have figures too.
+        """
         pairs = [*zip(answers, plain, strict=True)]
         gaps = [gap for answer in answers for gap in answer.gaps]
         results = [answer.result for answer in answers if answer.result is not None]

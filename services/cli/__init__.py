@@ -1,4 +1,4 @@
-"""The `outrider` command, a module for each subcommand: it runs the services and talks to them."""
+"""The `outrider` command, which runs the services and calls them; each subcommand is a module."""
 
 import argparse
 import importlib
@@ -8,22 +8,22 @@ from collections.abc import Sequence as Seq
 
 _COMMANDS = {
     "up": ("services.cli.up", "start the demo model, or another one, and say how to call it"),
-    "demo": ("services.cli.demo", "start the demo model, or another one, watch it write, stop it"),
+    "demo": ("services.cli.demo", "start the demo model, or another one, watch it generate, and stop it"),
     "target": ("services.target.command", "run the target service"),
     "draft": ("services.draft.command", "run the draft service"),
-    "gateway": ("services.gateway.command", "speak HTTP in front of a target, as OpenAI's API and others do"),
+    "gateway": ("services.gateway.command", "serve OpenAI's HTTP API and others in front of a target"),
     "generate": ("services.cli.calls.generate", "continue a prompt and print the text as it streams"),
-    "embed": ("services.cli.calls.embed", "print vectors of texts"),
-    "score": ("services.cli.calls.score", "say how likely texts are behind a prompt"),
-    "session": ("services.cli.calls.session", "have a server hold the beginning of prompts, by a name"),
+    "embed": ("services.cli.calls.embed", "print embeddings of texts"),
+    "score": ("services.cli.calls.score", "print how likely texts are after a prompt"),
+    "session": ("services.cli.calls.session", "keep the beginning of prompts on a server, under a name"),
     "chat": ("services.cli.chat.command", "hold a conversation with the model, in a terminal or through a pipe"),
-    "health": ("services.cli.health", "say whether a service is ready"),
-    "top": ("services.cli.top.command", "watch what a target does, in a terminal"),
-    "admin": ("services.cli.admin", "ask a running service what it is at, and steer it"),
+    "health": ("services.cli.health", "print whether a service is ready"),
+    "top": ("services.cli.top.command", "watch the figures of a target in a terminal"),
+    "admin": ("services.cli.admin", "inspect a running service, and change its state"),
     "token": ("services.cli.token", "make a token that a service accepts"),
-    "pull": ("services.cli.pull", "download models from the hub, for services to find them"),
-    "models": ("services.cli.models", "list the models of the hub's cache, and say which can be served"),
-    "completion": ("services.cli.completion", "write what makes a shell complete these commands"),
+    "pull": ("services.cli.pull", "download models from the hub to its local cache"),
+    "models": ("services.cli.models", "list the models in the hub's local cache, and which of them can be served"),
+    "completion": ("services.cli.completion", "print a script that makes a shell complete these commands"),
     "bench": ("services.bench.command", "measure the decoder, and the services with and without speculation"),
 }
 
@@ -37,7 +37,7 @@ def main(argv: Seq[str] | None = None) -> int:
 
 
 def build_parser(loaded: Container[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
-    """The parser of all commands, with the options of those that are to be loaded."""
+    """Return the parser of all commands, with the options of the commands in `loaded`."""
     parser = argparse.ArgumentParser(prog="outrider", description="Text from a large language model, over gRPC.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (module_name, summary) in _COMMANDS.items():

@@ -1,4 +1,4 @@
-"""outrider admin: asks a running service what it is at, and steers it."""
+"""outrider admin: inspects a running service, and changes its state."""
 
 import argparse
 import sys
@@ -30,32 +30,32 @@ _Command = Callable[[AdminServiceStub, argparse.Namespace, Terminal], int]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all subcommands; each has the options of the connection."""
-    commands = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
-    _add(commands, "status", _status, "what the service is at: sequences, KV blocks, drafts, limits")
-    drain = _add(commands, "drain", _drain, "refuse new requests; those that run go on")
-    drain.add_argument("--wait", action="store_true", help="return when none is left")
+    commands = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _add(commands, "status", _status, "print the service's state: sequences, KV blocks, drafts, limits")
+    drain = _add(commands, "drain", _drain, "refuse new requests; running requests continue")
+    drain.add_argument("--wait", action="store_true", help="return when no request is left")
     _add(commands, "undrain", _undrain, "serve new requests again")
     _add(commands, "requests", _requests, "list the requests that run or wait")
-    cancel = _add(commands, "cancel", _cancel, "end requests for good")
+    cancel = _add(commands, "cancel", _cancel, "cancel requests")
     cancel.add_argument("request_id", metavar="ID", help="as `outrider admin requests` lists it")
     for name, act, summary in (
-        ("add-draft", _add_draft, "let a target look for another draft"),
-        ("remove-draft", _remove_draft, "let a target give up a draft"),
+        ("add-draft", _add_draft, "let a target use another draft"),
+        ("remove-draft", _remove_draft, "let a target stop using a draft"),
     ):
         _add(commands, name, act, summary).add_argument("draft", metavar="HOST:PORT", help="the draft service")
-    load = _add(commands, "load-lora", _load_lora, "let requests ask a target for one more adapter")
-    load.add_argument("name", metavar="NAME", help="what requests call it")
+    load = _add(commands, "load-lora", _load_lora, "load a LoRA adapter in a target")
+    load.add_argument("name", metavar="NAME", help="the adapter's name in requests")
     load.add_argument("folder", metavar="DIR", help="its folder, below the target's --lora-dir")
     load.add_argument("--model", metavar="NAME", help="the model that it changes (default: the first)")
-    unload = _add(commands, "unload-lora", _unload_lora, "give an adapter up; requests that have it go on")
-    unload.add_argument("name", metavar="NAME", help="what requests call it")
-    _add(commands, "flush-cache", _flush_cache, "forget the prefix cache")
+    unload = _add(commands, "unload-lora", _unload_lora, "unload a LoRA adapter; requests that use it continue")
+    unload.add_argument("name", metavar="NAME", help="the adapter's name in requests")
+    _add(commands, "flush-cache", _flush_cache, "empty the prefix cache")
     limits = _add(commands, "limits", _limits, "change limits, and print all")
     for name, kind in _LIMITS.items():
-        limits.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help="as the service's option")
+        limits.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help="as the option of the service")
     level = _add(commands, "log-level", _log_level, "change how much is logged")
-    level.add_argument("level", choices=[each.lower() for each in LEVELS], help="this, and what is above it")
-    _add(commands, "reload", _reload, "read anew what SIGHUP does")
+    level.add_argument("level", choices=[each.lower() for each in LEVELS], help="the lowest level that is logged")
+    _add(commands, "reload", _reload, "reload files, as SIGHUP does")
 
 
 def _add(
@@ -70,7 +70,7 @@ def _add(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one thing; returns the exit code, 1 where it could not be done."""
+    """Run one action; returns the exit code, 1 if it failed."""
 
     def act(out: Terminal, err: Terminal) -> int:
         try:
@@ -94,7 +94,7 @@ def _status(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal
         {
             "up": f"{status.uptime_seconds:.0f} s",
             "sequences": f"{status.running} running, {status.waiting} waiting, {status.preemptions} preemptions",
-            "generated": f"{status.generated_tokens} tokens, {1000 * status.step_seconds:.1f} ms per step of late",
+            "generated": f"{status.generated_tokens} tokens, {1000 * status.step_seconds:.1f} ms per step recently",
             "KV blocks": f"{cache.total_blocks} of {cache.block_size} tokens: {cache.free_blocks} free, "
             f"{cache.findable_blocks} findable",
             "log level": level,
@@ -160,7 +160,7 @@ def _load_lora(stub: AdminServiceStub, arguments: argparse.Namespace, out: Termi
 
 def _unload_lora(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
     response = stub.UnloadLora(admin_pb2.UnloadLoraRequest(name=arguments.name), timeout=_TIMEOUT_SECONDS)
-    out.text(f"unloaded; {response.left} requests have it still\n")
+    out.text(f"unloaded; {response.left} requests still use it\n")
     _print_loras(out, response.loras)
     return 0
 

@@ -1,6 +1,6 @@
-"""python -m services.cli.bound_service NAME …: a service that does not outlive whoever has started it.
+"""python -m services.cli.bound_service NAME …: run a service that ends with the process that started it.
 
-Who started it holds the other end of its standard input, which breaks however that process ends, even by SIGKILL.
+The starting process holds the other end of our standard input, which closes however that process ends, even by SIGKILL.
 """
 
 import os
@@ -11,7 +11,7 @@ import threading
 
 
 def main() -> None:
-    """Run the service of this name, with the options behind it."""
+    """Run the service whose name is the first argument, with the remaining arguments as its options."""
     name = sys.argv.pop(1)
     threading.Thread(target=_end_with_starter, name="starter", daemon=True).start()
     runpy.run_module(f"services.{name}", run_name="__main__", alter_sys=True)

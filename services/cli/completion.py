@@ -1,4 +1,4 @@
-"""outrider completion: a script by which a shell completes the commands and their options."""
+"""outrider completion: prints a script with which a shell completes the commands and their options."""
 
 import argparse
 import sys
@@ -12,8 +12,8 @@ _FILES = ("FILE", "DIR")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    parser.add_argument("shell", choices=_SHELLS, help='eval "$(outrider completion bash)" makes it known to bash')
+    """Add all options of the command to the parser."""
+    parser.add_argument("shell", choices=_SHELLS, help='for bash: eval "$(outrider completion bash)"')
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,13 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
     parser = build_parser()
     for action in _options(parser):
         if action.type is Path or action.metavar in _FILES:
-            action.__dict__["complete"] = shtab.FILE  # where shtab looks for it
+            action.__dict__["complete"] = shtab.FILE  # the attribute that shtab reads
     Terminal(sys.stdout).text(shtab.complete(parser, arguments.shell) + "\n")
     return 0
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """All options of all commands, those of commands of commands too."""
+    """Return all options of all commands and their subcommands."""
     found = []
     for action in parser._actions:
         found.append(action)

@@ -1,4 +1,4 @@
-"""outrider demo: a model, live, from start to stop."""
+"""outrider demo: starts a model, streams a few answers, and stops it."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ _PAGE = "\nthe same in a browser: outrider up --http 127.0.0.1:8000, then http:/
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """One prompt, and what is shown before the model's answer to it."""
+    """One prompt, and the text that is printed before the model's answer."""
 
     title: str
     shown: str
@@ -35,12 +35,12 @@ class _Scene:
 
 
 def _begun(text: str, temperature: float) -> _Scene:
-    """A text to be continued."""
+    """Return the scene of a text to continue."""
     return _Scene(text.splitlines()[0], text, text, temperature)
 
 
 def _asked(question: str, temperature: float) -> _Scene:
-    """A question to be answered."""
+    """Return the scene of a question to answer."""
     return _Scene("a question", f"> {question}\n\n", [Message("user", question)], temperature)
 
 
@@ -56,9 +56,9 @@ _QUESTIONS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
-    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="a draft's model, with --model")
+    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="the draft's model, with --model")
     parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
 
 
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(pair: ServicePair, out: Terminal, max_tokens: int) -> None:
-    """Let the model answer questions if it was taught to, or continue texts."""
+    """Let the model answer questions if it has a chat template, or else continue texts."""
     address = pair.target.address
     with Client(address) as client:
         info = client.model_info()
@@ -108,7 +108,7 @@ def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> None
         seed=_SEED,
         speculation="always",
         num_predictions=_NUM_PREDICTIONS,
-        lookup=False,  # what is shown in colour is the draft's
+        lookup=False,  # the colour marks the draft's predictions
         token_records=True,
     )
     with client.stream(scene.prompt, **options) as stream:

@@ -1,4 +1,4 @@
-"""outrider health: whether a service is ready, as an exit code; container health checks run it."""
+"""outrider health: reports whether a service is ready, also as an exit code for container health checks."""
 
 import argparse
 import sys
@@ -17,13 +17,13 @@ _TIMEOUT_SECONDS = 3.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     parser.add_argument("--address", default="localhost:50051", metavar="HOST:PORT", help="the service (%(default)s)")
     add_tls_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask once, and say the answer; returns 0 if the service serves requests, else 1."""
+    """Check once, and print the answer; returns 0 if the service serves requests, else 1."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
         with open_channel(arguments.address, read_credentials(arguments).channel) as channel:
@@ -39,14 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The HealthCheckResponse.ServingStatus, None where nobody answers, and what a service says that is loading."""
+    """The HealthCheckResponse.ServingStatus, None without an answer, and the progress of a service that is loading."""
 
     status: int | None
     detail: str = ""
 
 
 def ask(channel: grpc.Channel) -> Health:
-    """The health of the service at the other end."""
+    """Return the health of the service at the other end of the channel."""
     health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
     try:
         answer, call = health.Check.with_call(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""outrider models: what is in the hub's cache, and what of it can be served."""
+"""outrider models: lists the models in the hub's cache, and which of them can be served."""
 
 import argparse
 import json
@@ -15,13 +15,13 @@ _SHORT = 12  # characters
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    parser.add_argument("--json", action="store_true", help="print a list of objects instead, with all that is known")
+    """Add all options of the command to the parser."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list of objects with all fields")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List all models; returns the exit code."""
-    logging.disable(logging.WARNING)  # what is odd about a model is told to whoever serves it
+    logging.disable(logging.WARNING)  # warnings about a model matter when it is served
     return exit_code("models", lambda out, err: _list(out, err, is_json=arguments.json))
 
 

@@ -1,4 +1,4 @@
-"""outrider pull: models from the hub, before anything has to wait for them."""
+"""outrider pull: downloads models from the hub ahead of their use."""
 
 import argparse
 import sys
@@ -11,14 +11,14 @@ from services.engine.hub.hub_name import HubName
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     parser.add_argument(
-        "names", nargs="+", type=_read_name, metavar="NAME", help="on the hub: org/name[@revision][:file.gguf]"
+        "names", nargs="+", type=_read_name, metavar="NAME", help="a name on the hub: org/name[@revision][:file.gguf]"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Download one after the other, and say where each is; returns 1 where one of them cannot be had."""
+    """Download one model after the other, and print the path of each; returns 1 if one could not be downloaded."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     code = 0
     for name in arguments.names:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
             err.error(f"outrider pull: {error}")
             code = 1
         except KeyboardInterrupt:
-            err.error(f"outrider pull: {name} is not wholly there; the same command goes on with what is missing")
+            err.error(f"outrider pull: {name} is incomplete; the same command continues the download")
             return INTERRUPTED
         else:
             size = sum(file.stat().st_size for file in model.files)

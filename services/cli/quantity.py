@@ -1,18 +1,18 @@
-"""Large numbers as people read them: three digits and a unit."""
+"""Large numbers for people to read: three digits and a unit."""
 
 from collections.abc import Sequence as Seq
 
-_BYTES = ("B", "kB", "MB", "GB", "TB")  # in powers of 1000, as disks are sold
+_BYTES = ("B", "kB", "MB", "GB", "TB")  # powers of 1000
 _COUNTS = ("", "thousand", "million", "billion", "trillion")
 
 
 def byte_size(size: float) -> str:
-    """A number of bytes, such as 1.12 GB."""
+    """Return a number of bytes as text, such as 1.12 GB."""
     return _with_unit(size, _BYTES)
 
 
 def large_count(number: float) -> str:
-    """A number of things, such as 494 million."""
+    """Return a count as text, such as 494 million."""
     return _with_unit(number, _COUNTS).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""ServicePair: a target and its draft, if it has one, side by side on this machine's cores."""
+"""ServicePair: a target and its draft, if it has one, running on this machine's cores."""
 
 import os
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from services.engine.hub.fetched_model import fetch
 from services.engine.hub.hub_name import ModelSource
 
 _FRACTION = "--gpu-memory-fraction"
-_DRAFT_FRACTION = "0.3"  # of a GPU, for a draft beside its target; it starts first, and the target gets what is left
+_DRAFT_FRACTION = "0.3"  # of a GPU that a draft shares with its target; it starts first, the target takes the rest
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """A target's model, or several, and its draft's, if it has one."""
+    """The models of a target, one or several, and of its draft, if it has one."""
 
     target: ModelSource
     draft: ModelSource | None
-    name: str = ""  # of the target's model for clients; by default as `outrider target` has it
-    further: tuple[tuple[str, ModelSource], ...] = ()  # models of the target, by their names
+    name: str = ""  # the name that clients use for the target's model; "": the default of `outrider target`
+    further: tuple[tuple[str, ModelSource], ...] = ()  # further models of the target: name, source
 
     def fetched(self) -> "ModelPair":
-        """The same pair, with all of it on this machine and each name at the commit that was found.
+        """Download the models that are not on this machine; returns the pair with each hub name pinned to its commit.
 
-        Raises HubError.
+        Raises HubError if a model cannot be downloaded.
         """
         draft = fetch(self.draft).source if self.draft else None
         further = tuple((name, fetch(source).source) for name, source in self.further)
@@ -37,27 +37,27 @@ class ModelPair:
 
     @property
     def target_options(self) -> list[str]:
-        """What tells `outrider target` its models."""
+        """The options of `outrider target` for its models."""
         named = ((self.name, self.target), *self.further)
         return [part for name, source in named for part in ("--model", f"{name}={source}" if name else str(source))]
 
 
 @dataclass(frozen=True, slots=True)
 class CoreAssignment:
-    """Where a target and its draft run, as numbers of cores."""
+    """The cores that a target and its draft run on, by their numbers."""
 
     target: Seq[int]
     draft: Seq[int]
 
     @classmethod
     def shared(cls) -> "CoreAssignment":
-        """A placement where both may use all cores of this process."""
+        """Return the placement in which both use all cores of this process."""
         cores = sorted(os.sched_getaffinity(0))
         return cls(cores, cores)
 
     @classmethod
     def apart(cls) -> "CoreAssignment":
-        """A placement where each has half of the cores; a single core is shared."""
+        """Return the placement in which each has half of the cores; a single core is shared."""
         cores = sorted(os.sched_getaffinity(0))
         half = len(cores) // 2
         return cls(cores[:half] or cores, cores[half:])
@@ -65,14 +65,14 @@ class CoreAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ServicePair:
-    """The running services."""
+    """A running target, and its draft if it has one."""
 
     target: ServiceProcess
     draft: ServiceProcess | None
 
 
 def demo_models() -> ModelPair | None:
-    """The demo pair of the checkout that we run in or from, if there is one."""
+    """Return the demo pair of the checkout in the working directory or around this file; None if there is none."""
     for root in (Path.cwd(), Path(__file__).parents[2]):
         if (folder := root / "models" / "demo").is_dir():
             return ModelPair(folder / "target", folder / "draft")
@@ -80,7 +80,7 @@ def demo_models() -> ModelPair | None:
 
 
 def options_of_draft(device: str, draft_device: str, weights: str) -> list[str]:
-    """Where a draft computes and how it holds its weights; on the target's GPU it takes little of the memory."""
+    """Return the options for a draft's device and weights; on the target's GPU it gets a small share of the memory."""
     shares = [_FRACTION, _DRAFT_FRACTION] if device == draft_device != CPU else []
     return ["--device", draft_device, "--weights", weights, *shares]
 
@@ -95,11 +95,11 @@ def running_pair(
     cores: CoreAssignment | None = None,
     log: IO[str] | None = None,
 ) -> Iterator[ServicePair]:
-    """The services, both serving, with further options of their commands; by default they are placed apart.
+    """Start the services with further options of their commands; yields them once both serve.
 
-    They load side by side, unless the draft is to have a fraction of a GPU: what it leaves is the target's.
-
-    Raises ServiceFailedError where one of them does not start.
+    By default a target with a draft is placed apart from it. They load concurrently, unless `draft_options` gives the
+    draft a fraction of a GPU: then the target loads after it and takes the rest. Raises ServiceFailedError if a service
+    does not start.
     """
     if cores is None:
         cores = CoreAssignment.apart() if models.draft else CoreAssignment.shared()

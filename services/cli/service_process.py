@@ -1,4 +1,4 @@
-"""ServiceProcess: a target or a draft service as a child process."""
+"""ServiceProcess: a service as a child process."""
 
 import os
 import select
@@ -10,12 +10,12 @@ from collections.abc import Sequence as Seq
 from types import TracebackType
 from typing import IO, Self
 
-_STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this machine
+_STOP_SECONDS = 60.0  # longer than any reasonable drain of a child process
 _LISTENING, _SERVING = "listening on ", "serving"
 
 
 def first_ended(*services: "ServiceProcess") -> "ServiceProcess":
-    """Wait until one of them has ended by itself."""
+    """Wait until one of the services has ended by itself, and return it."""
     poll, opened = select.poll(), {os.pidfd_open(service.pid): service for service in services}
     try:
         for descriptor in opened:
@@ -27,16 +27,16 @@ def first_ended(*services: "ServiceProcess") -> "ServiceProcess":
 
 
 class ServiceFailedError(RuntimeError):
-    """A service ended before it could serve; its own last words say why."""
+    """A service ended before it served; its log says why."""
 
 
 class ServiceProcess:
-    """A running service; leaving the `with` block stops it; it ends too where this process is killed."""
+    """A running service. Leaving the `with` block stops it; it also ends if this process is killed."""
 
     def __init__(self, name: str, options: Seq[str], *, cores: Collection[int], log: IO[str] | None = None) -> None:
-        """Start `outrider NAME` with these options on these cores; its log goes to `log`, or where ours goes."""
+        """Start `outrider NAME` with these options on these cores; it logs to `log`, or by default where we do."""
         self._name = name
-        # The folder that we were started in may be anybody's, and have services of its own: -P leaves it out.
+        # -P: do not import from the working directory, which may be another project with a `services` folder.
         command = [sys.executable, "-P", "-m", "services.cli.bound_service", name, *options]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         os.sched_setaffinity(self._child.pid, cores)
@@ -53,18 +53,18 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         return self._child.pid
 
     def wait_until_listening(self) -> None:
-        """Return when it has an address, and is loading; raises ServiceFailedError where the process ends instead."""
+        """Return once it has an address and is loading; raises ServiceFailedError if the process ends instead."""
         line = self._line()
         if not line.startswith(_LISTENING):
             raise ServiceFailedError(f"the {self._name} did not start; it ended with code {self._child.wait()}")
         self.address = line.removeprefix(_LISTENING)
 
     def wait_until_serving(self) -> None:
-        """Return when it says that it serves; raises ServiceFailedError where the process ends instead."""
+        """Return once it reports that it serves; raises ServiceFailedError if the process ends instead."""
         if not self.address:
             self.wait_until_listening()
         while not self._serves:
@@ -73,16 +73,16 @@ class ServiceProcess:
             self._serves = line == _SERVING
 
     def _line(self) -> str:
-        """The next line that it prints, empty where it has ended: its health would ask for certificates of ours."""
+        """Return the next line that it prints, "" after its end. (A health check could need client certificates.)"""
         assert self._child.stdout is not None
         return self._child.stdout.readline().strip()
 
     def wait(self) -> int:
-        """Return its exit code once it has ended by itself."""
+        """Wait until it has ended by itself, and return its exit code."""
         return self._child.wait()
 
     def stop(self) -> None:
-        """Ask it to end, and wait; one that does not is killed."""
+        """Send SIGTERM and wait; a process that does not end in time is killed."""
         if self._child.poll() is None:
             self._child.send_signal(signal.SIGTERM)
         try:

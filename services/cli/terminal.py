@@ -1,4 +1,4 @@
-"""Terminal: where a command writes, with colour only where somebody looks."""
+"""Terminal: an output stream of a command, coloured if it is a terminal."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ _BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = (f"\033[{code}m" for code in (1, 2, 3
 
 
 class Terminal:
-    """A text stream; each write is flushed, so that streamed text is seen as it comes.
+    """A text stream; each write is flushed, so that streamed text appears as it arrives.
 
-    Where somebody looks, no control character of a text reaches the terminal; a pipe gets texts as they are.
+    On a terminal the control characters of texts are replaced; a pipe gets texts unchanged.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -24,54 +24,54 @@ class Terminal:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody looks, so that a line can be written anew."""
+        """Whether the stream is a terminal, on which a line can be overwritten."""
         return self._is_coloured
 
     def text(self, text: str) -> None:
-        """Write text."""
+        """Write text, without its control characters on a terminal."""
         self._write(_visible(text) if self._is_coloured else text)
 
     def chunk(self, chunk: Chunk) -> None:
-        """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour."""
+        """Write a chunk's text, predicted tokens in colour; all plain if the text is not exactly that of its tokens."""
         if not self._is_coloured or "".join(token.text for token in chunk.tokens) != chunk.text:
             self.text(chunk.text)
         else:
             self._write("".join(map(_coloured, chunk.tokens)))
 
     def legend(self, *, lookup: bool = False) -> None:
-        """Write what the colours of predicted text mean, where it has them."""
+        """Write the meaning of the colours of predicted text, if the stream has colours."""
         if self._is_coloured:
             self._line(_GREEN, "green: what the draft had predicted")
             if lookup:
                 self._line(_CYAN, "cyan: what was predicted from the text's own repetitions")
 
     def heading(self, text: str) -> None:
-        """Write a line that stands out."""
+        """Write a line in bold."""
         self._line(_BOLD, text)
 
     def note(self, text: str) -> None:
-        """Write a line that stands back."""
+        """Write a dimmed line."""
         self._line(_DIM, text)
 
     def progress(self, text: str) -> None:
-        """Write a line in the place of the last progress, where somebody looks; no text takes that away."""
+        """On a terminal, write a line in the place of the last progress; an empty text erases it."""
         if self._is_coloured:
             width = shutil.get_terminal_size().columns - 1
             line = _visible(text).replace("\n", " ")[:width]
             self._write(f"{_LINE_AGAIN}{_DIM}{line}{_PLAIN}" if text else _LINE_AGAIN)
 
     def error(self, text: str) -> None:
-        """Write a line that tells of a failure."""
+        """Write a line that reports a failure, in red."""
         self._line(_RED, text)
 
     def refusal(self, error: InvalidArgument) -> None:
-        """Write what a server does not take: a line for each bad field, or else what it says."""
+        """Write why a server refused a request: a line for each bad field, or else its message."""
         fields = [f"{violation.field} {violation.description}" for violation in error.violations]
         for line in fields or [str(error)]:
             self.error(line)
 
     def discard(self) -> None:
-        """Send what is still buffered nowhere: nobody reads any more, and Python's last flush would complain."""
+        """Discard buffered text: the reader has closed the pipe, and Python's final flush would report an error."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

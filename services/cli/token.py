@@ -14,19 +14,19 @@ _MODE = 0o600
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    parser.add_argument("name", metavar="NAME", help="whose token it is; several tokens may have one name")
+    """Add all options of the command to the parser."""
+    parser.add_argument("name", metavar="NAME", help="the token's owner; several tokens may have one name")
     parser.add_argument("--tokens-file", type=Path, required=True, metavar="FILE", help="the file to add its hash to")
     parser.add_argument(
         "--scope",
         action="append",
         choices=_SCOPES,
-        help=f"what it allows; several may be given (default: {Scope.GENERATE.value})",
+        help=f"a scope that it grants; several may be given (default: {Scope.GENERATE.value})",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a new token, which nobody can read from the file; returns the exit code."""
+    """Print a new token and add its hash to the file; returns the exit code."""
     scopes = [Scope(name) for name in arguments.scope or [Scope.GENERATE.value]]
     try:
         token, line = new_token(arguments.name, scopes)
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_line(path: Path, line: str) -> None:
-    """Add a line at the end of the file, which must be right before and after, in one write."""
+    """Append a line to the file in one write; the file must be valid before and after."""
     before = path.read_bytes() if path.exists() else b""
     if before and not before.endswith(b"\n"):
         line = f"\n{line}"

@@ -1,4 +1,4 @@
-"""outrider up: a service to talk to, with one command."""
+"""outrider up: starts a target, with its draft and an HTTP gateway if wanted, by one command."""
 
 import argparse
 import signal
@@ -22,7 +22,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     parser.add_argument(
         "--model",
         dest="models",
@@ -32,33 +32,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name (default: the demo model)",
     )
-    draft = "a draft's model, for all that are given with --model"
+    draft = "the draft's model, for all models given with --model"
     parser.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
     parser.add_argument(
-        "--http", metavar="HOST:PORT", help="speak HTTP too, at this address, as `outrider gateway` does"
+        "--http", metavar="HOST:PORT", help="also serve HTTP at this address, as `outrider gateway` does"
     )
-    demo = "let callers of --http take the draft away and give it back, to see the text go on; for nobody but you"
+    demo = "let callers of --http disconnect the draft and connect it again, to watch the text continue; not for others"
     parser.add_argument("--allow-demo-controls", action="store_true", help=demo)
-    parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N for that GPU (%(default)s)")
-    parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
+    parser.add_argument("--device", default=CPU, help="device: cpu, or cuda:N for that GPU (%(default)s)")
+    parser.add_argument("--draft-device", metavar="DEVICE", help="device of the draft (default: as --device)")
     parser.add_argument(
         "--draft-weights",
         choices=WEIGHT_CHOICES,
         default=AUTO,
-        help="how the draft's weights are held; auto is the fastest (%(default)s)",
+        help="format of the draft's weights; auto is the fastest (%(default)s)",
     )
     parser.add_argument(
         "--weights-cache",
         type=Path,
         metavar="DIR",
-        help="folder where packed weights of both are kept for the next start (OUTRIDER_WEIGHTS_CACHE)",
+        help="folder that keeps the packed weights of both for the next start (OUTRIDER_WEIGHTS_CACHE)",
     )
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="further options of `outrider target`")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the service and stay until it ends, or until SIGINT or SIGTERM stops it; returns the exit code."""
+    """Run the services until one ends, or SIGINT or SIGTERM stops them; returns the exit code."""
     out = Terminal(sys.stdout)
     models = _models(arguments.models, arguments.draft) if arguments.models else demo_models()
     if models is None:
@@ -94,7 +94,7 @@ def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
 
 
 def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str], out: Terminal) -> int:
-    """Say where to ask, and return the target's exit code; raises ServiceFailedError where the gateway ends first."""
+    """Print the addresses, and return the target's exit code; raises ServiceFailedError if the gateway ends first."""
     out.heading(f"outrider is up on {target.address}; Ctrl-C stops it. In another terminal:")
     out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {target.address}\n')
     with _gateway(http, target.address, gateway_options) as gateway:
@@ -112,7 +112,7 @@ def _flag(name: str, value: str | None) -> list[str]:
 
 @contextmanager
 def _admin_address(arguments: argparse.Namespace) -> Iterator[str | None]:
-    """Where the gateway asks the target to give up its draft, if it is to: a socket that nobody else can reach."""
+    """Yield the target's admin address for the gateway's demo controls, if allowed: a socket in a private folder."""
     if not arguments.allow_demo_controls:
         yield None
         return
@@ -134,7 +134,7 @@ def _check_http(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _gateway(listen: str | None, target: str, further: list[str]) -> Iterator[ServiceProcess | None]:
-    """The gateway in front of a target, if there is to be one; raises ServiceFailedError."""
+    """Run the gateway in front of a target if `listen` is given; raises ServiceFailedError if it does not start."""
     if listen is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Alternate: what a draft's sequence would go on with if one of its predictions turned out to be another token."""
+"""Alternate: the continuation of a draft's sequence in case one of its predictions turns out to be wrong."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,10 @@ from services.engine.decoder.native import SamplingState
 
 
 class Alternate:
-    """A branch off a sequence's chain: up to its position the tokens are the sequence's, there it has the runner-up of
-    the same coupled draw, and behind that what the draft predicts then (the outcome cache of SSD, arXiv 2603.03251).
+    """A branch off a sequence's chain (the outcome cache of SSD, arXiv 2603.03251).
 
-    It shares the sequence's blocks, and gets copies of those that it writes.
+    Before its position the tokens are the sequence's; at its position it has the runner-up of the same coupled draw,
+    and after it what the draft predicts in that case. It shares the sequence's blocks, and copies those that it writes.
     """
 
     cache_scope = None
@@ -19,13 +19,13 @@ class Alternate:
     def __init__(
         self, sequence: DraftedSequence, position: int, *, epoch: int, num_tokens: int, vocab_size: int
     ) -> None:
-        """It is complete with `num_tokens` tokens from its position on."""
+        """The branch is complete with `num_tokens` tokens from its position on."""
         self.position = position
         self.epoch = epoch
         self.tokens = sequence.tokens[:position]
         self.num_computed = 0
         self.blocks: list[int] = []
-        self.is_told = False
+        self.is_sent = False
         self.adapter = sequence.adapter
         self._sequence = sequence
         self._forbidden = sequence.tokens[position]
@@ -44,24 +44,24 @@ class Alternate:
 
     @property
     def num_draws(self) -> int:
-        """Tokens that can be drawn in one go: what is forbidden is so for the first of them only."""
+        """Tokens that can be drawn in one go: the first is drawn alone, since only that draw has a forbidden token."""
         return min(1, self.num_missing) if len(self.tokens) == self.position else self.num_missing
 
     @property
     def is_possible(self) -> bool:
-        """Whether the sequence may still turn out so."""
+        """Whether the sequence can still continue with this branch."""
         sequence = self._sequence
         is_open = sequence.num_committed <= self.position < len(sequence.tokens)
         return is_open and sequence.tokens[: self.position] == self.tokens[: self.position]
 
     @property
     def branch(self) -> list[int]:
-        """Its own tokens."""
+        """The tokens from its position on, which are its own."""
         return self.tokens[self.position :]
 
     @property
     def chain(self) -> list[int]:
-        """Its tokens behind the committed ones."""
+        """The tokens after the committed ones."""
         return self.tokens[self._sequence.num_committed :]
 
     @property
@@ -71,7 +71,7 @@ class Alternate:
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
-        """What the next token may be, [1, words]: in the place of the sequence's, any but that one."""
+        """The allowed next tokens, [1, words]: at its position all but the sequence's token, then None for all."""
         if len(self.tokens) > self.position:
             return None
         mask = np.full((1, -(-self._vocab_size // 32)), 2**32 - 1, dtype=np.uint32)

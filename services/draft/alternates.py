@@ -8,11 +8,11 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.multi_step_runner import ScheduledTokens
 from services.engine.cache.block_manager import BlockManager
 
-_NUM_TOKENS = 6  # of a branch: what is committed in place of the prediction, and what is verified next
+_NUM_TOKENS = 6  # of a branch: the token committed in place of the prediction, and those verified next
 
 
 class Alternates:
-    """Begins, grows and ends them. They take blocks that nobody else wants."""
+    """Begins, grows and ends the alternates. They use only blocks that no sequence needs."""
 
     def __init__(self, blocks: BlockManager, *, vocab_size: int, context_length: int) -> None:
         self._blocks = blocks
@@ -21,11 +21,11 @@ class Alternates:
         self._alternates: dict[DraftedSequence, list[Alternate]] = {}
 
     def of(self, sequence: DraftedSequence) -> list[Alternate]:
-        """Those of a sequence that there are now."""
+        """The current alternates of a sequence."""
         return [*self._alternates.get(sequence, ())]
 
     def schedule(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[ScheduledTokens]:
-        """What a sequence's alternates have to do next."""
+        """The tokens that a sequence's alternates have to compute and draw next."""
         self._begin(sequence)
         for alternate in self.of(sequence):
             if num_draws := min(alternate.num_draws, longest_run):
@@ -34,18 +34,16 @@ class Alternates:
     def settle(
         self, sequence: DraftedSequence, alternate: Alternate, scheduled: ScheduledTokens, drawn: Seq[int]
     ) -> bool:
-        """Keep what was drawn for one; returns whether it is complete and so to be told."""
+        """Append the tokens drawn for an alternate; returns whether it is complete and so to be sent."""
         alternate.num_computed += scheduled.num_tokens + max(len(drawn) - 1, 0)
         alternate.tokens.extend(drawn)
         if not drawn:
             self._end(sequence, alternate)
-        alternate.is_told = bool(drawn) and alternate.num_missing == 0
-        return alternate.is_told
+        alternate.is_sent = bool(drawn) and alternate.num_missing == 0
+        return alternate.is_sent
 
     def adopt(self, sequence: DraftedSequence, position: int, token_ids: Seq[int]) -> None:
-        """Go on with the alternate that a commit says, if there is one: its tokens, blocks and epoch are the
-        sequence's then, and the chain so far is given up.
-        """
+        """If a commit agrees with an alternate, give the sequence its tokens, blocks and epoch, and drop the chain."""
         end = position + len(token_ids)
         for alternate in self.of(sequence):
             is_meant = alternate.position == end - 1 and alternate.tokens[position:end] == [*token_ids]
@@ -54,24 +52,24 @@ class Alternates:
                 sequence.blocks, alternate.blocks = alternate.blocks, sequence.blocks
                 sequence.num_computed, alternate.num_computed = alternate.num_computed, sequence.num_computed
                 sequence.epoch = alternate.epoch
-                sequence.num_told = len(sequence.tokens) if alternate.is_told else end
+                sequence.num_sent = len(sequence.tokens) if alternate.is_sent else end
                 self._end(sequence, alternate)
                 return
 
     def prune(self, sequence: DraftedSequence) -> None:
-        """End those whose question is decided."""
+        """End the alternates whose position has been decided."""
         for alternate in self.of(sequence):
             if not alternate.is_possible:
                 self._end(sequence, alternate)
 
     def end_all(self, sequence: DraftedSequence) -> None:
-        """End all of a sequence, and give their blocks back."""
+        """End all alternates of a sequence, and free their blocks."""
         for alternate in self.of(sequence):
             self._end(sequence, alternate)
         self._alternates.pop(sequence, None)
 
     def _begin(self, sequence: DraftedSequence) -> None:
-        """At the next predictions to be judged, each that has none yet, as far as there are blocks for all of it: one
+        """Begin an alternate at each of the next predictions that has none, while there are blocks for a whole one: one
         that had to end half-way would only be begun again.
         """
         taken = {alternate.position for alternate in self.of(sequence)}

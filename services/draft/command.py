@@ -15,7 +15,7 @@ from services.service.service_process import run_service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add the options of the draft command."""
     parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
     parser.add_argument("--name", help="the model's name for targets (default: the folder's, or the hub's)")
     add_service_options(parser)
@@ -26,8 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=NamedOption.parse,
         default=[],
         metavar="NAME=DIR",
-        help="an adapter of the draft's model, a folder of PEFT's, for requests to the target's of that name; may be "
-        "given several times",
+        help="a LoRA adapter of the draft's model, in PEFT's format, for requests that use the target's adapter of the "
+        "same name; may be given several times",
     )
     parser.add_argument(
         "--target-tokenizer",
@@ -36,21 +36,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=read_source,
         default=[],
         metavar="MODEL",
-        help=f"a target's model with another vocabulary, {SOURCES}; may be given several times",
+        help=f"the model of a target that has another vocabulary, {SOURCES}; may be given several times",
     )
     parser.add_argument(
         "--translate",
         choices=[way.value for way in Way],
         default=Way.AUTO.value,
-        help="how to predict for such a target: by the tokens that both have (intersection), by any of the draft's and "
-        "what their bytes are in the target's (bytes), or as suits the two (auto, the default)",
+        help="how to predict for such a target: only tokens that both have (intersection), any of the draft's tokens, "
+        "whose bytes are encoded again in the target's (bytes), or whichever suits the two (auto, the default)",
     )
     parser.add_argument(
         "--head-shortlist",
         type=int,
         metavar="TOKENS",
-        help="predict among so many tokens only, the vocabulary's most frequent ones and those read lately, for which "
-        "less of the model is read (default: all)",
+        help="predict only among this many tokens, the vocabulary's most frequent and the most recently read ones, so "
+        "that less of the model's head is read (default: all)",
     )
     parser.set_defaults(listen="127.0.0.1:50052", weights=AUTO)
 

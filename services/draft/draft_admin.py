@@ -1,4 +1,4 @@
-"""DraftAdmin: what a draft can be asked by those who run it."""
+"""DraftAdmin: the admin service of a draft."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -16,7 +16,7 @@ from services.telemetry.telemetry import Telemetry
 
 
 class DraftAdmin(AdminServicer[DraftEngine]):
-    """Knows the sequences by the links that they came on; it has no requests, limits or drafts of its own."""
+    """Counts sequences by their links; a draft has no requests, limits or drafts of its own."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""DraftCounts: what the drafter has done, for whoever scrapes it."""
+"""DraftCounts: the drafter's counters, for its metrics."""
 
 from dataclasses import dataclass, field
 
@@ -10,10 +10,10 @@ class DraftCounts:
     """Written by the engine thread; any thread may read."""
 
     steps: int = 0
-    seconds: float = 0.0  # that these took
-    rows: int = 0  # tokens of targets and of chains that were computed
-    tokens: int = 0  # predicted, those of alternates aside
-    runs: int = 0  # told
-    alternates: int = 0  # told
-    sequences: int = 0  # that were begun
+    seconds: float = 0.0  # spent in these steps
+    rows: int = 0  # computed tokens, committed or predicted
+    tokens: int = 0  # predicted, except those of alternates
+    runs: int = 0  # sent
+    alternates: int = 0  # sent
+    sequences: int = 0  # begun
     releases: dict[ReleaseReason, int] = field(default_factory=lambda: dict.fromkeys(ReleaseReason, 0))

@@ -16,11 +16,11 @@ from services.engine.sampling_state import new_sampling_state
 
 
 class DraftedSequence:
-    """What the target committed, then the draft's own chain; `window` is how long that may become for the target.
+    """The tokens that the target committed, then the draft's own chain, which may have `window` tokens of the target.
 
     Predictions of one epoch continue one another. A commit that contradicts the chain, or that runs past its end,
-    begins a new epoch. All tokens and positions here are the draft's; a target with another vocabulary has others, and
-    its Translation knows them.
+    begins a new epoch. All tokens and positions here are the draft's; the Translation converts them for a target with
+    another vocabulary.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class DraftedSequence:
         adapter: Adapter | None = None,
         traceparent: str = "",
     ) -> None:
-        """All is in the target's tokens; an adapter's sequences have a scope of its own.
+        """The arguments are in the target's tokens; each adapter's sequences have their own cache scope.
 
-        Where they are not the draft's, `min_tokens` counts our own generated tokens, of which there may be a few more,
-        and a grammar is left to the target, as allowed tokens are through the bytes.
+        For a target with another vocabulary, `min_tokens` counts the draft's own generated tokens, which may be a few
+        more; grammars are left to the target, and so are allowed tokens where the translation is through bytes.
         """
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
@@ -47,14 +47,14 @@ class DraftedSequence:
         self.blocks: list[int] = []
         self.window = 0
         self.is_awaited = False  # whether the target waits for all of the window
-        self.least_chance = 0.0  # of the chain to be right, below which it is not to grow
-        self.has_ended = False  # for that
-        self.num_alternates = 0  # that are wanted
+        self.least_chance = 0.0  # the chain stops growing when the probability that it is right falls below this
+        self.has_ended = False  # for that reason
+        self.num_alternates = 0  # wanted by the target
         self.epoch = self._last_epoch = 1
-        self.num_told = 0  # leading tokens of which the target knows, where it has the same
-        self.num_predicted = 0  # in all
+        self.num_sent = 0  # leading tokens that the target knows, if it has the same vocabulary
+        self.num_predicted = 0  # in total
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
-        self.adapter, self.traceparent = adapter, traceparent  # of the request that it serves, if its target says so
+        self.adapter, self.traceparent = adapter, traceparent  # of its request, if the target gave them
         self._translation = translation
         self._params = translation.own_params(sampling)
         self._num_prompt, self._min_tokens = num_prompt, min_tokens
@@ -78,19 +78,21 @@ class DraftedSequence:
     def credit(self) -> int:
         """How many more tokens may be predicted now; none before the whole prompt is known.
 
-        With a mask one at a time: it says what the next token may be, and nothing of the one behind it.
+        With a mask at most one, since a mask is for the next token only.
         """
         num_prompt = self._num_own_prompt
         if num_prompt is None or self.num_committed < num_prompt:
             return 0
         chain = self.chain
         is_single = self._is_masked or self._params.follows_history or self._translation.draws_singly(chain)
-        return max(0, min(self.window - self._translation.num_told(chain), 1 if is_single else self.window))
+        return max(0, min(self.window - self._translation.num_sent(chain), 1 if is_single else self.window))
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
-        """What the grammar lets the next token be, [1, words], nothing behind a token that it forbids or a stop; or
-        what another vocabulary leaves it; and of these what is allowed at all.
+        """The tokens that may come next, [1, words]; None for all.
+
+        They are those that the grammar allows, none after a forbidden token or a stop, or those that the translation
+        to another vocabulary allows; either way only those among the request's allowed tokens.
         """
         if self._grammar is None:
             masks = self._translation.mask(self.chain)
@@ -102,7 +104,7 @@ class DraftedSequence:
 
     @property
     def sampling(self) -> SamplingState:
-        """The target's way of drawing, with the committed tokens as history."""
+        """How the target draws, with the committed tokens as history."""
         if self._sampling is None:
             self._sampling = self._new_sampling()
             self._sampling.commit(self.tokens[self._num_own_prompt : self.num_committed])
@@ -110,9 +112,9 @@ class DraftedSequence:
         return self._sampling
 
     def commit(self, position: int, token_ids: Seq[int]) -> None:
-        """Truncate what was committed to `position` and append, both in the target's tokens.
+        """Truncate the committed tokens to `position` and append these; both are in the target's tokens.
 
-        Raises ValueError for a gap before it.
+        Raises ValueError for a gap before `position`.
         """
         self.has_ended = False
         own = self._translation.commit(self.tokens, self.num_committed, position, token_ids)
@@ -126,7 +128,7 @@ class DraftedSequence:
             self.tokens.extend(token_ids[agreed - position :])
             self.num_computed = min(self.num_computed, agreed, max(end - 1, 0))  # the last row is needed to draw
         if is_contradicted or not own.keeps_epoch:
-            self.epoch, self.num_told = self.begin_epoch(), end
+            self.epoch, self.num_sent = self.begin_epoch(), end
         if is_rewound:
             self._sampling = None
         elif self._sampling is not None:
@@ -134,47 +136,48 @@ class DraftedSequence:
         self.num_committed = end
 
     def begin_epoch(self) -> int:
-        """The number of an epoch that begins now, or may begin later."""
+        """A new epoch's number, for an epoch that begins now or may begin later."""
         self._last_epoch += 1
         return self._last_epoch
 
     def grant(
         self, window: int, num_alternates: int = 0, *, is_awaited: bool = False, least_chance: float = 0.0
     ) -> None:
-        """How long the chain may become, and how likely to be right; how many alternates are wanted, none with a mask,
-        which is that of one chain only, or with another vocabulary.
+        """Set how long the chain may become, the least probability that it is right, and the number of alternates.
+
+        There are no alternates with a mask, which fits one chain only, or with another vocabulary.
         """
         self.window, self.is_awaited, self.least_chance = window, is_awaited, least_chance
         self.num_alternates = num_alternates if self._translation.is_identity and not self._is_masked else 0
 
     def check(self, vocab_size: int) -> None:
-        """Raise ValueError where no token of such a vocabulary can be drawn this way."""
+        """Raise ValueError if no token of a vocabulary of this size can be drawn with these sampling parameters."""
         if any(token_id >= vocab_size for token_id in [*self._masked_ids, *self._params.named_ids]):
             raise ValueError(f"token ids must be below {vocab_size}")
         self._new_sampling()  # the sampler checks the rest
 
     def has_tokens(self, target_ids: Seq[int]) -> bool:
-        """Whether the target can have such tokens."""
+        """Whether the target's vocabulary has these ids."""
         return max(target_ids, default=0) < self._translation.target_size
 
     def next_run(self) -> Run:
-        """What the target may be told of the chain now and was not yet, in its tokens."""
-        run = self._translation.run(self.chain, max(0, self.num_told - self.num_committed), self.window)
+        """The part of the chain that the target may be sent and has not been sent yet, in its tokens."""
+        run = self._translation.run(self.chain, max(0, self.num_sent - self.num_committed), self.window)
         self.epoch = self.begin_epoch() if run.is_revised else self.epoch
-        self.num_told = len(self.tokens)
+        self.num_sent = len(self.tokens)
         return run
 
     def predicted(self, token_ids: Seq[int], *, num_asked: int = 0) -> None:
-        """Append predictions to the chain; where fewer than asked are likely to be right, it grows no more for now."""
+        """Append predictions to the chain, which stops growing for now if they are fewer than asked for."""
         self.tokens.extend(token_ids)
         self.num_predicted += len(token_ids)
         self.has_ended = self.least_chance > 0 and 0 < len(token_ids) < num_asked
         if self.has_ended:
-            self.window = min(self.window, self._translation.num_told(self.chain))
+            self.window = min(self.window, self._translation.num_sent(self.chain))
 
     @property
     def _is_masked(self) -> bool:
-        """Whether there is a mask for every draw."""
+        """Whether every draw has a mask."""
         return self._grammar is not None or self._params.allowed_tokens is not None
 
     def _cut(self, length: int) -> None:
@@ -184,7 +187,7 @@ class DraftedSequence:
 
     @property
     def _num_own_prompt(self) -> int | None:
-        """Our own tokens of the prompt; None while some of it is missing."""
+        """The prompt's length in the draft's own tokens; None while part of the prompt is missing."""
         return self._translation.own_length(self._num_prompt)
 
     def _new_sampling(self) -> SamplingState:

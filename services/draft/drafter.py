@@ -17,7 +17,7 @@ from services.draft_protocol.protocol import MAX_ALTERNATES
 from services.engine.cache.block_manager import BlockManager
 
 _DRAW_WEIGHT = 0.1  # of a new measurement
-_UNCACHED = 2  # times the tokens that a link may have cached, it may have in all
+_UNCACHED = 2  # a link may have this many times as many tokens as it may have cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class DrafterConfig:
     max_rows: int
     prefill_chunk: int
     max_run: int  # tokens predicted between two looks at the inbox
-    run_seconds: float  # that these may take, unless a single one takes longer
+    run_seconds: float  # limit for these tokens, unless a single one takes longer
     max_window: int  # of a sequence, whatever its target grants
 
 
@@ -45,10 +45,10 @@ class _Follower:
 
 
 class Drafter:
-    """All methods but `load` run on the engine thread; the links' messages are handled between two steps.
+    """All methods except `load` run on the engine thread; the links' messages are handled between two steps.
 
-    A link may use what the others leave of the KV cache. When blocks run out, one that holds no more than an equal
-    share gets its tokens' blocks from the link that holds most.
+    A link may use all of the KV cache that the others leave free. When blocks run out, a link that holds no more than
+    an equal share takes blocks from the link that holds most.
     """
 
     def __init__(
@@ -62,26 +62,26 @@ class Drafter:
         self.counts = DraftCounts()
         self.links: list[DraftLink] = []
         self._alternates = Alternates(blocks, vocab_size=config.vocab_size, context_length=config.context_length)
-        self._draw_seconds = 0.0  # a moving average of what one more token of a run takes
+        self._draw_seconds = 0.0  # a moving average of the time for one more token of a run
 
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""
         self.links.append(link)
 
     def load(self, target: DraftLink) -> DraftLoad:
-        """What there is to do beside a target's own sequences, as far as another thread can see it."""
+        """The draft's load apart from a target's own sequences, as far as another thread can see it."""
         others = sum(len(link.sequences) for link in tuple(self.links) if link is not target)
         return DraftLoad(others, self._blocks.num_free * self._blocks.block_size)
 
     def leave(self, link: DraftLink) -> None:
-        """Forget a link and free what its sequences hold; nothing if it is forgotten already."""
+        """Forget a link and free its sequences' blocks; does nothing if it has been forgotten already."""
         if link in self.links:
             self.links.remove(link)
         for sequence_id in list(link.sequences):
             self.close(link, sequence_id)
 
     def open(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
-        """Begin to follow a sequence, unless the link has as many as it may have or no token can be drawn for it."""
+        """Begin to follow a sequence; refuse it if the link is at its limit, or if no token can be drawn for it."""
         if sequence_id in link.sequences or len(link.sequences) >= link.quotas.max_sequences:
             self.refuse(link, sequence_id)
             return
@@ -97,7 +97,7 @@ class Drafter:
                 self._traces.begin(sequence)
 
     def refuse(self, link: DraftLink, sequence_id: int) -> None:
-        """A sequence is not followed, or no longer."""
+        """Do not follow a sequence, or no longer, and report this to the target."""
         link.heard(is_followed=False)
         self._release(link, sequence_id, ReleaseReason.REFUSED)
 
@@ -111,7 +111,10 @@ class Drafter:
         wanted: int = 0,
         least_chance: float = 0.0,
     ) -> None:
-        """The target committed tokens, and waits for some; a sequence that is not followed (any more) is left alone."""
+        """Take the tokens that the target committed, and predict the `wanted` ones that it waits for.
+
+        Does nothing for a sequence that is not followed (any more).
+        """
         if (sequence := self._find(link, sequence_id)) is None:
             return
         if link.num_tokens + len(token_ids) > _UNCACHED * link.quotas.max_cached_tokens:
@@ -134,19 +137,19 @@ class Drafter:
         self._alternates.prune(sequence)
         self._blocks.shrink(sequence, sequence.num_computed)
         self._keep(sequence)
-        if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
+        if sequence.num_committed > self._config.context_length:  # the text may be more tokens here than at the target
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
         else:
-            self._tell(link, sequence_id)
+            self._send_run(link, sequence_id)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
-        """The target grants a sequence credit."""
+        """Grant a sequence the target's credit."""
         if sequence := self._find(link, sequence_id):
             sequence.grant(min(tokens, self._config.max_window), min(num_alternates, MAX_ALTERNATES))
-            self._tell(link, sequence_id)
+            self._send_run(link, sequence_id)
 
     def close(self, link: DraftLink, sequence_id: int, reason: str = "") -> None:
-        """Forget a sequence and free what it holds; the reason is that of the draft, where it drops it."""
+        """Forget a sequence and free its blocks; `reason` is why the draft dropped it, if it did."""
         if sequence := link.sequences.pop(sequence_id, None):
             if self._traces is not None:
                 self._traces.end(sequence, reason)
@@ -154,7 +157,7 @@ class Drafter:
             self._blocks.release(sequence)
 
     def num_blocks(self, link: DraftLink) -> int:
-        """KV blocks of all that a link has."""
+        """KV blocks of all of a link's sequences and alternates."""
         return sum(
             len(sequence.blocks) + sum(len(alternate.blocks) for alternate in self._alternates.of(sequence))
             for sequence in link.sequences.values()
@@ -178,12 +181,12 @@ class Drafter:
         return True
 
     def abandon(self, message: str) -> None:  # noqa: ARG002 - the links end with the server
-        """Free everything."""
+        """Forget all links and free their sequences' blocks."""
         for link in list(self.links):
             self.leave(link)
 
     def _choose(self) -> list[tuple[_Follower, ScheduledTokens]]:
-        """The next step: first the sequences whose target waits soonest, that is, with the shortest chain."""
+        """The next step's work: first the sequences with the shortest chains, whose targets will wait soonest."""
         budget = self._config.max_rows
         chosen: list[tuple[_Follower, ScheduledTokens]] = []
         for follower in sorted(self._followers(), key=lambda follower: len(follower.sequence.chain)):
@@ -191,11 +194,11 @@ class Drafter:
             if scheduled is not None and (scheduled := self._make_room(follower, scheduled)):
                 chosen.append((follower, scheduled))
                 budget -= scheduled.num_tokens
-        chosen = [(follower, scheduled) for follower, scheduled in chosen if follower.is_live]  # some may have made way
+        chosen = [(follower, scheduled) for follower, scheduled in chosen if follower.is_live]  # some were released
         return [*chosen, *islice(self._choose_alternates(), budget)]
 
     def _choose_alternates(self) -> Iterator[tuple[_Follower, ScheduledTokens]]:
-        """One row each, with what is left when every chain has what it needs."""
+        """The alternates' work, one row each, with the rows that the chains leave."""
         for follower in self._followers():
             for scheduled in self._alternates.schedule(follower.sequence, longest_run=self._longest_run()):
                 yield follower, scheduled
@@ -214,7 +217,7 @@ class Drafter:
             self._draw_seconds += weight * (seconds / num_draws - self._draw_seconds)
 
     def _longest_run(self) -> int:
-        """So many tokens that a commit which contradicts the first of them is soon heard."""
+        """Tokens of one run, few enough that a commit which contradicts the first of them is handled soon."""
         return max(1, int(min(self._config.max_run, self._config.run_seconds / max(self._draw_seconds, 1e-9))))
 
     def _schedule(self, sequence: DraftedSequence, budget: int) -> ScheduledTokens | None:
@@ -227,10 +230,10 @@ class Drafter:
         return None if is_idle else ScheduledTokens(sequence, num_tokens, draws, sequence.least_chance)
 
     def _make_room(self, follower: _Follower, scheduled: ScheduledTokens) -> ScheduledTokens | None:
-        """Get blocks for scheduled tokens, with fewer draws where they are short.
+        """Allocate blocks for scheduled tokens, with fewer draws if blocks are short.
 
-        Where they do not even hold its tokens, a sequence that has predictions waits for the verdict on them; for any
-        other, some of another link's may have to go, or else itself.
+        If there are not even blocks for its tokens, a sequence with predictions waits until they are verified; for any
+        other, sequences of another link are released, or else the sequence itself.
         """
         sequence = follower.sequence
         end = sequence.num_computed + scheduled.num_tokens
@@ -249,7 +252,7 @@ class Drafter:
         return replace(scheduled, num_draws=num_draws)
 
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
-        """Make blocks free for a link that stays within its share with them."""
+        """Free blocks for a link that stays within its share with them."""
         share = self._blocks.num_blocks // len(self.links)
         while self._blocks.num_free < num_blocks and self.num_blocks(link) + num_blocks <= share:
             richest = max(self.links, key=self.num_blocks)  # it has more than a share
@@ -257,7 +260,7 @@ class Drafter:
             self._release(richest, largest, ReleaseReason.OUT_OF_MEMORY)
 
     def _room(self, follower: _Follower) -> int:
-        """Tokens that a sequence's blocks can come to hold."""
+        """Tokens that a sequence's blocks can hold once it has all the blocks that it can get."""
         link, blocks = follower.link, self._blocks
         quota = blocks.blocks_for(link.quotas.max_cached_tokens) - self.num_blocks(link)
         num_more = min(max(0, quota), blocks.num_available(follower.sequence))
@@ -267,22 +270,22 @@ class Drafter:
         sequence, alternate = follower.sequence, scheduled.sequence
         if isinstance(alternate, Alternate):
             if self._alternates.settle(sequence, alternate, scheduled, token_ids):
-                self._tell_alternate(follower, alternate)
+                self._send_alternate(follower, alternate)
             return
         sequence.num_computed += scheduled.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
         sequence.predicted(token_ids, num_asked=scheduled.num_draws)
         self.counts.tokens += len(token_ids)
-        self._tell(follower.link, follower.sequence_id)
+        self._send_run(follower.link, follower.sequence_id)
 
-    def _tell(self, link: DraftLink, number: int) -> None:
+    def _send_run(self, link: DraftLink, number: int) -> None:
         sequence = link.sequences[number]
         run = sequence.next_run()
         if run.token_ids:
             self.counts.runs += 1
             link.send(Prediction(number, sequence.epoch, run.position, tuple(run.token_ids), sequence.has_ended))
 
-    def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
+    def _send_alternate(self, follower: _Follower, alternate: Alternate) -> None:
         number, epoch = follower.sequence_id, follower.sequence.epoch
         token_id, *token_ids = alternate.branch
         self.counts.alternates += 1

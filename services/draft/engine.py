@@ -1,4 +1,4 @@
-"""DraftEngine: a model made ready to run ahead, behind calls that any thread may make."""
+"""DraftEngine: a loaded draft model and its engine thread; any thread may call its methods."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.lora.adapter_set import AdapterSet
 from services.engine.sampling_params import SamplingParams
 
-_RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
+_RUN_SECONDS = 0.004  # short compared with a pass of the target that a draft is for
 
 
 class DraftEngine:
@@ -40,14 +40,16 @@ class DraftEngine:
         traces: SequenceTraces | None = None,
         head_shortlist: int | None = None,
     ) -> None:
-        """`max_run` is how many tokens are predicted between two looks at what the targets say, `head_shortlist` among
-        how many, where it is not all; raises ConfigError for more than there are.
+        """`max_run` is the number of tokens predicted between two looks at the targets' messages.
+
+        `head_shortlist` is the number of tokens to predict among, None for all; raises ConfigError if it is out of
+        range.
         """
         self.model, self.config = model, config
         self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
         self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
         shortlist = None if head_shortlist is None else HeadShortlist(model, head_shortlist)
-        if shortlist is not None:  # what was recorded was with the whole head
+        if shortlist is not None:  # the passes recorded before were with the whole head
             max_blocks = config.blocks_each(model.checkpoint.config)
             record_passes(model.decoder, model.device, max_rows=config.max_rows, max_blocks=max_blocks)
         runner = MultiStepRunner(
@@ -74,8 +76,9 @@ class DraftEngine:
         traces: SequenceTraces | None = None,
         head_shortlist: int | None = None,
     ) -> "DraftEngine":
-        """Load the configured model, which takes long, and start the engine thread; `loras` are the folders of its
-        adapters. Raises CheckpointError and ConfigError.
+        """Load the configured model, which takes long, and start the engine thread.
+
+        `loras` are the folders of its adapters by their names. Raises CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress)
         engine = cls(
@@ -91,9 +94,9 @@ class DraftEngine:
         return engine
 
     def renewed(self, on_failure: Callable[[], None]) -> "DraftEngine":
-        """Another engine on the same weights, in the place of this one, which has failed and is closed.
+        """Close this engine, which has failed, and return another one on the same weights.
 
-        Raises what a first pass does where the device can compute no more.
+        Raises the first pass's error if the device can no longer compute.
         """
         self.close()
         widen_head(self.model)  # the first pass looks at all logits
@@ -112,11 +115,14 @@ class DraftEngine:
 
     @property
     def blocks(self) -> BlockManager:
-        """Who owns which block of the KV cache."""
+        """The block manager of the KV cache."""
         return self.model.blocks
 
     def own_params(self, params: SamplingParams) -> SamplingParams:
-        """A target's way of drawing, less what the device does not do: it only makes fewer predictions right."""
+        """A target's sampling parameters without those that the device does not support.
+
+        Without them fewer predictions are right, but the target's output is the same.
+        """
         return params.without_feedback if self.model.device.name.startswith(CUDA) else params
 
     def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
@@ -125,15 +131,15 @@ class DraftEngine:
 
     @property
     def pulse(self) -> Pulse:
-        """Signs of life of the engine thread."""
+        """The engine thread's signs of life."""
         return self._loop.pulse
 
     def load(self, target: DraftLink) -> DraftLoad:
-        """What there is to do beside a target's own sequences."""
+        """The draft's load apart from a target's own sequences."""
         return self._drafter.load(target)
 
     def new_metrics(self, model_name: str) -> DraftMetrics:
-        """What a scrape reads."""
+        """The metrics of this engine."""
         return DraftMetrics(self._drafter.counts, self._drafter.links, self.model.blocks, model_name=model_name)
 
     def join(self, link: DraftLink) -> None:
@@ -141,11 +147,11 @@ class DraftEngine:
         self._loop.post(lambda: self._drafter.join(link))
 
     def leave(self, link: DraftLink) -> None:
-        """Forget a link and free what its sequences hold."""
+        """Forget a link and free its sequences' blocks."""
         self._loop.post(lambda: self._drafter.leave(link))
 
     def post(self, *commands: Callable[[Drafter], None]) -> None:
-        """What a target says at once: all of it is heard before the next step."""
+        """Run the commands of one message of a target, all of them before the next step."""
         self._loop.post(lambda: self._hear(commands))
 
     def _hear(self, commands: Iterable[Callable[[Drafter], None]]) -> None:
@@ -153,7 +159,7 @@ class DraftEngine:
             command(self._drafter)
 
     async def heard(self) -> None:
-        """Return once the engine thread has heard all that was said before, between two steps."""
+        """Return once the engine thread has run all commands posted before."""
         loop, is_heard = asyncio.get_running_loop(), asyncio.Event()
 
         def answer() -> None:

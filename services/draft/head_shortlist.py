@@ -1,4 +1,4 @@
-"""HeadShortlist: the tokens among which a draft predicts, where reading all rows of its head would take too long."""
+"""HeadShortlist: the tokens that a draft predicts among if reading all rows of its head would take too long."""
 
 from collections import OrderedDict
 from collections.abc import Sequence as Seq
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from services.engine.config import check_range
 from services.engine.loaded_model import LoadedModel
 
-_LEARNED = 4  # one token of so many is there for having been read
-_FEW = 64  # tokens of a mask, all of which may well be next
+_LEARNED = 4  # one in so many entries is for recently read tokens
+_FEW = 64  # a mask of at most so many tokens goes onto the list as a whole
 
 
 class HeadShortlist:
-    """Three quarters are fixed: the special tokens and the vocabulary's first, which a tokenizer made first for being
-    the most frequent. The rest are others, those that were read last: what a text says, it says again.
+    """Three quarters are fixed: the special tokens and the lowest ids, which are the most frequent since a tokenizer's
+    training adds frequent tokens first. The rest are the most recently read other tokens: texts repeat themselves.
 
-    A token that is not on it is never predicted. Those that are keep their logits, and so the noise of their ids
-    decides between them as it would among all (FR-Spec, arXiv 2502.14856, with a fixed list).
+    A token that is not on the list is never predicted. Those on it keep their logits and their ids' noise, so that
+    the draw among them is the same as among all tokens (FR-Spec, arXiv 2502.14856, with a fixed list).
     """
 
     def __init__(self, model: LoadedModel, size: int) -> None:
-        """Shorten the head of a model to so many tokens; raises ConfigError for too few, or more than there are."""
+        """Shorten a model's head to `size` tokens; raises ConfigError for too few, or more than the vocabulary has."""
         self._vocab_size = model.checkpoint.config.vocab_size
         check_range("head_shortlist", size, _LEARNED, self._vocab_size)
         special_ids = (token_id for token_id in sorted(model.tokenizer.special_ids) if token_id < self._vocab_size)
@@ -33,12 +33,12 @@ class HeadShortlist:
         self._ids = np.array(ids, dtype=np.int32)
         self._is_fixed = np.zeros(self._vocab_size, dtype=bool)
         self._is_fixed[ids[:num_fixed]] = True
-        # Where in the list each of the others is; the one that is to go next comes first.
+        # The index of each of the others in the list, the next one to be evicted first (LRU).
         self._places = OrderedDict((ids[place], place) for place in reversed(range(num_fixed, size)))
         self._decoder.shorten_head(self._ids)
 
     def read(self, token_ids: Seq[int] | NDArray[np.integer]) -> None:
-        """Put tokens that were read onto the list, between two passes."""
+        """Put tokens that were read onto the list; called between two passes."""
         ids = np.asarray(token_ids, dtype=np.int64)
         is_changed = False
         for token_id in ids[~self._is_fixed[ids]].tolist():
@@ -52,8 +52,9 @@ class HeadShortlist:
             self._decoder.shorten_head(self._ids)
 
     def allow(self, mask: NDArray[np.uint32]) -> None:
-        """Put onto the list what a mask of the next token leaves, [1, words], where that is little or none of it is
-        there: a draft without a token to draw would say nothing, and its target wait in vain.
+        """Put the tokens that a mask, [1, words], allows onto the list if they are few, or if none of them is on it.
+
+        A draft without a token to draw would send nothing, and its target would wait in vain.
         """
         is_short = int(np.bitwise_count(mask).sum()) <= _FEW
         if is_short or not (mask[0, self._ids // 32] >> (self._ids % 32).astype(np.uint32) & 1).any():

@@ -1,4 +1,4 @@
-"""DraftLink: one target's stream as the draft sees it: its sequences, its quotas, and what is to be told to it."""
+"""DraftLink: one target's stream as the draft sees it: its sequences, its quotas, and the messages to send."""
 
 import asyncio
 from collections import deque
@@ -10,38 +10,39 @@ from services.draft_protocol.messages import DraftLoad, DraftMessage
 from services.draft_protocol.protocol import MAX_RESPONSES
 from services.service.log_rate_limit import LogRateLimit
 
-_MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
+_MOST_IN_VAIN = 2048  # messages in vain, less the messages that were not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """What one link may hold."""
+    """The limits of one link."""
 
     max_sequences: int
     max_cached_tokens: int  # in whole KV blocks
 
 
 class LinkOverflowError(RuntimeError):
-    """The target does not read what it is told: the link is to be closed, and opened again."""
+    """The target does not read its messages: the link must be closed, and may be opened again."""
 
 
 class LinkCutError(RuntimeError):
-    """The draft cannot go on with this link; another one may be opened."""
+    """The draft has ended this link; the target may open another one."""
 
 
 class DraftLink:
     """Sequences belong to the engine thread; `send` is called there, `batches` is read on the event loop."""
 
     def __init__(self, quotas: Quotas, *, capacity: int, log_limit: LogRateLimit | None = None) -> None:
-        """`capacity` bounds the messages that wait to be sent, `log_limit` the lines about what a target says; call
-        this on the event loop that reads them.
+        """`capacity` limits the messages that wait to be sent, `log_limit` the log lines about the target's messages.
+
+        Call this on the event loop that reads `batches`.
         """
         self.quotas = quotas
         self.log_limit = log_limit or LogRateLimit()
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
-        self._sent: deque[DraftMessage] = deque()  # that the event loop has not seen
+        self._sent: deque[DraftMessage] = deque()  # not yet seen by the event loop
         self._is_woken = False
         self._outbox: asyncio.Queue[DraftMessage | DraftLoad | None] = asyncio.Queue()
         self._has_overflowed = False
@@ -55,11 +56,11 @@ class DraftLink:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether most of what the target says is about sequences that are not followed; for any thread."""
+        """Whether most of the target's messages are about sequences that are not followed; for any thread."""
         return self._num_in_vain > _MOST_IN_VAIN
 
     def heard(self, *, is_followed: bool) -> None:
-        """Count what the target said of a sequence; some is in vain, until it hears that one was released."""
+        """Count a message about a sequence; some are in vain until the target reads that the sequence was released."""
         self._num_in_vain = max(0, self._num_in_vain - 1) if is_followed else self._num_in_vain + 1
 
     def send(self, message: DraftMessage) -> None:
@@ -69,12 +70,12 @@ class DraftLink:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._take_sent)
 
-    def tell(self, message: DraftLoad) -> None:
-        """Queue what there is to do; called on the event loop."""
+    def send_load(self, message: DraftLoad) -> None:
+        """Queue the draft's load; called on the event loop."""
         self._put(message)
 
     def hang_up(self) -> None:
-        """End `batches` behind those that wait; called on the event loop."""
+        """End `batches` after the waiting messages; called on the event loop."""
         self._outbox.put_nowait(None)
 
     def cut(self, reason: str) -> None:
@@ -83,8 +84,9 @@ class DraftLink:
         self.hang_up()
 
     async def batches(self) -> AsyncIterator[list[DraftMessage | DraftLoad]]:
-        """What is to be told, in order and at once; raises LinkOverflowError when too much has waited, and LinkCutError
-        behind a cut.
+        """The queued messages in order, all that wait as one batch.
+
+        Raises LinkOverflowError if too many have waited, and LinkCutError after a cut.
         """
         is_over = False
         while not is_over:
@@ -108,4 +110,4 @@ class DraftLink:
         if self._outbox.qsize() < self._capacity:
             self._outbox.put_nowait(message)
         else:
-            self._has_overflowed = True  # the reader may be stuck in sending: it is told when it comes back
+            self._has_overflowed = True  # raised by `batches`, whose consumer may be stuck in sending now

@@ -1,4 +1,4 @@
-"""MessageCheck: what a target may say, before anything of it is walked or kept."""
+"""MessageCheck: the limits of a target's messages, checked before any of their contents is walked or kept."""
 
 from outrider.v1 import common_pb2, draft_pb2
 from services.draft_protocol.caching import check_cache
@@ -14,13 +14,13 @@ class ProtocolError(RuntimeError):
 
 
 def check_count(request: draft_pb2.DraftRequest) -> None:
-    """Raise ProtocolError where too many messages come as one."""
+    """Raise ProtocolError if too many messages come as one."""
     if (count := 1 + len(request.further)) > MAX_REQUESTS:
         raise ProtocolError(f"{count} messages came as one; at most {MAX_REQUESTS} are allowed")
 
 
 def check_message(request: draft_pb2.DraftRequest) -> None:
-    """Raise ProtocolError for a message that has no place behind the hello, or with a field that is too long."""
+    """Raise ProtocolError for a message that may not follow the hello, or that has a field that is too long."""
     match request.WhichOneof("message"):
         case "open":
             _check_open(request.open)

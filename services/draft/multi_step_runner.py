@@ -14,7 +14,7 @@ from services.engine.request import ANYBODY
 
 
 class Drafted(Protocol):
-    """What is read of a sequence that is run ahead of."""
+    """The part of a sequence that the runner reads."""
 
     tokens: list[int]
     num_computed: int
@@ -23,7 +23,7 @@ class Drafted(Protocol):
 
     @property
     def cache_scope(self) -> str | None:
-        """Who may find its blocks, as `CachePolicy.scope`."""
+        """The scope of its blocks in the prefix cache, as `CachePolicy.scope`."""
 
     @property
     def sampling(self) -> SamplingState:
@@ -31,21 +31,21 @@ class Drafted(Protocol):
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
-        """What may be drawn next, [1, words], one bit per token; then no more than one is. None for all."""
+        """The allowed next tokens, [1, words], one bit per token; None for all. With a mask only one token is drawn."""
 
     @property
     def chain(self) -> list[int]:
-        """Its tokens behind the committed ones."""
+        """Its tokens after the committed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTokens:
-    """Some pending tokens of a sequence to compute and, behind the last of them all, tokens to draw."""
+    """The next pending tokens of a sequence to compute and, if these are all of them, the number of tokens to draw."""
 
     sequence: Drafted
     num_tokens: int
     num_draws: int
-    least_chance: float = 0.0  # of all to be what the target draws: behind the one with which it falls below, none
+    least_chance: float = 0.0  # drawing stops once the probability that all draws are the target's falls below this
 
 
 class MultiStepRunner:
@@ -61,7 +61,7 @@ class MultiStepRunner:
         max_blocks: int,
         shortlist: HeadShortlist | None = None,
     ) -> None:
-        """`shortlist` is that of the decoder's head, if it has one."""
+        """`shortlist` is the one of the decoder's head, if it has one."""
         self._decoder = decoder
         self._sampler = sampler
         self._shortlist = shortlist
@@ -97,8 +97,10 @@ class MultiStepRunner:
 
 
 def _prepare(shortlist: HeadShortlist, batch: Seq[ScheduledTokens], masks: Seq[NDArray[np.uint32] | None]) -> None:
-    """Others may see by what is predicted what is on a list: of tokens only those go there that anybody may find in the
-    prefix cache.
+    """Put the batch's tokens and masks onto the shortlist.
+
+    Predictions reveal to other callers which tokens are on the list, so that only tokens whose cache scope is open to
+    anybody are put there.
     """
     for scheduled in batch:
         sequence, start = scheduled.sequence, scheduled.sequence.num_computed

@@ -1,4 +1,4 @@
-"""RewindableMatcher: what a grammar lets the next token of a chain be, however often the chain is cut."""
+"""RewindableMatcher: the tokens that a grammar allows next in a chain, however often the chain is cut."""
 
 from collections.abc import Sequence as Seq
 
@@ -9,23 +9,23 @@ from services.engine.grammar.matcher import GrammarMatcher
 
 
 class RewindableMatcher:
-    """Follows the settled tokens, and the whole text with a fork, instead of which a cut takes another."""
+    """One matcher follows the settled tokens; a fork of it follows the whole text, and is replaced after a cut."""
 
     def __init__(self, start: GrammarMatcher) -> None:
-        """`start` has followed nothing yet."""
+        """`start` has not followed any token yet."""
         self._start = start
         self._settled = start.fork()
         self._whole = start.fork()
 
     def cut(self, num_tokens: int) -> None:
-        """Only so many tokens of the text are left."""
+        """Truncate the text to its first `num_tokens` tokens."""
         if num_tokens < self._settled.num_tokens:
             self._settled = self._start.fork()
         if num_tokens < self._whole.num_tokens:
             self._whole = self._settled.fork()
 
     def mask(self, token_ids: Seq[int], *, num_settled: int) -> NDArray[np.uint32]:
-        """What may be drawn behind this text, [words], whose first tokens are not likely to be cut."""
+        """The tokens that may come after this text, [words]; its first `num_settled` tokens are unlikely to be cut."""
         self._settled.advance(token_ids[self._settled.num_tokens : num_settled])
         if self._whole.num_tokens < self._settled.num_tokens:
             self._whole = self._settled.fork()

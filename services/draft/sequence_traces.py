@@ -1,4 +1,4 @@
-"""SequenceTraces: the sequences that a draft follows as spans, each part of its request's trace."""
+"""SequenceTraces: a span for each sequence that a draft follows, as part of its request's trace."""
 
 from typing import TYPE_CHECKING
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class SequenceTraces:
-    """Tells of those whose target has said what trace they belong to, and nothing of their tokens."""
+    """Records the sequences whose targets sent a traceparent, without their tokens."""
 
     def __init__(self, tracing: "Tracing") -> None:
         self._tracing = tracing
         self._spans: dict[DraftedSequence, TracedSpan] = {}
 
     def begin(self, sequence: DraftedSequence) -> None:
-        """A sequence is followed."""
+        """Begin the span of a sequence."""
         if sequence.traceparent:
             self._spans[sequence] = self._tracing.begin("draft", sequence.traceparent, {})
 
     def end(self, sequence: DraftedSequence, reason: str = "") -> None:
-        """It has ended, or was dropped for a reason."""
+        """End the span of a sequence, with the reason if the draft dropped it."""
         if (span := self._spans.pop(sequence, None)) is not None:
             counts = {
                 "outrider.committed_tokens": sequence.num_committed,

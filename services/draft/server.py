@@ -42,11 +42,11 @@ logger = logging.getLogger(__name__)
 SERVICE: str = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 _FAILED = "the draft's engine has failed; another one is started"
 _HANGS = "the draft's engine hangs"
-_MAX_RUN = 4  # tokens predicted between two looks at what the targets say
+_MAX_RUN = 4  # tokens predicted between two looks at the targets' messages
 
 
 class DraftServer:
-    """Call `start`, then `open`, in the end `close`; all on one event loop."""
+    """Call `start`, then `open`, and finally `close`, all on one event loop."""
 
     def __init__(
         self,
@@ -60,10 +60,11 @@ class DraftServer:
         head_shortlist: int | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
-        """`name` is what targets see as the model's name, by default that of its folder, or on the hub. `loras` are
-        folders of adapters, by the names that targets have for their own. `target_tokenizers` are models of targets
-        whose vocabularies are others than the draft's, and `translate` says how it predicts then; `head_shortlist` is
-        among how many tokens it does, by default all. Raises ConfigError where OpenTelemetry is wanted and not
+        """`name` is the model's name for targets, by default that of its folder or on the hub.
+
+        `loras` are folders of adapters, by the names of the targets' adapters. `target_tokenizers` are the models of
+        targets with other vocabularies than the draft's, and `translate` is how to predict for these. `head_shortlist`
+        is the number of tokens to predict among, by default all. Raises ConfigError if OpenTelemetry is wanted and not
         installed.
         """
         self._telemetry = Telemetry(telemetry, "outrider-draft")
@@ -73,7 +74,7 @@ class DraftServer:
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
         self._progress, self.reload, self._restarts = LoadingProgress(), Reload(), Restarts()
-        self.availability = Availability(self._tell_availability)
+        self.availability = Availability(self._set_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
         _check_named_targets(server)
         callers = read_callers(server.tokens_file)
@@ -109,7 +110,7 @@ class DraftServer:
         quotas = Quotas(max_sequences=self._config.max_sequences, max_cached_tokens=num_tokens)
         self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
         self._telemetry.add([CurrentDraftMetrics(self._new_metrics)])
-        await self._tell_availability(self.availability.reason)
+        await self._set_availability(self.availability.reason)
         engine.grammars.begin()
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
@@ -122,7 +123,7 @@ class DraftServer:
         )
 
     async def wait_failed(self) -> ExitCode:
-        """Begin anew whenever the engine has failed; return when it hangs, which ends with the process only."""
+        """Replace the engine whenever it fails; return when it hangs, since only the end of the process ends that."""
         while await self._host.wait_ended() is ExitCode.ENGINE_FAILED:
             await self.availability.obstruct(_FAILED)
             self._servicer.cut_links(_FAILED)
@@ -140,12 +141,12 @@ class DraftServer:
         assert self.engine is not None
         return self.engine.new_metrics(self._name)
 
-    async def _tell_availability(self, reason: str) -> None:
+    async def _set_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)
         await self._server.set_serving(not reason and self._servicer.is_open)
 
     async def close(self) -> None:
-        """Cut the links, which costs the targets speed only, and end the engine."""
+        """Cut the links, which costs the targets nothing but speed, and end the engine."""
         await self.availability.obstruct("the server is shutting down")
         await self._server.stop()
         await self.admin.stop()
@@ -181,7 +182,7 @@ class DraftServer:
 
 
 def _check_named_targets(server: ServerConfig) -> None:
-    """Raise ConfigError for a draft that other machines reach, and that would not know which targets they are."""
+    """Raise ConfigError for a draft that other machines can reach and that cannot authenticate its targets."""
     names = server.tls_client_ca or server.tokens_file
     if not (names or server.insecure or is_local(server.listen)):
         raise ConfigError(

@@ -37,10 +37,10 @@ _MOST_LINKS = 32
 _MOST_TOKENS = 1 << 20  # of a target's vocabulary
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
-_LOAD_SECONDS = 0.25  # between two looks at whether the load has changed
+_LOAD_SECONDS = 0.25  # between two checks whether the load has changed
 _CAPACITY = 4096  # messages that may wait for a target that does not read
 _MOST_UNHEARD = 1024  # messages of one target that may wait for the engine
-_IDS_OF_A_MESSAGE = 32  # that weigh as much as the message
+_IDS_OF_A_MESSAGE = 32  # so many ids weigh as much as one message
 _UNKNOWN_VOCABULARY = (
     "the target's vocabulary is another one than the draft's; on a CPU it can predict for it with --target-tokenizer"
 )
@@ -48,7 +48,7 @@ _Context = aio.ServicerContext[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 
 
 class DraftServicer(DraftServiceServicer):
-    """Serves any number of targets, each on a link of its own; UNAVAILABLE until `open`, and while it is to refuse."""
+    """Serves any number of targets, each on its own link; UNAVAILABLE until `open`, and while `refuse` has a reason."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -75,7 +75,7 @@ class DraftServicer(DraftServiceServicer):
         return self._engine is not None
 
     def refuse(self, reason: str) -> None:
-        """Open no further link from now on, because of this; an empty reason is none."""
+        """Refuse further links from now on for this reason; an empty reason accepts them again."""
         self._refusal = reason
 
     def cut_links(self, reason: str) -> None:
@@ -86,7 +86,7 @@ class DraftServicer(DraftServiceServicer):
     async def Draft(  # type: ignore[override]  # noqa: N802 - it writes to the context, so that a cut is seen here
         self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
     ) -> None:
-        """One target's link, for as long as it lasts."""
+        """Serve one target's link until it ends."""
         target = self._callers.of(context).name
         if (engine := self._engine) is None or self._refusal:
             await context.abort(grpc.StatusCode.UNAVAILABLE, self._refusal)
@@ -118,12 +118,12 @@ class DraftServicer(DraftServiceServicer):
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary, engine.load(link))))
             engine.join(link)
             logger.info("the target %s is there", target)
-            telling = asyncio.create_task(_tell_load(engine, link)) if hello.hears_load else None
+            reporting = asyncio.create_task(_report_load(engine, link)) if hello.hears_load else None
             try:
                 await _carry(engine, link, requests, context, vocabulary)
             finally:
-                if telling is not None:
-                    telling.cancel()
+                if reporting is not None:
+                    reporting.cancel()
         finally:
             self._num_links -= 1
             if link is not None:
@@ -163,7 +163,7 @@ class DraftServicer(DraftServiceServicer):
 
 
 def _mismatch(hello: draft_pb2.TargetHello) -> str:
-    """Why the two cannot work together, whatever the vocabulary; empty if they can."""
+    """Why the two cannot work together, apart from the vocabulary; empty if they can."""
     oldest, newest = hello.min_protocol_version, hello.max_protocol_version
     if not oldest <= PROTOCOL_VERSION <= newest:
         return f"the target speaks protocols {oldest} to {newest}; this draft speaks {PROTOCOL_VERSION}"
@@ -184,12 +184,12 @@ async def _first_hello(requests: AsyncIterator[draft_pb2.DraftRequest]) -> draft
     return request.hello
 
 
-async def _tell_load(engine: DraftEngine, link: DraftLink) -> None:
-    """Tell the target what there is to do, whenever that is not what it was told last."""
-    told: DraftLoad | None = None
+async def _report_load(engine: DraftEngine, link: DraftLink) -> None:
+    """Send the target the draft's load whenever it has changed."""
+    reported: DraftLoad | None = None
     while True:
-        if (load := engine.load(link)) != told:
-            link.tell(told := load)
+        if (load := engine.load(link)) != reported:
+            link.send_load(reported := load)
         await asyncio.sleep(_LOAD_SECONDS)
 
 
@@ -200,7 +200,7 @@ async def _carry(
     context: _Context,
     vocabulary: Vocabulary,
 ) -> None:
-    """What both sides say, until the target has said all or something is wrong."""
+    """Carry the messages of both sides until the target ends the link or an error does."""
     reader = asyncio.create_task(_read(requests, engine, link, vocabulary))
     reader.add_done_callback(lambda _: link.hang_up())
     try:
@@ -226,7 +226,7 @@ async def _read(
     link: DraftLink,
     vocabulary: Vocabulary,
 ) -> None:
-    """Read no faster than the engine hears, so that a target that floods is held back."""
+    """Read no faster than the engine handles commands: backpressure for a target that floods the draft."""
     num_unheard, share = 0, EventLoopShare()
     async for request in requests:
         check_count(request)
@@ -252,7 +252,7 @@ async def _read(
 
 
 def _weight(request: draft_pb2.DraftRequest) -> int:
-    """In messages with nothing to walk."""
+    """The cost of handling a message, as a number of messages without ids."""
     sampling, masked = request.open.sampling, request.open.masked_token_ids
     return 1 + (len(request.commit.token_ids) + len(masked) + len(sampling.logit_bias)) // _IDS_OF_A_MESSAGE
 
@@ -260,7 +260,7 @@ def _weight(request: draft_pb2.DraftRequest) -> int:
 async def _command(
     engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest, vocabulary: Vocabulary
 ) -> Callable[[Drafter], None]:
-    """What the drafter is to do about a message, all of whose sizes check_message has checked."""
+    """The drafter's command for a message whose sizes check_message has checked."""
     match read_request(request, vocab_size=vocabulary.size):
         case Open() as message:
             return await _open(engine, link, message, vocabulary)
@@ -275,7 +275,10 @@ async def _command(
 async def _open(
     engine: DraftEngine, link: DraftLink, message: Open, vocabulary: Vocabulary
 ) -> Callable[[Drafter], None]:
-    """The next messages wait for a grammar that is compiled; one that is not understood, or too costly, is refused."""
+    """The command that opens a sequence, or that refuses it if its grammar is invalid or too costly.
+
+    The messages after it wait while the grammar is compiled.
+    """
     grammar: Grammar | None = None
     if message.grammar is not None:
         try:

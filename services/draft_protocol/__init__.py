@@ -1,1 +1,1 @@
-"""What both ends of a draft link share: its constants, and messages to engine types and back."""
+"""The draft protocol, for both ends of a link: its constants, and conversions between messages and engine types."""

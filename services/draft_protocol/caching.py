@@ -1,4 +1,4 @@
-"""Caching: what a request asks of the prefix cache, from messages and to those that the draft gets."""
+"""Caching: reads a request's cache policy from its message, and writes it for the draft."""
 
 from outrider.v1 import common_pb2
 from services.engine.request import CachePolicy
@@ -19,10 +19,10 @@ def check_salt(field: str, salt: str, found: Violations) -> None:
 
 
 def read_cache(message: common_pb2.CachePolicy) -> CachePolicy:
-    """What a client, or a target, asks."""
+    """The cache policy that a client, or a target, sent."""
     return CachePolicy(prefix=message.prefix or not message.HasField("prefix"), salt=message.salt)
 
 
 def write_cache(policy: CachePolicy) -> common_pb2.CachePolicy:
-    """What a target passes on to its draft."""
+    """The message that a target sends to its draft."""
     return common_pb2.CachePolicy(prefix=policy.prefix, salt=policy.salt)

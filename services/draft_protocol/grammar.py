@@ -1,4 +1,4 @@
-"""Grammars between messages and the engine."""
+"""Grammars: reads them from messages, and writes them."""
 
 from outrider.v1 import common_pb2
 from services.engine.grammar.compiler import GrammarError
@@ -15,7 +15,7 @@ _NAMES = {kind: name for name, kind in _TEXTS.items()}
 async def read_grammar(
     message: common_pb2.Grammar, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
 ) -> Grammar | None:
-    """The grammar compiled for so many samples, or None with what is wrong with it."""
+    """The grammar, compiled for `num_samples` samples; None if it is invalid, with the reason added to `found`."""
     name = message.WhichOneof("kind")
     if name is None:
         found.add("grammar", "is of no kind", ", ".join((*_TEXTS, "choice")))
@@ -31,7 +31,7 @@ async def read_grammar(
 async def compile_source(
     source: GrammarSource, field: str, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
 ) -> Grammar | None:
-    """The grammar compiled, or None with what is wrong with the field that it comes from."""
+    """The compiled grammar; None if it is invalid, with the reason added to `found` for the field it comes from."""
     if (size := source.num_bytes) > LIMITS.max_grammar_bytes:
         found.add(field, f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
         return None
@@ -43,7 +43,7 @@ async def compile_source(
 
 
 def read_source(message: common_pb2.Grammar) -> GrammarSource:
-    """The grammar as it was written."""
+    """The source text of a message's grammar."""
     name = message.WhichOneof("kind")
     if name is None or name == "choice":
         return GrammarSource(GrammarKind.CHOICE, tuple(message.choice.texts), message.prefer_end)
@@ -51,7 +51,7 @@ def read_source(message: common_pb2.Grammar) -> GrammarSource:
 
 
 def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
-    """The message that was read."""
+    """The message of a grammar's source text."""
     message = common_pb2.Grammar(prefer_end=source.prefers_end or None)
     if source.kind is GrammarKind.CHOICE:
         message.choice.texts.extend(source.texts)

@@ -1,4 +1,4 @@
-"""The messages of a draft link after its hellos, as both ends know them; their fields are those of draft.proto."""
+"""The messages of a draft link after its hellos; their fields are those of draft.proto."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ class Open:
     sampling: SamplingParams
     num_prompt: int
     min_tokens: int
-    masked_ids: Seq[int]  # until so many tokens are generated
+    masked_ids: Seq[int]  # until `min_tokens` tokens are generated
     grammar: GrammarSource | None
     cache: CachePolicy
     traceparent: str = ""
-    lora: str = ""  # the name of the adapter that the target has
+    lora: str = ""  # the name of the target's adapter
 
     @classmethod
     def of(cls, sequence_id: int, request: Request) -> "Open":
-        """What a draft has to know of a request, but for its tokens."""
+        """The message for a request: all that a draft must know of it except its tokens."""
         return cls(
             sequence_id=sequence_id,
-            sampling=replace(request.sampling, banned_strings=()),  # which only the target's text is searched for
+            sampling=replace(request.sampling, banned_strings=()),  # only the target's text is searched for them
             num_prompt=len(request.prompt),
             min_tokens=request.stops.min_tokens,
             masked_ids=sorted(request.stops.token_ids),
@@ -41,22 +41,22 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Truncate the sequence to `position`, then append; credit that is granted with it ends with the next one."""
+    """Truncate the sequence to `position`, then append; credit granted with a commit ends with the next commit."""
 
     sequence_id: int
     position: int
     token_ids: list[int]
     wanted: int = 0
-    least_chance: float = 0.0  # of all wanted to be right, below which no more is waited for
+    least_chance: float = 0.0  # the draft stops when the probability that all its tokens are right falls below this
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far beyond the last commit the draft may run."""
+    """The credit of the draft: how many tokens after the last commit it may predict."""
 
     sequence_id: int
     tokens: int
-    alternates: int = 0  # at how many of the next predictions
+    alternates: int = 0  # the number of next predictions that should have one
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +74,33 @@ class Prediction:
     epoch: int
     position: int
     token_ids: tuple[int, ...]
-    ends: bool = False  # whether it is all that comes before the next commit, though more are wanted
+    ends: bool = False  # whether no more come before the next commit, although more are wanted
 
     @property
     def largest_id(self) -> int:
-        """Of its tokens."""
+        """The largest of its token ids."""
         return max(self.token_ids, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class AlternatePrediction:
-    """If the token at a position is this one, the sequence goes on with these, in an epoch that then begins."""
+    """If the token at `position` is `token_id`, the sequence continues with `token_ids`, in an epoch of its own."""
 
     sequence_id: int
     epoch: int
     position: int
     token_id: int
     token_ids: tuple[int, ...]
-    from_epoch: int = 0  # off whose chain it branches; 0 from a draft that does not say: the newest that it told of
+    from_epoch: int = 0  # the epoch of the chain that it branches off; 0, not given: the newest epoch sent
 
     @property
     def largest_id(self) -> int:
-        """Of its tokens."""
+        """The largest of its token ids."""
         return max((self.token_id, *self.token_ids))
 
 
 class ReleaseReason(StrEnum):
-    """Why the draft no longer follows a sequence, as the protocol names it."""
+    """Why the draft no longer follows a sequence, by the protocol's names."""
 
     OUT_OF_MEMORY = "RELEASE_REASON_OUT_OF_MEMORY"
     TOO_LONG = "RELEASE_REASON_TOO_LONG"
@@ -112,15 +112,15 @@ class Release:
     """The draft has dropped a sequence."""
 
     sequence_id: int
-    reason: str  # a ReleaseReason, or whatever else a draft says
+    reason: str  # a ReleaseReason, or another reason that a draft sent
 
 
 @dataclass(frozen=True, slots=True)
 class DraftLoad:
-    """What the draft has to do beside the sequences of the target that hears it."""
+    """The draft's load, apart from the sequences of the target that it is sent to."""
 
     other_sequences: int = 0
-    free_tokens: int = 0  # that its cache has room for
+    free_tokens: int = 0  # for which its cache has room
 
 
 TargetMessage = Open | Commit | Window | Close

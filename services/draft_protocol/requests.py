@@ -1,4 +1,4 @@
-"""What a target tells a draft, to the protocol's messages and back."""
+"""A target's messages to a draft, written to protobuf and read from it."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from services.telemetry.trace_context import read_traceparent
 
 
 def write_request(message: TargetMessage) -> draft_pb2.DraftRequest:
-    """A message that may come by itself or with others."""
+    """The protobuf of one message, which may be sent alone or merged with others."""
     match message:
         case Open():
             return draft_pb2.DraftRequest(open=_write_open(message))
@@ -42,8 +42,9 @@ def write_request(message: TargetMessage) -> draft_pb2.DraftRequest:
 
 
 def read_request(request: draft_pb2.DraftRequest, *, vocab_size: int) -> TargetMessage:
-    """What one message says, whose kind and bounds are checked; further ones are not looked at. The vocabulary is the
-    target's.
+    """The first message of a request whose kind and bounds were checked; `further` ones are not read.
+
+    `vocab_size` is the target's.
     """
     match request.WhichOneof("message"):
         case "open":
@@ -59,7 +60,7 @@ def read_request(request: draft_pb2.DraftRequest, *, vocab_size: int) -> TargetM
 
 
 def merge_requests(requests: Iterator[draft_pb2.DraftRequest]) -> Iterator[draft_pb2.DraftRequest]:
-    """As many in one as a draft takes; each is made when there is room for it."""
+    """Merge as many requests into one as a draft accepts; each is made only when there is room for it."""
     for request in requests:
         size = request.ByteSize()
         while len(request.further) < MAX_REQUESTS - 1 and size < MAX_REQUEST_BYTES // 4:

@@ -1,4 +1,4 @@
-"""What a draft tells a target, to the protocol's messages and back."""
+"""A draft's messages to a target, written to protobuf and read from it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from services.draft_protocol.messages import AlternatePrediction, DraftLoad, Dra
 
 
 def write_response(message: DraftMessage | DraftLoad) -> draft_pb2.DraftResponse:
-    """A message that may come by itself or with others."""
+    """The protobuf of one message, which may be sent alone or merged with others."""
     match message:
         case AlternatePrediction():
             alternate = draft_pb2.Alternate(
@@ -37,17 +37,17 @@ def write_response(message: DraftMessage | DraftLoad) -> draft_pb2.DraftResponse
 
 
 def write_load(load: DraftLoad) -> draft_pb2.DraftLoad:
-    """What a hello has too."""
+    """The protobuf of a draft's load, which a hello has too."""
     return draft_pb2.DraftLoad(other_sequences=load.other_sequences, free_tokens=load.free_tokens)
 
 
 def read_load(message: draft_pb2.DraftLoad) -> DraftLoad:
-    """What a draft says that it has to do."""
+    """The load that a draft reported."""
     return DraftLoad(message.other_sequences, message.free_tokens)
 
 
 def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | AlternatePrediction]:
-    """What one message says, whose bounds are checked: a run, alternates, or both; none of either is an empty run."""
+    """The run and alternates of one message whose bounds were checked; a message with neither is an empty run."""
     if message.token_ids or not message.alternates:
         yield Prediction(message.sequence_id, message.epoch, message.position, tuple(message.token_ids), message.ends)
     for alternate in message.alternates:
@@ -62,7 +62,7 @@ def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | Altern
 
 
 def read_release(message: draft_pb2.Released) -> Release:
-    """What a draft says of a sequence that it has dropped."""
+    """A draft's message that it has dropped a sequence."""
     known = draft_pb2.ReleaseReason.DESCRIPTOR.values_by_number
     reason = known[message.reason].name if message.reason in known else f"reason {message.reason}"
     return Release(message.sequence_id, reason)

@@ -1,4 +1,4 @@
-"""Drafting: sampling parameters between the two services, and what the draft's messages mean."""
+"""Sampling parameters, vocabulary matches and compute resources, to and from the messages of a draft link."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,22 +23,22 @@ _SAMPLERS: dict[int, str] = {number: name for name, number in _SAMPLER_NUMBERS.i
 
 
 def read_samplers(numbers: Iterable[int]) -> tuple[str, ...]:
-    """The names of samplers, in their order; what is none has a name that is none."""
+    """The names of samplers, in order; an unknown number gets a name that is no sampler's."""
     return tuple(_SAMPLERS.get(number, f"sampler {number}") for number in numbers)
 
 
 def write_vocabulary_match(match: VocabularyMatch | None) -> common_pb2.VocabularyMatch.ValueType:
-    """What a target's vocabulary is to a draft, if that is known."""
+    """How a target's vocabulary matches the draft's; None if it is not known."""
     return _MATCHES[match]
 
 
 def read_vocabulary_match(number: common_pb2.VocabularyMatch.ValueType) -> VocabularyMatch | None:
-    """What a target's vocabulary is to a draft; None for what is not known."""
+    """How a target's vocabulary matches the draft's; None for an unknown number."""
     return next((match for match, known in _MATCHES.items() if known == number), None)
 
 
 def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:
-    """How the target draws, with everything set."""
+    """The message of the target's sampling parameters, with every field set."""
     return common_pb2.SamplingParameters(
         seed=params.seed,
         samplers=[_SAMPLER_NUMBERS[name] for name in params.samplers],
@@ -51,25 +51,25 @@ def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:
 
 
 def write_allowed_tokens(allowed: AllowedTokens | None) -> bytes:
-    """The only tokens that may be drawn."""
+    """The only tokens that may be drawn, one bit per id; empty for all."""
     return b"" if allowed is None else allowed.bits
 
 
 def read_allowed_tokens(bits: bytes, *, vocab_size: int) -> AllowedTokens | None:
-    """Those of a vocabulary of such a size, which may be padded beyond the target's; None for all of them."""
+    """The allowed tokens among `vocab_size` ids, which may be padded beyond the target's; None for all."""
     size = -(-vocab_size // 8)
     return AllowedTokens(bits[:size].ljust(size, b"\0")) if bits else None
 
 
 def write_dry_breakers(params: SamplingParams) -> bytes:
-    """The tokens that no repetition goes across, which count where one may cost something."""
+    """The tokens that end a DRY repetition, one bit per id; empty if there is no DRY penalty."""
     if not params.dry_multiplier or not params.dry_breaker_ids:
         return b""
     return AllowedTokens.of(params.dry_breaker_ids, vocab_size=1 + max(params.dry_breaker_ids)).bits
 
 
 def read_dry_breakers(bits: bytes, *, vocab_size: int) -> tuple[int, ...]:
-    """Those of a vocabulary of such a size."""
+    """The DRY breakers below `vocab_size`."""
     found = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     return tuple(found[found < vocab_size].tolist())
 
@@ -77,7 +77,7 @@ def read_dry_breakers(bits: bytes, *, vocab_size: int) -> tuple[int, ...]:
 def read_sampling(
     message: common_pb2.SamplingParameters, allowed: AllowedTokens | None = None, dry_breakers: tuple[int, ...] = ()
 ) -> SamplingParams:
-    """How the target draws; a target sets all that its version has."""
+    """The target's sampling parameters; a target sets every field that its version has."""
     return SamplingParams(
         seed=message.seed,
         samplers=read_samplers(message.samplers),
@@ -96,12 +96,12 @@ def _read_numbers(message: Message) -> dict[str, Any]:
 
 
 def write_compute_resources(resources: ComputeResources) -> draft_pb2.Place:
-    """Where a service computes."""
+    """The message of the device, cores and threads that a service computes with."""
     return draft_pb2.Place(
         host=resources.host, device=resources.device, cores=sorted(resources.cores), threads=resources.threads
     )
 
 
 def read_compute_resources(message: draft_pb2.Place) -> ComputeResources:
-    """Where a service says that it computes."""
+    """The device, cores and threads that a service reported."""
     return ComputeResources(message.host, message.device, frozenset(message.cores), message.threads)

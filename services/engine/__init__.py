@@ -1,1 +1,1 @@
-"""What both services compute with: requests, events, the engine's thread; it knows tokens and tensors, and no gRPC."""
+"""The engine of both services: requests, events, the engine's thread; it handles tokens and tensors, and no gRPC."""

@@ -1,4 +1,4 @@
-"""AwaitedWorker: a WorkerProcess for an event loop, which works for nobody who has left."""
+"""AwaitedWorker: a WorkerProcess for an event loop, with cancellation of calls that are no longer awaited."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ Value = TypeVar("Value")
 
 
 class AwaitedWorker:
-    """Answers one question at a time, on a thread of its own; starts its process with the first one.
+    """Answers one question at a time, on a thread of its own; the process starts with the first question.
 
     Call it on one event loop; its thread and process end with it.
     """
 
     def __init__(self, module: str, setup: object, limits: WorkerLimits, *, grace_seconds: float) -> None:
-        """`grace_seconds` is for an answer that nobody waits for: a new process may take longer to start."""
+        """A cancelled call has `grace_seconds` to finish before its process is killed: a new one is slow to start."""
         self._module, self._setup, self._limits = module, setup, limits
         self._grace_seconds = grace_seconds
         self._thread = ThreadPoolExecutor(1, "worker")
@@ -25,9 +25,9 @@ class AwaitedWorker:
         self._process: WorkerProcess | None = None
 
     async def call(self, question: object, read: Callable[[object], Value]) -> Value:
-        """What `read` makes of the answer, beside the event loop; raises WorkerError.
+        """Return what `read` makes of the answer; both run off the event loop. Raises WorkerError.
 
-        Cancelled, it ends when the thread is free again.
+        On cancellation it raises CancelledError only when the thread is free again.
         """
         async with self._turn:
             self._process = process = self._process or WorkerProcess(self._module, self._setup, self._limits)
@@ -39,6 +39,6 @@ class AwaitedWorker:
                 await asyncio.wait([asking], timeout=self._grace_seconds)
                 if not asking.done():
                     process.interrupt()
-                    self._process = None  # the interruption may have come after its answer, and met the next
+                    self._process = None  # an interruption just after its answer would end the next call
                 await asyncio.gather(asking, return_exceptions=True)
                 raise

@@ -1,4 +1,4 @@
-"""EngineConfig: how an engine is set up, resolved once at start-up; the only reader of the environment."""
+"""EngineConfig: the settings of an engine, resolved once at start-up; only this module reads the environment."""
 
 import logging
 import os
@@ -24,16 +24,16 @@ ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
-CUDA = "cuda"  # what the names of all GPUs begin with
-_SESSIONS_PART = 4  # of the KV blocks one in so many, unless an option says how many
+CUDA = "cuda"  # prefix of the names of all GPUs
+_SESSIONS_PART = 4  # sessions may hold one of so many KV blocks, unless an option says otherwise
 HOST_KV_MEMORY = 2 << 30
-"""Bytes of a host's KV cache for which no size is set."""
+"""Bytes of the KV cache on a host, by default."""
 PROMPT_SLOWDOWN = 2.0
 _PREFILL_CHUNK = 256
 _LARGEST_PORT = 65535
-_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bits of each weight, scales aside
-_LARGEST = {  # what each count may be at most; memory has bounds of its own besides
-    "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
+_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bits of each weight, without scales
+_LARGEST = {  # the largest value of each count; memory is also bounded by the machine
+    "threads": max(64, 4 * (os.cpu_count() or 1)),  # more threads than cores only wait for each other
     "kv_memory": 1 << 50,
     "kv_offload_memory": 1 << 50,
     "kv_offload_disk": 1 << 50,
@@ -61,18 +61,18 @@ class EngineConfig:
     weights: str = STORED  # or AUTO, or a format
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
-    kv_memory: int | None = None  # bytes, an upper bound; default: 2 GiB of the host's, or what a GPU has left
-    gpu_memory_fraction: float = 0.9  # the most of a GPU's memory that is in use, whoever uses it
+    kv_memory: int | None = None  # bytes, an upper bound; default: 2 GiB on a host, or the memory left on a GPU
+    gpu_memory_fraction: float = 0.9  # the most of a GPU's memory that is in use, by all processes together
     kv_blocks: int | None = None  # instead of kv_memory
-    prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
-    kv_offload_memory: int | None = None  # bytes of the host's, for blocks that the prefix cache has no room for
-    kv_offload_dir: Path | None = None  # or a folder for them,
-    kv_offload_disk: int | None = None  # and bytes of its disk
-    session_blocks: int | None = None  # the most that sessions hold; default: a quarter, where a context fits beside
-    context_length: int | None = None  # default: what the model was made for and the KV cache holds
+    prefix_cache: bool = True  # whether full blocks are kept for later sequences with the same prefix
+    kv_offload_memory: int | None = None  # bytes of host memory for blocks that the prefix cache evicts
+    kv_offload_dir: Path | None = None  # or a folder for these blocks,
+    kv_offload_disk: int | None = None  # and the bytes of disk to use
+    session_blocks: int | None = None  # the most that sessions hold; default: a quarter, if a full context fits beside
+    context_length: int | None = None  # default: the model's, as far as the KV cache holds it
     max_rows: int = 512
     prefill_chunk: int | None = None  # default: 256, or what max_rows holds
-    prompt_slowdown: float = PROMPT_SLOWDOWN  # of a target, while prompts are computed: times as long a token
+    prompt_slowdown: float = PROMPT_SLOWDOWN  # of a target: how many times longer a token may take beside prompts
     max_sequences: int = 64
     stream_capacity: int = 256
 
@@ -102,13 +102,16 @@ class EngineConfig:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least prefill_chunk ({self.prefill_chunk})")
 
     def open_device(self) -> Device:
-        """The device that computes; raises DeviceError where a GPU cannot be used after all."""
+        """Open the device; raises DeviceError if a GPU cannot be used after all."""
         if self.device == CPU:
             return Device.cpu(self.isa, self.threads)
         return Device.cuda(_gpus().index(self.device), self.threads)
 
     def resolve_weights(self, model: ModelConfig, *, is_grouped: bool) -> str:
-        """The format that this model's weights, whose files may hold integers in groups, are held in: none is AUTO."""
+        """Return the format of this model's weights in memory, which is never AUTO.
+
+        `is_grouped` says whether the files hold integers in groups.
+        """
         if self.weights not in (AUTO, STORED):
             return self.weights
         on_cpu = self.device == CPU
@@ -120,17 +123,17 @@ class EngineConfig:
         return choice.weights
 
     def memory_left(self, device: Device) -> int | None:
-        """Bytes that a GPU may still give, which may be negative; None where the memory is the host's."""
+        """Return the bytes that may still be allocated on a GPU, possibly negative; None if the device is the host."""
         if (memory := device.memory) is None:
             return None
         free, total = memory
         return int(self.gpu_memory_fraction * total) - (total - free)
 
     def num_blocks(self, model: ModelConfig, left: int | None = None) -> int:
-        """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
+        """Return how many KV blocks to allocate: as many as all sequences could fill, within the allowed memory.
 
-        `left` is what a GPU may still give, in bytes. Raises ConfigError where the memory does not hold one block, or
-        not as many as are asked for, which on a GPU its allocator finds.
+        `left` is the result of `memory_left`. Raises ConfigError if the memory does not hold one block, or on a host
+        not the configured number of blocks; on a GPU the allocator finds that out.
         """
         block_bytes = self.block_bytes(model)
         if self.kv_blocks is not None:
@@ -150,7 +153,7 @@ class EngineConfig:
         return min(wanted, (memory if left is None else min(memory, left)) // block_bytes)
 
     def check_host_memory(self, model: ModelConfig, weights: str) -> None:
-        """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
+        """Raise ConfigError, before anything is loaded, if weights and KV cache cannot fit in the host's memory."""
         kv = self.cache_memory(model)
         least = count_parameters(model) * _BITS[weights] // 8
         for memory, whose in ((host_memory(), "what this host has"), (free_memory(), "what this host has left")):
@@ -161,30 +164,32 @@ class EngineConfig:
                 )
 
     def cache_memory(self, model: ModelConfig) -> int:
-        """Bytes of KV cache and offload on a host; raises ConfigError as `num_blocks`."""
+        """Return the bytes of KV cache and offload on a host; raises ConfigError as `num_blocks` does."""
         return self.num_blocks(model) * self.block_bytes(model) + (self.kv_offload_memory or 0)
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
-        """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache, beside what is
-        set aside for sessions. Raises ConfigError where that is all.
+        """Return the most tokens of prompt and answer together.
+
+        One sequence alone always fits in the KV cache, beside the blocks that are configured for sessions. Raises
+        ConfigError if those are all blocks.
         """
         if self.session_blocks:
             check_range("session_blocks", self.session_blocks, 0, num_blocks - 1)
         return min(self._longest_context(model), (num_blocks - (self.session_blocks or 0)) * BLOCK_SIZE)
 
     def resolve_session_blocks(self, num_blocks: int, context_length: int) -> int:
-        """The most KV blocks that sessions may hold: the longest sequence has room beside them."""
+        """Return the most KV blocks that sessions may hold; the longest sequence always fits beside them."""
         if self.session_blocks is not None:
             return self.session_blocks
         beside = num_blocks - -(-context_length // BLOCK_SIZE)
         return min(num_blocks // _SESSIONS_PART, beside) if self.prefix_cache else 0
 
     def resolve_prefill_chunk(self) -> int:
-        """The most tokens of one prompt in one pass."""
+        """Return the most tokens of one prompt in one pass."""
         return self.prefill_chunk or min(_PREFILL_CHUNK, self.max_rows)
 
     def blocks_each(self, model: ModelConfig) -> int:
-        """KV blocks that the longest sequence could ever fill."""
+        """Return the KV blocks that the longest sequence fills."""
         return -(-self._longest_context(model) // BLOCK_SIZE)
 
     def _check_offload(self) -> None:
@@ -200,7 +205,7 @@ class EngineConfig:
             raise ConfigError("kv_offload_memory and kv_offload_dir must not be set without the prefix cache")
 
     def block_bytes(self, model: ModelConfig) -> int:
-        """Bytes of one KV block."""
+        """Return the bytes of one KV block, of all layers."""
         attending = 2 * model.num_kv_heads * kv_bytes(self.kv, model.head_dim)
         convolving = conv_bytes(self.kv, model.hidden_size)
         each = (convolving if model.taps_of(layer) else attending for layer in range(model.num_layers))
@@ -211,40 +216,40 @@ class EngineConfig:
 
 
 def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
-    """The instruction set that OUTRIDER_ISA forces, else the best that this machine has."""
+    """Return the instruction set in OUTRIDER_ISA, or else the best one of this machine."""
     return environment.get(ISA_VARIABLE) or isas()[0]
 
 
 def resolve_weights_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder that OUTRIDER_WEIGHTS_CACHE names, if it names one."""
+    """Return the folder in OUTRIDER_WEIGHTS_CACHE, None if it is not set."""
     folder = environment.get(WEIGHTS_CACHE_VARIABLE)
     return Path(folder) if folder else None
 
 
 def resolve_token(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The token that OUTRIDER_TOKEN holds, if it holds one: what a command shows to a service."""
+    """Return the token in OUTRIDER_TOKEN, which commands send to services; None if it is not set."""
     return environment.get(TOKEN_VARIABLE) or None
 
 
 def resolve_threads(threads: int | None = None) -> int:
-    """The number of threads asked for, else one for each core that this process may use."""
+    """Return the given number of threads, or else one for each core that this process may use."""
     return threads if threads is not None else len(os.sched_getaffinity(0))
 
 
 def check_range(name: str, value: float, least: float, most: float) -> None:
-    """Raise ConfigError for a setting outside its range, and for one that is no number."""
+    """Raise ConfigError for a setting outside of its range, and for NaN."""
     if not least <= value <= most:
         raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
 
 
 def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
-    """Raise ConfigError for a setting that is none of those allowed."""
+    """Raise ConfigError for a setting that is not one of the allowed values."""
     if value not in allowed:
         raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
 def split_address(name: str, address: str, *, other: str = "") -> tuple[str, int]:
-    """Host and port of HOST:PORT or [HOST]:PORT; raises ConfigError, which says what `other` there may be."""
+    """Return host and port of HOST:PORT or [HOST]:PORT; raises ConfigError, with `other` at the end of its message."""
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT):
         raise ConfigError(f"{name} is {address!r}; it must be HOST:PORT, with a port from 0 to {_LARGEST_PORT}{other}")

@@ -1,4 +1,4 @@
-"""Events: what a generation tells its consumer, in order: progress, chunks, and the end."""
+"""Events: the messages of a generation to its consumer, in order: progress, chunks, and the end."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class FinishReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A token that could have been drawn, with its log-probability before and after processing."""
+    """A token that could have been sampled, with its log-probability before and after processing."""
 
     token_id: int
     raw_logprob: float
@@ -29,7 +29,7 @@ class Candidate:
 
 
 class PredictionSource(Enum):
-    """Where predictions come from."""
+    """The source of predictions."""
 
     DRAFT = auto()
     LOOKUP = auto()
@@ -37,83 +37,83 @@ class PredictionSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What the model thought of one token of the answer or the prompt; what was not asked is None."""
+    """The model's figures of one token of the answer or the prompt; None: not requested."""
 
     token_id: int
     raw_logprob: float | None = None
     logprob: float | None = None
     candidates: tuple[Candidate, ...] = ()
-    source: PredictionSource | None = None  # the one that had predicted it, if one had
-    rank: int | None = None  # its place among the model's logits, from 1
-    entropy: float | None = None  # that of the softmax of the model's logits, in nats
+    source: PredictionSource | None = None  # the source that predicted it; None: not predicted
+    rank: int | None = None  # its rank among the model's logits, from 1
+    entropy: float | None = None  # of the softmax of the model's logits, in nats
     logits: bytes | None = None  # float32, little endian
-    level: float | None = None  # behind it, of samplers that feed back: for the sampling state alone
+    level: float | None = None  # after it, of samplers that feed back; only for the sampling state
 
     @property
     def predicted(self) -> bool:
-        """Whether the token had been predicted."""
+        """Whether the token was predicted."""
         return self.source is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How much of a long prompt has been computed, and the asked records of tokens of it."""
+    """How much of a long prompt has been computed, and the requested records of its tokens."""
 
     done: int
     total: int
     records: tuple[TokenRecord, ...] = ()
 
     def __add__(self, later: "Progress") -> "Progress":
-        """The later of two, with the records of both."""
+        """Return the later progress, with the records of both."""
         return Progress(later.done, later.total, self.records + later.records)
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did for one sequence; times are in seconds.
+    """The figures of one pass for one sequence; times are in seconds.
 
     All sequences of the pass share `verifying` and `host`.
     """
 
-    source: PredictionSource | None  # None where nothing was predicted
+    source: PredictionSource | None  # None: nothing was predicted
     num_predicted: int
     waiting: float  # the time spent waiting for predictions
     verifying: float  # the time of the model and the sampler
-    host: float | None = None  # the time since the pass before, waiting aside; None after idleness
-    num_tokens: int = 0  # those that were committed
+    host: float | None = None  # the time since the pass before, without waiting; None: the engine was idle
+    num_tokens: int = 0  # committed tokens
     num_accepted: int = 0
-    num_alternates: int = 0  # that had taken a chain's place before this pass
+    num_alternates: int = 0  # alternates that replaced a chain before this pass
 
     def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
-        """The report with what was committed."""
+        """Return the report with the counts of the committed tokens."""
         return replace(self, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """A text that was taken back, because a banned string was complete with it."""
+    """A text that was retracted because it completed a banned string."""
 
     text: str
     banned_string: str
-    position: int  # index, among the generated tokens, of the one in which the banned string began
-    token_id: int  # that token's, which is forbidden there
+    position: int  # index, among the generated tokens, of the token in which the banned string began
+    token_id: int  # the id of that token, which is forbidden there
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Text that is safe to release, and every token that has become safe since the chunk before.
+    """Text that can be released, and all tokens that became releasable since the chunk before.
 
     The text released so far is a pure function of the token ids delivered so far.
     """
 
     text: str
     records: tuple[TokenRecord, ...]
-    reports: tuple[PassReport, ...] = ()  # those of the passes that gave the tokens, if asked for
-    suppressed: tuple[Suppressed, ...] = ()  # what was taken back at the positions of the tokens
-    ends: tuple[int, ...] = field(default=(), compare=False)  # for each record, where the text released with it ends
+    reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if requested
+    suppressed: tuple[Suppressed, ...] = ()  # texts retracted at the positions of the tokens
+    ends: tuple[int, ...] = field(default=(), compare=False)  # for each record, the end of the text released with it
 
     def __add__(self, later: "Chunk") -> "Chunk":
-        """One chunk for two."""
+        """Return both chunks as one."""
         return Chunk(
             self.text + later.text,
             self.records + later.records,
@@ -123,14 +123,14 @@ class Chunk:
         )
 
     def text_of(self, first: int, end: int) -> str:
-        """What the records from `first` to `end` have released; the last one has released all that was left."""
+        """Return the text that the records from `first` to `end` released; the last record released all the rest."""
         start = self.ends[first - 1] if first else 0
         return self.text[start:] if end == len(self.records) else self.text[start : self.ends[end - 1]]
 
 
 @dataclass(slots=True)
 class Timings:
-    """Moments of one generation, in seconds on the monotonic clock; 0 where not reached."""
+    """Moments of one generation, in seconds on the monotonic clock; 0: not reached."""
 
     arrived: float = 0.0
     scheduled: float = 0.0
@@ -148,7 +148,7 @@ class NoSpeculation(Enum):
 
 
 class VocabularyMatch(Enum):
-    """What a target's vocabulary is to a draft."""
+    """How a draft's vocabulary relates to the target's."""
 
     SAME = auto()
     TRANSLATED = auto()
@@ -157,31 +157,31 @@ class VocabularyMatch(Enum):
 
 @dataclass(slots=True)
 class SourceStats:
-    """How the predictions of one source fared."""
+    """Counts of the predictions of one source."""
 
-    passes: int = 0  # those that verified any of them
+    passes: int = 0  # passes that verified some of them
     offered: int = 0
     accepted: int = 0
 
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """How the predictions of one sequence fared; position i counts the i-th prediction of each pass."""
+    """Counts of the predictions of one sequence; position i counts the i-th prediction of each pass."""
 
-    passes: int = 0  # those that drew at least one token
+    passes: int = 0  # passes that sampled at least one token
     offered: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     by_source: dict[PredictionSource, SourceStats] = field(default_factory=dict)
-    why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
+    why_not: NoSpeculation | None = None  # the latest reason; it matters if nothing was offered
     detail: str = ""
-    dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
-    alternates: int = 0  # passes behind which the draft had an alternate ready for what it had not predicted
-    losses: int = 0  # times that the draft went away while it followed the sequence, or dropped it
+    dropped: str = ""  # why the draft no longer follows the sequence; empty while it does
+    alternates: int = 0  # passes after a rejection for which the draft had an alternate ready
+    losses: int = 0  # times that the draft disconnected while it followed the sequence, or dropped it
     returns: int = 0  # times that it followed the sequence again
-    vocabulary: VocabularyMatch | None = None  # what the target's is to the draft that followed the sequence last
+    vocabulary: VocabularyMatch | None = None  # for the draft that followed the sequence last
 
     def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
-        """Add one pass that drew, with its predictions, if it had a source of any."""
+        """Add one pass that sampled tokens, with its predictions if it had a source of them."""
         self.passes += 1
         if source is not None:
             stats = self.by_source.setdefault(source, SourceStats())
@@ -194,7 +194,7 @@ class SpeculationStats:
             self.accepted[position] += position < num_accepted
 
     def add(self, other: "SpeculationStats") -> None:
-        """Add another's counts, which may go on while they are read."""
+        """Add the counts of another, which may change meanwhile."""
         self.passes += other.passes
         self._reach(len(other.offered))
         for position, (offered, accepted) in enumerate(zip(other.offered, other.accepted, strict=False)):
@@ -219,7 +219,7 @@ class SpeculationStats:
 class Finished:
     """The end of a generation: exactly one per sequence, after all its chunks.
 
-    `text` is what was held back until then, where the generation ended without a token that releases it.
+    `text` is the text that was held back until then, if no last token releases it.
     """
 
     reason: FinishReason
@@ -236,21 +236,21 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The engine can no longer serve this generation; a continuation elsewhere can."""
+    """The engine can no longer serve this generation; another server can continue it."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The tokens to continue from are not those of the generation."""
+    """The request to continue a generation has other tokens than the generation."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Somebody who may has ended this generation; it is not to be continued anywhere."""
+    """An administrator cancelled this generation; it must not be continued anywhere."""
 
     message: str
 

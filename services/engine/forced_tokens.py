@@ -1,4 +1,4 @@
-"""ForcedTokens: what a checkpoint lets answers begin or end with, whatever is likely there."""
+"""ForcedTokens: tokens that a checkpoint forces at the beginning or end of answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from services.engine.allowed_tokens import AllowedTokens
 
 @dataclass(frozen=True, slots=True)
 class ForcedIds:
-    """The tokens that a checkpoint forces; none for none.
+    """The tokens that a checkpoint forces; empty: none.
 
-    The one behind a first token is transformers' `forced_bos_token_id` (ForcedBOSTokenLogitsProcessor), and the last
-    ones, of which one is drawn, are its `forced_eos_token_id` (ForcedEOSTokenLogitsProcessor).
+    `second` comes after the first token of a text, transformers' `forced_bos_token_id` (ForcedBOSTokenLogitsProcessor).
+    One of `last` is sampled as the last token, transformers' `forced_eos_token_id` (ForcedEOSTokenLogitsProcessor).
     """
 
     second: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
 
     def in_answer(self, *, num_prompt: int, min_tokens: int, max_tokens: int, vocab_size: int) -> "ForcedTokens | None":
-        """Where they stand in an answer of `max_tokens`, none of which ends before `min_tokens`; None for nowhere."""
+        """Return the forced tokens of an answer of `min_tokens` to `max_tokens` tokens; None if nothing is forced."""
         places: dict[int, AllowedTokens] = {}
         if self.second and num_prompt == 1:
             places[0] = AllowedTokens.of(self.second, vocab_size=vocab_size)
@@ -32,13 +32,14 @@ class ForcedIds:
 
 @dataclass(frozen=True, slots=True)
 class ForcedTokens:
-    """The only tokens that may be drawn in some places of an answer; nothing is forced where other masks leave none."""
+    """The only allowed tokens at some positions of an answer, unless other masks forbid all of them."""
 
-    places: Mapping[int, AllowedTokens]  # from 0, the first of the answer's tokens
+    places: Mapping[int, AllowedTokens]  # by position; 0 is the answer's first token
 
     def restrict(self, masks: NDArray[np.uint32] | None, place: int, num_rows: int) -> NDArray[np.uint32] | None:
-        """Return the sampler's masks for a place and those behind it, less all but what is forced; None forbids
-        nothing.  # [num_rows, words]
+        """Return the sampler's masks for a position and those after it, restricted to forced tokens; None: no mask.
+
+        # [num_rows, words]
         """
         forced = {row: self.places[place + row] for row in range(num_rows) if place + row in self.places}
         for row, only in forced.items():
@@ -46,5 +47,5 @@ class ForcedTokens:
             if masks is None:
                 masks = np.full((num_rows, mask.shape[1]), 0xFFFFFFFF, dtype=np.uint32)
             if mask.any():
-                masks = np.concatenate([masks[:row], mask, masks[row + 1 :]])  # a copy: the grammar keeps its own
+                masks = np.concatenate([masks[:row], mask, masks[row + 1 :]])  # a copy: the grammar owns these
         return masks

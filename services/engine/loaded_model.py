@@ -1,4 +1,4 @@
-"""LoadedModel: a checkpoint's weights on a device, with the cache and the tokenizer that go with them."""
+"""LoadedModel: a checkpoint's weights on a device, with KV cache, tokenizer and grammar compiler."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ from services.engine.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """What both services' engines are built on."""
+    """The parts that the engines of both services share."""
 
     checkpoint: Checkpoint
     tokenizer: Tokenizer
@@ -37,19 +37,20 @@ class LoadedModel:
     decoder: Decoder
     sampler: Sampler
     blocks: BlockManager
-    weights: str  # the format that they are held in
+    weights: str  # their format in memory
     digest: BackgroundDigest
-    context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
+    context_length: int  # tokens of prompt and answer; one sequence alone always fits in the KV cache
 
     @classmethod
     def load(
         cls, config: EngineConfig, progress: LoadingProgress | None = None, try_out: Callable[[], None] = lambda: None
     ) -> "LoadedModel":
-        """Load the configured checkpoint: its weights, which take long, while all else is read and tried, so that an
-        error of that is told without waiting for them; run a first pass.
+        """Load the configured checkpoint, and run a first pass.
 
-        `progress` is told how much of the weights is loaded; `try_out` tries what else goes with them. Raises what it
-        raises, CheckpointError for a checkpoint that is not as it should be, DeviceError and ConfigError for no room.
+        The weights load in the background while everything else is read and checked, so that its errors are reported
+        without waiting for the weights. `progress` is advanced as weights are loaded; `try_out` makes the caller's own
+        checks meanwhile. Raises the errors of `try_out`, CheckpointError for a bad checkpoint, DeviceError and
+        ConfigError if there is too little memory.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         device = config.open_device()
@@ -88,23 +89,24 @@ class LoadedModel:
         return self.digest.value()
 
     def new_grammar_process(self) -> GrammarProcess:
-        """What tries grammars out for the texts of this model, and compiles them."""
+        """Return a new process that tries and compiles grammars for this model."""
         return GrammarProcess(self.tokenizer, self.grammars, vocab_size=self.checkpoint.config.vocab_size)
 
     def renewed(self, config: EngineConfig) -> "LoadedModel":
-        """The same weights with an empty cache, behind an engine that has failed; raises what a first pass does where
-        its device can compute no more.
+        """Return the same weights with an empty KV cache, after an engine has failed.
+
+        Raises CheckpointError or DeviceError if the device cannot compute any more.
         """
         warm_up(self.checkpoint, self.decoder)
         return replace(self, blocks=_make_blocks(config, self.decoder))
 
     def with_offload(self, config: EngineConfig, offload: KvOffload) -> "LoadedModel":
-        """The same with an empty cache before that."""
+        """Return the same model with an empty KV cache that offloads evicted blocks."""
         return replace(self, blocks=_make_blocks(config, self.decoder, offload))
 
     @property
     def max_blocks(self) -> int:
-        """The most blocks of one sequence."""
+        """The most KV blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
 
 
@@ -123,7 +125,7 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
         return GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the library panics at what it does not expect in a vocabulary
+    except BaseException as error:  # the library panics on vocabularies that it does not expect
         raise CheckpointError(f"{tokenizer.where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
 
 
@@ -144,7 +146,7 @@ def _cancelled_by_errors(progress: LoadingProgress) -> Iterator[None]:
 
 
 def _leave_for_idle_time(decoder: Decoder, device: Device, weights: str, cache: WeightsCache | None) -> None:
-    """Begin what nobody has to wait for; a cache is given the weights."""
+    """Start background work: committing the KV cache's memory, and saving the weights if there is a cache for them."""
     in_idle_time(take_cache_memory(decoder))
     if cache is not None:
         in_idle_time(cache.save(decoder, device, weights))
@@ -153,8 +155,9 @@ def _leave_for_idle_time(decoder: Decoder, device: Device, weights: str, cache: 
 def _allocate_cache(
     config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
 ) -> int:
-    """Allocate the KV cache and return its blocks; on a GPU with what is left behind all that passes and draws will
-    ever need.
+    """Allocate the KV cache and return its number of blocks.
+
+    On a GPU it takes the memory that is left after all buffers of passes and sampling are allocated.
     """
     model = checkpoint.config
     max_rows, max_blocks = config.max_rows, config.blocks_each(model)
@@ -166,7 +169,7 @@ def _allocate_cache(
             max_blocks=max_blocks,
         )
         sampler.reserve(model.vocab_size)
-        # For the memory that it takes, which it will take again.
+        # Graphs are lost when the cache is allocated; recording them first finds out how much memory they take.
         record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)

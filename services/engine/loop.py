@@ -1,4 +1,4 @@
-"""EngineLoop: the one thread that owns model state."""
+"""EngineLoop: the single thread that owns the model's state."""
 
 import logging
 import math
@@ -13,27 +13,27 @@ from typing import Protocol, TypeVar
 logger = logging.getLogger(__name__)
 
 _LONGEST_SLEEP = 3600.0  # seconds; the queue refuses a timeout of many years
-_STEP_WEIGHT = 0.05  # of a new measurement
+_STEP_WEIGHT = 0.05  # weight of a new measurement in the moving average
 Answer = TypeVar("Answer")
 
 
 class Worker(Protocol):
-    """What the loop drives; all of it runs on the loop's thread."""
+    """The object that the loop drives; all its methods run on the loop's thread."""
 
     def step(self) -> bool:
-        """Do one step of work; False if there was none."""
+        """Do one step of work; returns False if there was none."""
 
     def abandon(self, message: str) -> None:
-        """Tell everyone who waits that no further step will come."""
+        """Fail all requests with this message: there will be no further step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """Signs of life, for whoever watches the loop's thread from another one."""
+    """The state of the loop's thread, for a watchdog on another thread."""
 
-    turn: int  # the number of the step that it is at
-    is_asleep: bool  # until there is work
-    usual_seconds: float  # a moving average of what a step takes
+    turn: int  # the number of the current step
+    is_asleep: bool  # it waits for work
+    usual_seconds: float  # a moving average of the time of a step
 
 
 def _never() -> float:
@@ -41,14 +41,14 @@ def _never() -> float:
 
 
 class EngineLoop:
-    """Runs a worker's steps on a thread of its own, and between steps the commands that other threads send."""
+    """Runs a worker's steps on a thread of its own, and the commands of other threads between steps."""
 
     def __init__(
         self, worker: Worker, *, on_failure: Callable[[], None], next_expiry: Callable[[], float] = _never
     ) -> None:
-        """`on_failure` is called on the loop's thread after a step raised: the engine is dead then, and says so to
-        all who wait and who come until it is stopped. `next_expiry` says, in seconds on the monotonic clock, until when
-        it may sleep without work; it is called on the loop's thread.
+        """`on_failure` is called on the loop's thread after a step raised: the engine is dead then, and all requests,
+        also later ones, fail until it is stopped. `next_expiry` returns the time, in seconds on the monotonic clock,
+        until which the loop may sleep without work; it is called on the loop's thread.
         """
         self._worker = worker
         self._on_failure = on_failure
@@ -63,7 +63,7 @@ class EngineLoop:
         self._thread.start()
 
     def stop(self, message: str = "the server is shutting down") -> None:
-        """Wait for the thread to end and abandon what is left; not for the loop's own thread to call."""
+        """Wait for the thread to end, and fail the remaining requests; must not be called on the loop's own thread."""
         self._stopping = True
         self.wake()
         self._thread.join()
@@ -75,7 +75,10 @@ class EngineLoop:
         self._commands.put(command)
 
     def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
-        """Run a function on the loop's thread before the next step, for what it returns; any thread may call this."""
+        """Run a function on the loop's thread before the next step, and return a future of its result.
+
+        Any thread may call this.
+        """
         future: Future[Answer] = Future()
 
         def answer() -> None:
@@ -88,12 +91,12 @@ class EngineLoop:
         return future
 
     def wake(self) -> None:
-        """Let the loop look for work again."""
+        """Make a sleeping loop look for work again."""
         self.post(_nothing)
 
     @property
     def pulse(self) -> Pulse:
-        """What the thread is at; any thread may ask."""
+        """The state of the thread; any thread may read it."""
         return Pulse(self._turn, self._is_asleep, self._usual_seconds)
 
     def _run(self) -> None:
@@ -106,7 +109,7 @@ class EngineLoop:
                     self._usual_seconds += _STEP_WEIGHT * (time.monotonic() - began - self._usual_seconds)
                 else:
                     self._sleep(until=self._next_expiry())
-            self._is_asleep = True  # for good
+            self._is_asleep = True  # forever
         except Exception:
             logger.exception("the engine failed")
             self._on_failure()

@@ -1,4 +1,4 @@
-"""open_offload: where the KV cache's pages go, as an engine is set up."""
+"""open_offload: opens the configured KV offload, the store for blocks that the prefix cache evicts."""
 
 import logging
 
@@ -12,18 +12,19 @@ from services.engine.decoder.native import BLOCK_SIZE, Decoder
 
 logger = logging.getLogger(__name__)
 
-_MOST_PAGES = 1 << 20  # each of which has an entry of about a KiB in memory
+_MOST_PAGES = 1 << 20  # each page has an entry of about 1 KiB in memory
 
 
 def open_offload(config: EngineConfig, decoder: Decoder, owner: str) -> KvOffload | None:
-    """What is configured, if anything is; `owner` says all that the bytes of a page depend on, its tokens aside.
+    """Open the configured offload, None if there is none.
 
-    Raises ConfigError where a store cannot be had, or would hold no page.
+    `owner` describes everything but the tokens that a page's bytes depend on. Raises ConfigError if the store cannot be
+    opened, or would hold no page.
     """
     store = _open_store(config, decoder.block_bytes, owner)
     if store is None:
         return None
-    text = "KV offload: %s pages of %s bytes, of which %s are found"
+    text = "KV offload: %s pages of %s bytes, %s of them already filled"
     logger.info(text, store.num_slots, decoder.block_bytes, store.num_pages)
     return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block)
 

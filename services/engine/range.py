@@ -9,7 +9,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The allowed values of a number; NaN and what float32 cannot hold are in none."""
+    """The allowed values of a number; NaN and values beyond float32 are never allowed."""
 
     minimum: float
     maximum: float = FLOAT32_MAX
@@ -21,6 +21,6 @@ class Range:
         return f"{low}, at most {high}"
 
 
-MAX_COUNT = 2**31 - 1  # that the wire carries
+MAX_COUNT = 2**31 - 1  # the largest count on the wire
 COUNT = Range(minimum=0, maximum=MAX_COUNT)
 FINITE = Range(minimum=-FLOAT32_MAX)

@@ -1,4 +1,4 @@
-"""Request: what one generation was asked for, resolved and validated, immutable."""
+"""Request: the parameters of one generation, resolved, validated and immutable."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
@@ -27,47 +27,47 @@ class SpeculationMode(Enum):
 
 
 class Pooling(Enum):
-    """Which tokens' hidden states a text's embedding is made of."""
+    """The tokens whose hidden states form a text's embedding."""
 
     LAST = auto()
     MEAN = auto()
-    CLS = auto()  # the first one's
+    CLS = auto()  # the first token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationPolicy:
-    """What the caller wants of speculation; it never changes the output."""
+    """The caller's options for speculative decoding, which never change the output."""
 
     mode: SpeculationMode = SpeculationMode.AUTO
-    num_predictions: int | None = None  # per pass, an upper bound; None leaves it to the source
-    lookup: bool = True  # whether the text's own repetitions may be used
+    num_predictions: int | None = None  # the most in each pass; None: the source decides
+    lookup: bool = True  # whether predictions may be taken from repetitions in the text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
-    """What the prefix cache may do for a request; it never changes the output."""
+    """The caller's options for the prefix cache, which never change the output."""
 
-    prefix: bool = True  # whether blocks are taken from it and left to it
-    salt: str = ""  # requests with another one find none of these blocks
+    prefix: bool = True  # whether the request uses blocks of the cache, and adds its own
+    salt: str = ""  # only requests with the same salt share blocks
 
     def scope(self, adapter: Adapter | None) -> str | None:
-        """Who may find its blocks: requests with the same one; None if nobody may.
+        """Return the cache scope: only requests of the same scope share blocks; None: no other request may.
 
-        An adapter has keys and values of its own, and no name of one holds \\0, so that no salt stands for it.
+        Each LoRA adapter has keys and values of its own. Its name contains no \\0, so no salt can imitate it.
         """
         return f"{adapter or ''}\0{self.salt}" if self.prefix else None
 
 
 ANYBODY = CachePolicy().scope(None)
-"""The scope of blocks that every request finds that says nothing of it."""
+"""The cache scope of requests with default options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Whose request it is, and when its turn comes; it never changes the output."""
+    """The caller of a request, and its weight and priority in scheduling; they never change the output."""
 
     caller: str = ""
-    weight: float = 1.0  # the caller's, beside others
+    weight: float = 1.0  # of the caller, relative to others
     priority: int = 0  # higher comes sooner
 
 
@@ -81,20 +81,20 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopConditions:
-    """What ends a generation; `token_ids` holds the end-of-sequence ids too unless they are ignored."""
+    """The conditions that end a generation; `token_ids` includes the end-of-sequence ids unless they are ignored."""
 
     max_tokens: int
     min_tokens: int = 0
     token_ids: frozenset[int] = frozenset()
     strings: tuple[str, ...] = ()
-    include_stop: bool = False  # whether what stops the text is part of it
+    include_stop: bool = False  # whether the stop string or token is part of the text
     time_limit: float | None = None  # seconds from arrival
     loop: Loop | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """What is returned beside the text and the token ids; `logits` alone means those of the whole vocabulary."""
+    """What to return beside the text and the token ids; `logits` without ids means those of the whole vocabulary."""
 
     records: bool = False
     logprobs: bool = False
@@ -108,13 +108,13 @@ class OutputOptions:
     prompt_logprobs: bool = False
 
     def of_prompt(self) -> "OutputOptions":
-        """What is told of the tokens of a prompt whose log-probabilities are asked."""
+        """Return the options for the records of a prompt's tokens, if `prompt_logprobs` are requested."""
         return replace(self, logprobs=True, logits=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One generation; `received` are tokens of it that an earlier, broken stream already delivered."""
+    """One generation; `received` are its tokens that an earlier, broken stream already delivered."""
 
     request_id: str
     prompt: tuple[int, ...]
@@ -122,51 +122,52 @@ class Request:
     received: tuple[int, ...] = ()
     sampling: SamplingParams
     stops: StopConditions
-    grammar: Grammar | None = None  # what the generated text follows; there is none where the prompt is healed
-    thinking: ThinkingBudget | None = None  # nor is there one of these
+    grammar: Grammar | None = None  # of the generated text; None if the prompt is healed
+    thinking: ThinkingBudget | None = None  # None if the prompt is healed
     forced: ForcedTokens | None = None
-    guidance: Guidance | None = None  # nor of this
+    guidance: Guidance | None = None  # None if the prompt is healed
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
     share: Share = Share()
-    lora: Adapter | None = None  # that the weights are changed by
+    lora: Adapter | None = None  # the LoRA adapter, None for the model's own weights
     num_samples: int = 1
-    num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
-    pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is drawn
-    pins: bool = False  # whether what was computed of the prompt stays in the KV cache until it is let go
+    num_scored: int | None = None  # last tokens of the prompt to score, in `prompt_logprobs`; then nothing is generated
+    pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is generated
+    pins: bool = False  # whether the prompt's KV blocks stay in the cache until they are unpinned (a session)
     deadline: float | None = None  # seconds on the monotonic clock
-    traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one
+    traceparent: str = ""  # the W3C trace context of the request, if there is one
 
     @property
     def num_shared(self) -> int:
-        """Leading tokens of the prompt that all samples have, or all texts that are scored behind one prompt."""
+        """The leading tokens of the prompt that all samples share, or all texts that are scored after one prompt."""
         return len(self.prompt) - (self.num_scored or 0)
 
     @property
     def samples(self) -> list["Request"]:
-        """Every sample as a request of its own, the first as this one."""
+        """Every sample as a request of its own; the first is this request."""
         return [self, *map(self.sample, range(1, self.num_samples))]
 
     def begin_grammar(self) -> GrammarState | None:
-        """Return where the received tokens stand in the grammar, if there is one."""
+        """Return the state of the received tokens in the grammar, None without a grammar."""
         return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
 
     def begin_thought(self) -> Thought | None:
-        """Return where an answer without a token stands with its thought, if that is bounded."""
+        """Return the state of the thinking of an answer without tokens, None if thinking is not bounded."""
         return None if self.thinking is None else self.thinking.begin()
 
     @property
     def masks_tokens(self) -> bool:
-        """Whether there are places in which not every token may be drawn."""
+        """Whether some positions do not allow every token."""
         parts = (self.grammar, self.thinking, self.sampling.allowed_tokens, self.forced)
         return any(part is not None for part in parts)
 
     def masks(
         self, place: int, grammar: GrammarState | None, thought: Thought | None, predictions: Seq[int] = ()
     ) -> NDArray[np.uint32] | None:
-        """What may be drawn in a place of the answer, where the text stands there in the grammar and with its thought,
-        and behind each prediction, as `GrammarState.masks` has it; None for all.
+        """Return the sampler's masks at a position of the answer and after each prediction; None: all tokens allowed.
+
+        `grammar` and `thought` are the states at that position; see `GrammarState.masks`.  # [1 + predictions, words]
         """
         masks = None if grammar is None else grammar.masks(predictions)
         allowed = self.sampling.allowed_tokens
@@ -175,9 +176,9 @@ class Request:
         return masks if self.forced is None else self.forced.restrict(masks, place, 1 + len(predictions))
 
     def sample(self, index: int) -> "Request":
-        """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.
+        """Return one of the samples as a request of its own, with a seed derived by Philox; sample 0 keeps the seed.
 
-        It is also the one that tells what is asked of the prompt that they share.
+        Sample 0 also returns the records of the shared prompt, if requested.
         """
         sampling = replace(self.sampling, seed=derive_seed(self.sampling.seed, index))
         output = replace(self.output, prompt_logprobs=self.output.prompt_logprobs and index == 0)

@@ -1,7 +1,7 @@
-"""SamplingParams: how the next token is chosen.
+"""SamplingParams: how the next token is sampled.
 
-Each number among the parameters has its type, its range and its default here and nowhere else: what reads, writes or
-checks them walks SAMPLING_NUMBERS, and finds them under the same names in the proto and in the native module.
+The type, range and default of each number among the parameters are defined only here. Code that reads, writes or checks
+them iterates over SAMPLING_NUMBERS; they have the same names in the proto and in the native module.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +22,10 @@ _POSITIVE = Range(minimum=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How the next token is chosen; its defaults switch everything off."""
+    """How the next token is sampled; by default everything is switched off."""
 
     seed: int
-    samplers: tuple[str, ...] = ()  # their order, where it is not the usual one of all of them
+    samplers: tuple[str, ...] = ()  # those to apply, in order; empty: all, in the default order
     temperature: Annotated[float, _POSITIVE, _RECOMMENDED] = 1.0
     top_k: Annotated[int, COUNT, _RECOMMENDED] = 0
     top_p: Annotated[float, _SHARE, _RECOMMENDED] = 1.0
@@ -52,41 +52,41 @@ class SamplingParams:
     frequency_penalty: Annotated[float, _PENALTY] = 0.0
     presence_penalty: Annotated[float, _PENALTY] = 0.0
     penalty_last_n: Annotated[int, COUNT] = 0
-    penalty_decay: Annotated[int, COUNT] = 0  # tokens before those
+    penalty_decay: Annotated[int, COUNT] = 0  # tokens before the last `penalty_last_n`, with decaying penalties
     no_repeat_ngram_size: Annotated[int, COUNT, _RECOMMENDED] = 0
     suppressed_ids: tuple[int, ...] = ()
     begin_suppressed_ids: tuple[int, ...] = ()
-    bad_words: tuple[tuple[int, ...], ...] = ()  # sequences of tokens
+    bad_words: tuple[tuple[int, ...], ...] = ()  # runs of tokens that are never completed
     dry_multiplier: Annotated[float, _POSITIVE] = 0.0
     dry_base: Annotated[float, Range(minimum=1)] = 1.75
     dry_allowed_length: Annotated[int, COUNT] = 2
     dry_penalty_last_n: Annotated[int, COUNT] = 0
-    dry_breaker_ids: tuple[int, ...] = ()  # tokens that no repetition goes across
+    dry_breaker_ids: tuple[int, ...] = ()  # tokens at which repetitions end
     logit_bias: Mapping[int, float] = field(default_factory=dict)
-    banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
-    allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
+    banned_strings: tuple[str, ...] = ()  # which the text never contains, in upper or lower case
+    allowed_tokens: AllowedTokens | None = None  # in the generated text; None: all
 
     @property
     def without_feedback(self) -> "SamplingParams":
-        """The same without samplers that are steered by the tokens drawn before."""
+        """The same parameters without samplers that depend on the probabilities of earlier tokens."""
         return replace(self, mirostat_mode=0, adaptive_target=-1.0)
 
     @property
     def named_ids(self) -> Iterator[int]:
-        """The tokens that something is said of, but for those that are allowed."""
+        """Yield the token ids in any parameter, except those of `allowed_tokens`."""
         yield from (*self.logit_bias, *self.suppressed_ids, *self.begin_suppressed_ids, *self.dry_breaker_ids)
         for word in self.bad_words:
             yield from word
 
     @property
     def follows_history(self) -> bool:
-        """Whether what may be drawn follows from the very last tokens, so that nothing is drawn ahead of them."""
+        """Whether the distribution depends on the last tokens, so that no token can be sampled ahead of them."""
         return bool(self.penalty_last_n or self.no_repeat_ngram_size or self.bad_words or self.dry_multiplier)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingNumber:
-    """What SamplingParams says of one of its numbers."""
+    """The definition of one of the numbers of SamplingParams."""
 
     name: str
     kind: type[int] | type[float]

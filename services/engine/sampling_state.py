@@ -1,4 +1,4 @@
-"""The native SamplingState of a sequence: how its tokens are drawn, from the parameters of its request."""
+"""Makes the native SamplingState of a sequence, with its logit_bias and penalties, from its request's parameters."""
 
 from collections.abc import Collection
 from collections.abc import Sequence as Seq
@@ -23,11 +23,11 @@ def new_sampling_state(
     guidance_scale: float = 1.0,
     forced: bool = False,
 ) -> SamplingState:
-    """A state with no token generated yet; `masked_ids` are not drawn before `min_tokens` are, and `output` says what
-    is told of each token. With a `guidance_scale`, each draw needs the logits behind a negative prompt too. With
-    `forced`, none is drawn.
+    """Return a state without generated tokens.
 
-    Raises ValueError for parameters that nothing can be drawn with.
+    `masked_ids` are not sampled before there are `min_tokens` tokens, and `output` selects the figures of each token.
+    With a `guidance_scale` other than 1, sampling also needs the logits after a negative prompt. With `forced`, no
+    token is sampled. Raises ValueError for a parameter out of range.
     """
     return SamplingState(
         prompt=np.asarray(prompt, dtype=np.int32),
@@ -53,8 +53,9 @@ def new_sampling_state(
 def new_request_state(
     request: Request, prompt: Seq[int], *, output: OutputOptions | None = None, forced: bool = False
 ) -> SamplingState:
-    """A state to draw what a request asks for, behind its prompt, whose last token may have been healed; with another
-    `output` no more than that is told, and with `forced` no token is drawn.
+    """Return the state of a request after its prompt, whose last token may have been healed.
+
+    `output` replaces the request's own options; with `forced` no token is sampled.
     """
     return new_sampling_state(
         request.sampling,
@@ -70,11 +71,11 @@ def new_request_state(
 def new_healing_state(
     params: SamplingParams, *, prompt: Seq[int], healing: Healing, output: OutputOptions
 ) -> SamplingState:
-    """A state to draw the last token of a prompt with, at its own position and after the tokens before it."""
+    """Return a state to sample the last token of a prompt again, at its own position."""
     return new_sampling_state(params, prompt=prompt[:-1], min_tokens=1, masked_ids=healing.masked_ids, output=output)
 
 
 def new_prompt_state(output: OutputOptions) -> SamplingState:
-    """A state to tell of the tokens of a prompt with, under the model's unchanged logits."""
+    """Return a state to report on the tokens of a prompt, from the model's unchanged logits."""
     neutral = SamplingParams(seed=0, temperature=0.0)
     return new_sampling_state(neutral, prompt=(), min_tokens=0, masked_ids=(), output=output, forced=True)

@@ -1,7 +1,7 @@
-"""WorkerProcess: answers what may take long or much memory in a process of its own, which alone dies of it.
+"""WorkerProcess: runs risky work, which may take too long or too much memory, in a process of its own.
 
-Both ends are here. They exchange JSON, each message behind its length in 8 bytes, little-endian; what starts the worker
-is never forked from a process with threads, and nothing that it says is trusted beyond its size.
+This module has both ends. They exchange JSON; each message follows its length in 8 bytes, little-endian. The worker is
+started without forking a process with threads, and the size of its answers is limited.
 """
 
 import json
@@ -23,35 +23,36 @@ _MIB = 1 << 20
 
 
 def worker_command(module: str, *arguments: int) -> list[str]:
-    """What starts a process that calls a module's `main`. It finds the modules that this one has found; the folder that
-    we were started in, which may be anybody's, adds none.
+    """Return the command of a process that calls a module's `main`.
+
+    It has our module search path, without adding the working directory, which may be untrusted.
     """
     call = f"main({', '.join(map(repr, arguments))})"
     return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; {call}"]
 
 
 class WorkerError(RuntimeError):
-    """There is no answer: the worker has reached a limit, or died; the message says which."""
+    """There is no answer: the worker exceeded a limit, or died; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """What one answer may take."""
+    """The limits of one answer."""
 
     cpu_seconds: float
-    seconds: float  # on the clock: on a busy machine the worker may have to wait for its turn
+    seconds: float  # of wall-clock time: on a busy machine the worker may have to wait for a core
     memory: int  # bytes of the worker's address space
     answer_bytes: int
 
 
 class WorkerProcess:
-    """A worker that is started at once, answers one call at a time, and after a death is started anew.
+    """A worker that is started at once, answers one call at a time, and is restarted after it died.
 
-    Safe to share between threads; the process ends with this object, and with the process that made it.
+    Safe to share between threads. The process ends with this object, and with the process that made it.
     """
 
     def __init__(self, module: str, setup: object, limits: WorkerLimits) -> None:
-        """`module` has a `main` that calls `serve`, which is given `setup`, a JSON value, before the first call."""
+        """`module` must have a `main` that calls `serve`, which gets `setup`, a JSON value, before the first call."""
         self._module = module
         self._setup = setup
         self._limits = limits
@@ -69,7 +70,7 @@ class WorkerProcess:
                 raise
 
     def interrupt(self) -> None:
-        """End the worker amid the call that is under way, which then raises WorkerError; only while there is one."""
+        """Kill the worker during a call, which then raises WorkerError; must only be called while a call runs."""
         self._child.kill()
 
     def _start(self) -> None:
@@ -77,7 +78,7 @@ class WorkerProcess:
             worker_command(self._module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C is not for it
+            start_new_session=True,  # Ctrl-C in a terminal must not reach it
         )
         self._end = weakref.finalize(self, _end, self._child)
         self._is_set_up = False
@@ -104,7 +105,7 @@ class WorkerProcess:
 
 
 def serve(make: Callable[[Any], Callable[[Any], object]]) -> None:
-    """Be the worker: answer what standard input asks until it ends; `make` turns the setup into what answers."""
+    """Run the worker: answer the questions on standard input until it ends; `make` turns the setup into an answerer."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     match _receive(source):
         case [int(memory), float(cpu_seconds), int(answer_bytes), setup]:
@@ -113,7 +114,7 @@ def serve(make: Callable[[Any], Callable[[Any], object]]) -> None:
             return
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, whatever code is running
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it kills the process even in native code
     answer = None
     try:
         while (question := _receive(source)) is not None:
@@ -154,7 +155,7 @@ def _send(pipe: IO[bytes], message: object) -> None:
 
 
 def _encode(message: object) -> bytes:
-    """JSON as `json.loads` takes it; without escapes, which would take long to write and to read."""
+    """Encode JSON without escapes, which would be slow to write and to read."""
     return json.dumps(message, ensure_ascii=False).encode(errors="surrogatepass")
 
 
@@ -165,7 +166,7 @@ def _write(pipe: IO[bytes], text: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes], most_bytes: int | None = None) -> object:
-    """The next message, or None where there is none; raises ValueError for one that is too large or no JSON."""
+    """Return the next message, None at the end; raises ValueError for one that is too large or not JSON."""
     prefix = pipe.read(_LENGTH.size)
     if len(prefix) < _LENGTH.size:
         return None

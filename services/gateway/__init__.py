@@ -1,1 +1,1 @@
-"""HTTP in front of the RPC: the APIs that other tools speak, by a stateless client of one target or several."""
+"""The HTTP gateway: a stateless client of one or more targets that serves the HTTP APIs that other tools use."""

@@ -1,4 +1,4 @@
-"""The application: which path leads where."""
+"""The ASGI application: its routes and middleware."""
 
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
@@ -51,9 +51,9 @@ _CALLS = {
 
 
 def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str] | None = None) -> Starlette:
-    """The gateway as an ASGI application, which pages of these origins may call, by these names of it or by any.
+    """Return the gateway as an ASGI application; must be called on the event loop.
 
-    It is made on the event loop.
+    Pages of `cors_origins` may call it. Requests must name one of `hosts`, or any if that is None.
     """
     control = DraftControl(gateway.demo_controls) if gateway.demo_controls is not None else None
 
@@ -76,8 +76,8 @@ def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str
 
 def _routes(gateway: Gateway, control: DraftControl | None) -> list[Route]:
     calls = _CALLS if control is None else {**_CALLS, "/demo/draft": (DraftRequest, control.set, problem_body)}
-    asked = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in calls.items()}
-    described = JSONResponse(document(asked, {path: path in _APIS for path in asked}))
+    bodies = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in calls.items()}
+    described = JSONResponse(document(bodies, {path: path in _APIS for path in bodies}))
 
     async def describe(_: Request) -> Response:
         return described
@@ -101,7 +101,7 @@ def _routes(gateway: Gateway, control: DraftControl | None) -> list[Route]:
 
 
 async def _refuse(http: Request, error: Exception) -> Response:
-    """What no route is for."""
+    """Answer a request that matches no route."""
     assert isinstance(error, HTTPException)
     if error.status_code == Kind.WRONG_METHOD.status:
         problem = Problem(Kind.WRONG_METHOD, f"{http.method} is not served at {http.url.path}")
@@ -115,5 +115,5 @@ def _refused(problem: Problem) -> Response:
 
 
 async def _fail(_: Request, __: Exception) -> Response:
-    """A fault of ours; the log has it."""
-    return _refused(Problem(Kind.BROKEN, "the gateway failed at this request"))
+    """Answer a request after an unexpected exception, which is logged."""
+    return _refused(Problem(Kind.BROKEN, "the gateway failed to serve this request"))

@@ -1,4 +1,4 @@
-"""Call: an endpoint that is one question to the targets, and no text is written."""
+"""Call: an endpoint that makes one call to a target and generates no text."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class Call:
-    """Answers with an object, or an error in an API's own shape; the question ends with whoever asks it."""
+    """Answers with an object, or an error in an API's own format; the call is cancelled if the client disconnects."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class Call:
         ask: Callable[[AsyncClient, Request, bytes], Awaitable[Json]],
         problem: Callable[[Problem], Json],
     ) -> None:
-        """`ask` gets the body of what is posted; it raises OutriderError or Problem for what cannot be answered."""
+        """`ask` is given the request's body; it raises OutriderError or Problem if it cannot answer."""
         self._gateway = gateway
         self._ask = ask
         self._problem = problem
 
     async def __call__(self, http: Request) -> Response:
-        """The response."""
+        """Return the response to a request."""
         try:
             body = await self._gateway.body_of(http) if http.method == "POST" else b""
             async with self._gateway.client_for(http) as client, unless_left(http.receive):

@@ -21,26 +21,26 @@ _NEEDED = ("starlette", "uvicorn", "httptools", "pydantic")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     parser.add_argument(
         "--target",
         action="append",
         required=True,
         metavar="HOST:PORT",
-        help="a target; of several, all with the same model, each takes over what another leaves",
+        help="a target; several with the same model may be given: each takes over the answers of one that fails",
     )
     parser.add_argument("--listen", default=_DEFAULTS["listen"], metavar="HOST:PORT", help="(%(default)s)")
     for name, description in _FILES.items():
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=description)
-    insecure = "allow clear text beyond this machine, for what else keeps it safe"
+    insecure = "allow clear text beyond this machine, if something else protects it"
     parser.add_argument("--insecure", action="store_true", help=insecure)
-    origins = "a page's origin, such as https://example.com, that may call; * for any (default: none)"
+    origins = "an origin of pages that may call, such as https://example.com; * for any (default: none)"
     parser.add_argument("--cors-origin", action="append", default=[], metavar="ORIGIN", help=origins)
-    hosts = "names by which requests may call this gateway beside those of this machine; * for any"
+    hosts = "host names that requests may use, beside those of this machine; * for any"
     parser.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
-    endpoint = "a collector of OpenTelemetry that spans of requests go to (default: none)"
+    endpoint = "send spans of requests to this OpenTelemetry collector (default: none)"
     parser.add_argument("--otlp-endpoint", metavar="http://HOST:PORT", help=endpoint)
-    demo = "let callers take the target's drafts away and give them back: its --admin-listen, on this machine"
+    demo = "let callers disconnect the target's drafts: its --admin-listen, on this machine"
     parser.add_argument("--allow-demo-controls", metavar="ADMIN", help=demo)
     for name, description in _NUMBERS.items():
         flag, default = f"--{name.replace('_', '-')}", _DEFAULTS[name]
@@ -49,26 +49,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 _FILES = {
-    "tls-cert": "answer over TLS with this certificate chain, PEM",
+    "tls-cert": "serve over TLS with this certificate chain, PEM",
     "tls-key": "its private key, PEM",
-    "target-tls-ca": "ask targets over TLS, trusting certificates of these authorities, PEM",
-    "target-tls-cert": "certificate chain that is shown to targets, PEM",
+    "target-tls-ca": "call targets over TLS, trusting certificates of these authorities, PEM",
+    "target-tls-cert": "certificate chain to show to targets, PEM",
     "target-tls-key": "its private key, PEM",
 }
 _NUMBERS = {
-    "max_body": "bytes of a request at most",
-    "body_seconds": "seconds in which a request has to arrive",
-    "max_connections": "connections at once",
-    "drain_seconds": "seconds for answers that are written when the gateway ends",
-    "max_retries": "rounds in a row that every target may fail before an answer is given up",
+    "max_body": "the most bytes of a request",
+    "body_seconds": "seconds in which a request must arrive",
+    "max_connections": "the most connections at once",
+    "drain_seconds": "seconds for running answers when the gateway stops",
+    "max_retries": "rounds in a row in which every target may fail before an answer fails",
 }
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        said = f"{missing[0]} is not installed; it comes with: pip install 'outrider[gateway]'"
-        print(f"outrider gateway: {said}", file=sys.stderr)
+        problem = f"{missing[0]} is not installed; it comes with: pip install 'outrider[gateway]'"
+        print(f"outrider gateway: {problem}", file=sys.stderr)
         return ExitCode.NOT_STARTED
     configure_logging(arguments.log_format)
     try:
@@ -76,22 +76,22 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"outrider gateway: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
-    return ExitCode.TOLD_TO
+    return ExitCode.STOPPED
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
-    from services.gateway.server import GatewayServer  # it needs what a plain installation lacks
+    from services.gateway.server import GatewayServer  # it needs packages that a plain installation lacks
 
     server = GatewayServer(_config(arguments))
     signals = StopSignals()
     await server.start()
     print(f"listening on {server.address}\nserving", flush=True)
-    gc.freeze()  # what is loaded stays: looking through it would hold up every answer for tens of milliseconds
-    told, ended = asyncio.create_task(signals.wait()), asyncio.create_task(server.ended())
+    gc.freeze()  # scanning the loaded modules in a collection would delay all answers by tens of milliseconds
+    stopped, ended = asyncio.create_task(signals.wait()), asyncio.create_task(server.ended())
     try:
-        await asyncio.wait((told, ended), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopped, ended), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        told.cancel()
+        stopped.cancel()
         ended.cancel()
         await server.close()
 

@@ -1,4 +1,4 @@
-"""GatewayConfig: where the gateway listens, which targets it asks, and what it takes from whom."""
+"""GatewayConfig: where the gateway listens, its targets, and the limits of requests."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,28 +11,31 @@ from services.service.server_config import check_address
 
 _LARGEST_BODY = 1 << 30
 _HOST = re.compile(r"\*|[\w.-]+", re.ASCII)
-_LOCAL = ("localhost", "host.docker.internal")  # the second is what containers call the machine that they are on
+_LOCAL = ("localhost", "host.docker.internal")  # the second is the name of the host machine in containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """The settings of one gateway; `listen` is HOST:PORT, with port 0 for a free one."""
+    """The settings of one gateway; `listen` is HOST:PORT, and port 0 chooses a free port.
 
-    targets: tuple[str, ...]  # that hold the same model; the first one is asked first
+    Making one with a bad setting raises ConfigError.
+    """
+
+    targets: tuple[str, ...]  # with the same model; the first one is tried first
     listen: str = "127.0.0.1:8000"
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     credentials: CredentialFiles = field(default_factory=CredentialFiles)  # for the targets
     insecure: bool = False  # whether clear text may leave this machine
     cors_origins: tuple[str, ...] = ()  # of pages that may call; "*" for any
-    allowed_hosts: tuple[str, ...] = ()  # names of the gateway beside those of this machine; "*" for any
-    otlp_endpoint: str | None = None  # of a collector of traces, http://HOST:PORT or https
-    max_body: int = 4 << 20  # bytes of one request
-    body_seconds: float = 60.0  # in which it has to arrive
+    allowed_hosts: tuple[str, ...] = ()  # host names of the gateway beside those of this machine; "*" for any
+    otlp_endpoint: str | None = None  # of a trace collector, http://HOST:PORT or https
+    max_body: int = 4 << 20  # the most bytes of a request
+    body_seconds: float = 60.0  # in which a request must arrive
     max_connections: int = 1024
-    drain_seconds: float = 5.0  # for the answers that are still written when the gateway is to end
-    max_retries: int = 10  # of each target in a row, before an answer is given up
-    demo_controls: str | None = None  # a target's admin address on this machine, where callers may take its drafts away
+    drain_seconds: float = 5.0  # for running answers when the gateway stops
+    max_retries: int = 10  # failures in a row of each target before an answer fails
+    demo_controls: str | None = None  # a target's admin address on this machine, if callers may disconnect its drafts
 
     def __post_init__(self) -> None:
         check_address("listen", self.listen)
@@ -57,9 +60,9 @@ class GatewayConfig:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The names by which requests may call, None for any.
+        """The host names that requests may use, None for any.
 
-        Names of this machine alone are known to be right; by which others reach it, where they can, has to be told.
+        A gateway that only this machine can reach has known names; for others they must be configured.
         """
         if "*" in self.allowed_hosts or not (self.allowed_hosts or is_local(self.listen)):
             return None

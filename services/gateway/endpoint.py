@@ -1,4 +1,4 @@
-"""Endpoint: one API's way from an HTTP request to the answer that goes back."""
+"""Endpoint: handles the generation requests of one API, from the HTTP request to the response."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ from starlette.responses import JSONResponse, Response
 from outrider import AsyncClient, OutriderError
 from services.gateway.gateway import Gateway
 from services.gateway.generation.answers import Answers
+from services.gateway.generation.choice_positions import HEADER, ChoicePositions
 from services.gateway.generation.encoded_list import encode
 from services.gateway.generation.event_stream import EventStream
 from services.gateway.generation.field_names import problem_of
 from services.gateway.generation.head import Head, Ticket
-from services.gateway.generation.place import HEADER, Places
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Api, Event, Request
@@ -35,7 +35,7 @@ class Endpoint(Generic[Request]):
         self._gateway = gateway
 
     async def __call__(self, http: HttpRequest) -> Response:
-        """The response, which may be an error in the API's own shape."""
+        """Return the response, which may be an error in the API's own format."""
         async with AsyncExitStack() as held:
             trace = held.enter_context(self._gateway.traces.of(http))
             try:
@@ -56,7 +56,7 @@ class Endpoint(Generic[Request]):
     async def _answer(
         self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, trace: Trace, held: AsyncExitStack
     ) -> Response:
-        known = Places.read(http.headers[HEADER]) if request.stream and HEADER in http.headers else None
+        known = ChoicePositions.read(http.headers[HEADER]) if request.stream and HEADER in http.headers else None
         ticket = known.ticket if known else Ticket.new(request.seed)
         answers = _ask(client, request, ticket, trace)
         held.callback(answers.cancel)
@@ -70,8 +70,8 @@ class Endpoint(Generic[Request]):
             return Response(body, media_type="application/json")
         check = head.check(body)
         if known is not None and known.check != check:
-            raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)
-        stream = EventStream(answers, writer, Places(ticket, check, answers.num_choices), known)
+            raise Problem(Kind.CHANGED, f"{HEADER}: belongs to another request, or another model or build", HEADER)
+        stream = EventStream(answers, writer, ChoicePositions(ticket, check, answers.num_choices), known)
         return EventResponse(self._encoded(request, stream, trace), held.pop_all())
 
     async def _encoded(self, request: Request, stream: EventStream, trace: Trace) -> AsyncIterator[bytes]:
@@ -93,13 +93,13 @@ class Endpoint(Generic[Request]):
 
 
 def _ask(client: AsyncClient, request: Request, ticket: Ticket, trace: Trace) -> Answers:
-    """Begin to ask; raises Problem for options that go together with no prompt, or not with each other."""
+    """Open the streams; raises Problem for options that contradict each other or the prompt."""
     options = request.options()
     options["seed"] = ticket.seed
     options.setdefault("request_id", ticket.name)
-    told = trace.traceparent or None
+    traceparent = trace.traceparent or None
     try:
-        streams = [client.stream(prompt, traceparent=told, **options) for prompt in request.prompts()]
+        streams = [client.stream(prompt, traceparent=traceparent, **options) for prompt in request.prompts()]
     except TypeError as error:
         raise Problem(Kind.INVALID, str(error)) from None
     return Answers(streams, request.samples, reads_messages=request.reads_messages)

@@ -1,4 +1,4 @@
-"""Gateway: what all endpoints share."""
+"""Gateway: the state that all endpoints share."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -15,27 +15,27 @@ from services.gateway.web.traces import Traces
 
 
 class Gateway:
-    """Clients of the targets, and the bounds of requests."""
+    """The clients of the targets, and the limits of requests."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """Call it on the event loop. Raises ConfigError for wrong files, and for what is not installed."""
+        """Must be made on the event loop. Raises ConfigError for bad files, and for packages that are not installed."""
         self._config = config
         self._credentials = config.credentials.watch()
-        self._tells_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
+        self._sends_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
         self._clients = Clients(self._connect)
         self.traces = Traces(config.otlp_endpoint)
         self.demo_controls = config.demo_controls
 
     async def body_of(self, request: Request) -> bytes:
-        """A request's body; raises Problem where it is too large or too slow."""
+        """Return a request's body; raises Problem if it is too large or too slow."""
         return await read_body(request, most=self._config.max_body, seconds=self._config.body_seconds)
 
     def client_for(self, request: Request) -> AbstractAsyncContextManager[AsyncClient]:
-        """The client that shows the caller's key to the targets, unless others could read it on its way."""
-        return self._lent(key_of(request) if self._tells_keys else None)
+        """Lend the client that sends the caller's key to the targets, unless others could read the key on the way."""
+        return self._lent(key_of(request) if self._sends_keys else None)
 
     def client_without_key(self) -> AbstractAsyncContextManager[AsyncClient]:
-        """The client that shows none."""
+        """Lend a client that sends no key."""
         return self._lent(None)
 
     async def close(self) -> None:

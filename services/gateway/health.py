@@ -1,4 +1,4 @@
-"""GET /health: whether a request would be answered."""
+"""GET /health: reports whether a target answers."""
 
 import logging
 
@@ -13,13 +13,13 @@ _SECONDS = 2.0
 
 
 class Health:
-    """Asks the targets without a key; one that refuses that lives."""
+    """Calls the targets without a key; a target that refuses the call is alive."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def __call__(self, _: Request) -> Response:
-        """200 where a target answers, 503 where none does; the log has the reason."""
+        """Return status 200 if a target answers, else 503; the reason is logged."""
         try:
             async with self._gateway.client_without_key() as client:
                 await client.model_info(timeout=_SECONDS)

@@ -1,4 +1,4 @@
-"""GET /openapi.json: what the gateway can be asked, as an OpenAPI document."""
+"""GET /openapi.json: the gateway's requests, as an OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,27 +12,27 @@ _OBJECT = {"application/json": {"schema": {"type": "object"}}}
 _TEXT = {"type": "string"}
 _EVENT = {"type": "object", "properties": {"data": _TEXT, "event": _TEXT, "id": _TEXT}, "required": ["data"]}
 _EVENTS = {"text/event-stream": {"schema": _EVENT}}
-_PROBLEMS = {400: "A field is wrong", 401: "The key is not known", 404: "Another model", 413: "The body is too large"}
-_PROBLEMS |= {403: "The key or the name in Host is not let in", 415: "The body is not said to be JSON"}
-_PROBLEMS |= {409: "The answer cannot be gone on with", 429: "The target is full", 503: "No target can be reached"}
-_GET = {"/health": "Whether a target answers", "/v1/models": "The model", "/openapi.json": "This document"}
-_GET |= {"/page/settings.json": "What the page may show"}
-_FILES = {"/": "A page on which one sees the draft at work", "/page/{name}": "A file of that page"}
+_PROBLEMS = {400: "A field is wrong", 401: "Unknown key", 404: "Unknown model", 413: "The body is too large"}
+_PROBLEMS |= {403: "The key or the name in Host is not allowed", 415: "The content type is not JSON"}
+_PROBLEMS |= {409: "The answer cannot be resumed", 429: "The target is full", 503: "No target can be reached"}
+_GET = {"/health": "Whether a target answers", "/v1/models": "The models", "/openapi.json": "This document"}
+_GET |= {"/page/settings.json": "Settings of the page"}
+_FILES = {"/": "A page that shows the draft at work", "/page/{name}": "A file of that page"}
 _ANY = {"*/*": {"schema": {"type": "string"}}}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def document(asked: Mapping[str, type[BaseModel]], told: Mapping[str, bool]) -> dict[str, Any]:
-    """The document; `asked` is what is posted to each path, `told` whether it may answer with events."""
-    requests = list(dict.fromkeys(asked.values()))
+def document(bodies: Mapping[str, type[BaseModel]], streams: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the document; `bodies` has the request of each path, `streams` whether it may answer with events."""
+    requests = list(dict.fromkeys(bodies.values()))
     template = "#/components/schemas/{model}"
     schemas, definitions = models_json_schema([(one, "validation") for one in requests], ref_template=template)
     paths: dict[str, Any] = {path: {"get": _get(summary)} for path, summary in _GET.items()}
     paths["/v1/models/{name}"] = {"get": _get("The model by its name"), "parameters": [_NAME]}
     paths |= {path: {"get": _get(summary, _ANY)} for path, summary in _FILES.items()}
     paths["/page/{name}"]["parameters"] = [_NAME]
-    for path, request in asked.items():
-        paths[path] = {"post": _post(request, schemas[request, "validation"], is_streamed=told[path])}
+    for path, request in bodies.items():
+        paths[path] = {"post": _post(request, schemas[request, "validation"], is_streamed=streams[path])}
     schemes = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""GatewayServer: the gateway's life, from a socket to the end of the last answer."""
+"""GatewayServer: runs the gateway, from opening its socket to the end of the last answer."""
 
 import asyncio
 import socket
@@ -17,13 +17,13 @@ from services.service.access.certificates import server_context, watch_certifica
 from services.service.access.clear_text import check_clear_text
 
 _BACKLOG = 1024
-_LOOK_SECONDS = 0.05  # between two looks at what is left at the end
-_LATE_SECONDS = 5.0  # after which answers whose connections are gone are ended
+_LOOK_SECONDS = 0.05  # between checks for remaining requests at the end
+_LATE_SECONDS = 5.0  # for answers to end after their connections are closed
 _REMEDY = "set --tls-cert and --tls-key"
 
 
 class GatewayServer:
-    """Made on the event loop; raises ConfigError."""
+    """Must be made on the event loop; raises ConfigError if the address cannot be used or a file is bad."""
 
     def __init__(self, config: GatewayConfig) -> None:
         if config.tls_certificate is None:
@@ -52,21 +52,24 @@ class GatewayServer:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The address it listens at, HOST:PORT."""
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def start(self) -> None:
-        """Serve; connections made before wait until then."""
+        """Start serving; connections that were made before are served now."""
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
 
     async def ended(self) -> None:
-        """Return when it serves no more; `close` then raises what it failed of."""
+        """Wait until it no longer serves; `close` then raises the reason."""
         assert self._serving is not None
         await asyncio.wait((self._serving,))
 
     async def close(self) -> None:
-        """Take no more requests, and return when the last answer is written, or its time is over."""
+        """Accept no more requests, and wait until the last answer has ended or the drain time is over.
+
+        Raises the exception that ended the serving, if any.
+        """
         self._server.should_exit = True
         try:
             if self._serving is not None:
@@ -74,12 +77,12 @@ class GatewayServer:
                 late = time.monotonic() + _LATE_SECONDS
                 while not self._serving.done():
                     for connection in self._server.server_state.connections:
-                        connection.transport.abort()  # which is to the answers as if their readers had left
+                        connection.transport.abort()  # cancels the answers, as if their clients had disconnected
                     if time.monotonic() > late:
                         for task in self._server.server_state.tasks:
-                            task.cancel()  # whoever has not heard of that
+                            task.cancel()  # tasks that have not noticed
                     if time.monotonic() > late + _LATE_SECONDS:
-                        self._serving.cancel()  # what is open then is closed with the process
+                        self._serving.cancel()  # the rest is closed with the process
                     await asyncio.wait((self._serving,), timeout=_LOOK_SECONDS)
                 if not self._serving.cancelled():
                     self._serving.result()
@@ -88,10 +91,10 @@ class GatewayServer:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+    """Leaves signals to the caller."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Nothing is captured."""
+        """Capture no signals."""
         return nullcontext()
 
 
@@ -102,7 +105,7 @@ def _bound(listen: str) -> socket.socket:
             (host.strip("[]"), int(port)), family=_family(host), backlog=_BACKLOG, reuse_port=False
         )
     except OSError as error:
-        raise ConfigError(f"listen is {listen!r}, which cannot be had: {error.strerror}") from error
+        raise ConfigError(f"listen is {listen!r}, which cannot be used: {error.strerror}") from error
 
 
 def _family(host: str) -> socket.AddressFamily:

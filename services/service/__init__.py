@@ -1,1 +1,1 @@
-"""What starts, watches and ends a service, whichever it is: options, the gRPC server, errors, health, limits."""
+"""Code that both services share: start, end and supervision, options, the gRPC server, errors, health, limits."""

@@ -1,4 +1,4 @@
-"""Admission: how much work of one kind may be here at once, and when there will be room for more."""
+"""Admission: bounds the work of one kind in the service at once, and tells rejected clients when to retry."""
 
 import asyncio
 import contextlib
@@ -14,16 +14,16 @@ from typing import Self
 from services.service.access.caller import Caller
 from services.service.errors import OverloadedError
 
-_MEMORY_SECONDS = 10.0  # for which what was given back counts towards the rate
-_FIRST_RETRY = 1.0  # seconds, while nothing has been given back
+_MEMORY_SECONDS = 10.0  # time constant of the rate's decay
+_FIRST_RETRY = 1.0  # seconds, while no work has ended
 _LAST_RETRY = 60.0
 _TOO_LATE = "DEADLINE_TOO_NEAR"
-_OF_FREE = 2  # times what is free, the most that a caller beside others may have
-_DOUBT = 2.0  # by which work may go faster than of late, when there was less of it at once
+_OF_FREE = 2  # a caller beside others may have at most this multiple of the free capacity
+_DOUBT = 2.0  # work may go this many times faster than the recent rate, which was measured at less load
 
 
 class Work(enum.Enum):
-    """The kinds that are counted: what they are called, and the reason that whoever is refused is told."""
+    """The kinds of work that are counted: their name, and the reason that a rejected caller receives."""
 
     STREAMS = ("requests", "TOO_MANY_REQUESTS")
     PROMPT_TOKENS = ("tokens of prompts", "TOO_MANY_PROMPT_TOKENS")
@@ -39,13 +39,13 @@ class Work(enum.Enum):
         return self.value[1]
 
     def own_limit(self, caller: Caller) -> int | None:
-        """What a caller may have by its token, where that says so."""
+        """Return the limit that a caller's token sets, or None if it sets none."""
         limits = {Work.STREAMS: caller.limits.max_streams, Work.PROMPT_TOKENS: caller.limits.max_waiting_tokens}
         return limits.get(self)
 
 
-class Place:
-    """What is held of an admission, until it is given back or the context ends."""
+class Reservation:
+    """An amount that is held of an admission until it is given back or the context ends."""
 
     def __init__(self, admission: "Admission", amount: int, caller: str) -> None:
         self._admission, self._amount, self._caller = admission, amount, caller
@@ -59,81 +59,81 @@ class Place:
         self.give_back()
 
     def give_back(self) -> None:
-        """Let others have it; nothing where it was given back before."""
+        """Release the whole amount; does nothing if it was released before."""
         self.keep(0)
 
     def keep(self, most: int) -> None:
-        """Let others have what is beyond so much."""
+        """Release all but this amount."""
         if (amount := self._amount - most) > 0:
             self._admission._give_back(amount, self._caller)
             self._amount = most
 
 
 class Admission:
-    """Counts what is here, refuses what is beyond its limits, in all or of one caller, and knows when nothing is here.
+    """Counts the admitted work and rejects requests beyond its limits, the total one or a caller's own: backpressure.
 
-    The last places are for those who have few: beside others, no caller gets more than twice what is left. Those who
-    are refused are told when to come back: one after the other, as fast as work of this kind has ended of late. It is
-    all for one event loop. A prompt may be larger than a limit, where none that counts towards it waits.
+    The last of the capacity is kept for callers with little work: beside others, no caller gets more than twice what
+    is free. Each rejected call gets a time to retry; the times are spaced at the rate at which work of this kind has
+    ended recently. All methods run on one event loop. A prompt may exceed a limit if no other counts towards it.
     """
 
     def __init__(
         self, work: Work, capacity: int, each: int | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """No caller gets more than `each`, by default all; `clock` is in seconds."""
+        """No caller gets more than `each`, by default the whole capacity; `clock` is in seconds."""
         self.of_caller: Counter[str] = Counter()
-        """What each caller has here."""
+        """The amount that each caller holds."""
         self.each = 0
-        """The most that one caller may have."""
+        """The limit of one caller."""
         self._work = work
         self.resize(capacity, capacity if each is None else each)
         self._total = 0
         self._clock = clock
         self._rated_at = clock()
-        self._busy, self._ended = 0.0, 0.0  # seconds that count, and what ended in them, less as time passes
-        self._lines: dict[str | None, float] = {}  # when the last one who was refused comes back, by whose limit it was
+        self._busy, self._ended = 0.0, 0.0  # seconds that count, and the work that ended in them, both decaying
+        self._lines: dict[str | None, float] = {}  # the last retry time given, by caller; None: by the total limit
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     @property
     def total(self) -> int:
-        """What is here."""
+        """The amount that is held."""
         return self._total
 
     @property
     def rate(self) -> float:
-        """What has ended in a second of late; 0 if nothing has.
+        """The amount that ended per second recently; 0 if none has.
 
-        Time counts in which half of what may be was here, for prompts in which anything was: few requests end slowly.
+        Only time at more than half of the capacity counts, or, for prompts, with any work: few requests end slowly.
         """
         self._count_time()
         return self._ended / self._busy if self._busy else 0.0
 
     def resize(self, capacity: int, each: int) -> None:
-        """Let in more or less from now on; what is here stays."""
+        """Change the limits from now on; admitted work stays."""
         self._capacity, self.each = capacity, each
         self._least_rated = 0 if self._work is Work.PROMPT_TOKENS else capacity // 2
 
-    def admit(self, amount: int, caller: Caller, *, deadline: float | None = None) -> Place:
-        """Let so much more in; raises OverloadedError as `check` does."""
+    def admit(self, amount: int, caller: Caller, *, deadline: float | None = None) -> Reservation:
+        """Admit this amount; raises OverloadedError as `check` does."""
         self.check(amount, caller, deadline=deadline)
         self._count_time()
         self._total += amount
         if amount:
             self.of_caller[caller.name] += amount
             self._is_idle.clear()
-        return Place(self, amount, caller.name)
+        return Reservation(self, amount, caller.name)
 
-    def most(self, caller: Caller) -> int:
-        """What a caller may have here at best."""
+    def limit_for(self, caller: Caller) -> int:
+        """Return the most that a caller may hold."""
         return min(self._work.own_limit(caller) or self.each, self._capacity)
 
     def check(self, amount: int, caller: Caller, *, deadline: float | None = None) -> None:
-        """Raise OverloadedError where so much more is too much, or would begin after the deadline by the clock."""
+        """Raise OverloadedError if this amount exceeds a limit, or would begin after the deadline, a clock time."""
         if (excess := self._excess(self._total, amount, self._capacity)) > 0:
             self._refuse(amount, excess, None, f"{self._total} {self._work.plural}")
         held = self.of_caller.get(caller.name, 0)
-        most = self.most(caller)
+        most = self.limit_for(caller)
         if held and len(self.of_caller) > 1:
             most = min(most, _OF_FREE * (self._capacity - self._total))
         if (excess := self._excess(held, amount, most)) > 0:
@@ -142,15 +142,15 @@ class Admission:
             self._check_time(self.expected_wait(amount, caller.name), deadline - self._clock())
 
     def expected_wait(self, amount: int, caller: str) -> float:
-        """Seconds until work that is here will have ended, as far as it goes before so much more of a caller's, where
-        all callers get the same; 0 where nothing is known.
+        """Return the seconds until the work ahead of this amount of a caller's has ended, if all callers get equal
+        turns; 0 while no rate is known.
         """
         own = self.of_caller.get(caller, 0)
         ahead = min(self._total, (own + amount) * len(self.of_caller))
         return ahead / rate if ahead and (rate := self.rate) else 0.0
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait that long at most for all that is here to end, and say whether it did."""
+        """Wait at most this long for all admitted work to end, and return whether it did."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), seconds)
         return self._is_idle.is_set()
@@ -160,19 +160,19 @@ class Admission:
         return 0 if is_alone else held + amount - most
 
     def _check_time(self, wait: float, seconds_left: float) -> None:
-        """Raise OverloadedError where there is less time than the wait, even if all went faster than of late."""
+        """Raise OverloadedError if less time is left than the wait, even at twice the recent rate."""
         if wait > _DOUBT * seconds_left:
-            problem = f"{self._total} {self._work.plural} wait, so that this call would begin in {wait:.1f} s"
+            problem = f"{self._total} {self._work.plural} are queued, so this call would begin in {wait:.1f} s"
             problem += f", after its deadline in {max(seconds_left, 0.0):.1f} s"
             raise OverloadedError(problem, reason=_TOO_LATE, of_caller=False, retry_seconds=min(wait, _LAST_RETRY))
 
     def _refuse(self, amount: int, excess: int, line: str | None, held: str) -> None:
-        problem = f"{held} are being served or wait, as many as may"
+        problem = f"{held} are being served or queued, which is the limit"
         seconds = self._queue(amount, excess, line)
         raise OverloadedError(problem, reason=self._work.reason, of_caller=line is not None, retry_seconds=seconds)
 
     def _queue(self, amount: int, excess: int, line: str | None) -> float:
-        """Seconds after which one who is refused is to come back, behind those who were refused before."""
+        """Return the seconds after which a rejected call is to be retried, after those that were rejected before."""
         now, rate = self._clock(), self.rate
         if not rate:
             return _FIRST_RETRY * random.uniform(0.5, 1.5)

@@ -1,4 +1,4 @@
-"""EngineHost: opens an engine beside the event loop, and notices when it dies or hangs."""
+"""EngineHost: opens an engine off the event loop, and notices when it dies or hangs."""
 
 import asyncio
 import threading
@@ -11,11 +11,11 @@ from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.life.watchdog import Watchdog
 
-_LATE = "the engine does not come back from a step"
+_LATE = "the engine has not returned from a step"
 
 
 class Engine(Protocol):
-    """What computes, on a thread of its own."""
+    """An engine, which computes on a thread of its own."""
 
     @property
     def pulse(self) -> Pulse:
@@ -30,14 +30,14 @@ OnFailure = Callable[[], None]
 
 
 class EngineHost(Generic[EngineT]):
-    """Opens and closes an engine beside the event loop that it is made on, where all of it is to be called."""
+    """Opens and closes an engine off the event loop; all methods are called on the loop that it is made on."""
 
     def __init__(
         self, open_engine: Callable[[OnFailure], EngineT], availability: Availability, *, hang_seconds: float
     ) -> None:
-        """`open_engine` may take long; it is given what is to be called, on any thread, when the engine has died.
+        """`open_engine` may take long; it gets a function to call, on any thread, when the engine has died.
 
-        While a step of the engine lasts for longer than `hang_seconds`, and than what is usual, nothing is served.
+        While a step of the engine takes longer than `hang_seconds`, and far longer than usual, no request is served.
         """
         self.engine: EngineT | None = None
         self._open_engine = open_engine
@@ -47,19 +47,19 @@ class EngineHost(Generic[EngineT]):
         self._failed = asyncio.Event()
 
     async def open(self) -> EngineT:
-        """Open the engine; raises what `open_engine` does."""
+        """Open the engine; raises what `open_engine` raises."""
         return await self._open(self._open_engine)
 
     async def replace(self, renew: Callable[[EngineT, OnFailure], EngineT]) -> EngineT:
-        """Put another engine in the place of one that has died; raises what `renew` does."""
+        """Replace an engine that has died by another; raises what `renew` raises."""
         engine = self._opened()
         return await self._open(lambda on_failure: renew(engine, on_failure))
 
     async def wait_ended(self) -> ExitCode:
-        """Return when the engine has died, or is at a step from which it will not come back."""
+        """Return when the engine has died, or hangs in a step."""
         engine = self._opened()
         watchdog = Watchdog(lambda: engine.pulse, floor=self._hang_seconds)
-        hung = asyncio.create_task(watchdog.watch(lambda: self._tell(watchdog)))
+        hung = asyncio.create_task(watchdog.watch(lambda: self._report(watchdog)))
         failed = asyncio.create_task(self._failed.wait())
         try:
             await asyncio.wait([hung, failed], return_when=asyncio.FIRST_COMPLETED)
@@ -69,15 +69,15 @@ class EngineHost(Generic[EngineT]):
             failed.cancel()
 
     async def close(self) -> None:
-        """Close the engine, if there is one; another one may be opened then."""
+        """Close the engine, if there is one; afterwards another can be opened."""
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)
             self.engine = None
 
     async def _open(self, open_engine: Callable[[OnFailure], EngineT]) -> EngineT:
-        """On a daemon thread: unlike an executor's, it does not hold up the end of the process."""
+        """Open on a daemon thread: unlike an executor's thread, it does not delay the end of the process."""
         failed, future, opened = asyncio.Event(), Future[None](), list[EngineT]()
-        future.set_running_or_notify_cancel()  # whoever waits may go; the thread cannot be stopped
+        future.set_running_or_notify_cancel()  # the waiting task may be cancelled; the thread cannot be stopped
 
         def run() -> None:
             try:
@@ -88,7 +88,7 @@ class EngineHost(Generic[EngineT]):
 
         threading.Thread(target=run, name="load", daemon=True).start()
         await asyncio.wrap_future(future)
-        # The future, which refers to itself, does not refer to the engine: that is to go when it is let go.
+        # The future is in a reference cycle, so it must not refer to the engine: the engine is freed when closed.
         self.engine, self._failed = opened.pop(), failed
         return self.engine
 
@@ -99,7 +99,7 @@ class EngineHost(Generic[EngineT]):
     def _fail(self, failed: asyncio.Event) -> None:
         self._loop.call_soon_threadsafe(failed.set)
 
-    async def _tell(self, watchdog: Watchdog) -> None:
+    async def _report(self, watchdog: Watchdog) -> None:
         if watchdog.is_late:
             await self._availability.obstruct(_LATE)
         else:

@@ -1,4 +1,4 @@
-"""RpcError: what a call may fail with, each kind with its status and google.rpc details."""
+"""RpcError: the errors that a call may fail with, each kind with its status and google.rpc details."""
 
 import math
 from collections.abc import Sequence as Seq
@@ -16,27 +16,27 @@ _PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class Violation(NamedTuple):
-    """One thing that is wrong with a request: the path of the field, and what it holds and may hold."""
+    """One invalid field of a request: its path, its value, and the allowed values."""
 
     field: str
     description: str
 
 
 class RpcError(Exception):
-    """A failure that the caller is told of; the message is for a person."""
+    """A failure that is reported to the caller; the message is for people."""
 
     code: int = code_pb2.INTERNAL
 
     def details(self) -> Seq[Message]:
-        """The google.rpc messages that say the same to a program."""
+        """Return the google.rpc messages that report the same to programs."""
         return ()
 
     def trailers(self) -> Trailers:
-        """Metadata that ends the call beside these."""
+        """Return trailing metadata to send besides the details."""
         return ()
 
     def status(self) -> grpc.Status:
-        """The status and trailing metadata that end the call."""
+        """Return the status and trailing metadata that end the call."""
         status = status_pb2.Status(code=self.code, message=str(self))
         for detail in self.details():
             status.details.add().Pack(detail)
@@ -45,7 +45,7 @@ class RpcError(Exception):
 
 
 class InvalidRequestError(RpcError):
-    """The request cannot be served by this model; every violation is named."""
+    """The request cannot be served by this model; every violation is reported."""
 
     code = code_pb2.INVALID_ARGUMENT
 
@@ -55,7 +55,7 @@ class InvalidRequestError(RpcError):
         self.violations = tuple(violations)
 
     def details(self) -> Seq[Message]:
-        """One violation per bad field."""
+        """Return one violation per invalid field."""
         field_violation = error_details_pb2.BadRequest.FieldViolation
         return [
             error_details_pb2.BadRequest(
@@ -68,37 +68,37 @@ class InvalidRequestError(RpcError):
 
 
 class UnauthenticatedError(RpcError):
-    """Nobody knows who calls."""
+    """The caller is unknown."""
 
     code = code_pb2.UNAUTHENTICATED
 
     def details(self) -> Seq[Message]:
-        """That another try without another token is in vain."""
+        """Return the reason: a retry without another token is useless."""
         return [error_details_pb2.ErrorInfo(reason="TOKEN_NEEDED", domain=DOMAIN)]
 
 
 class PermissionDeniedError(RpcError):
-    """The caller is known, and may not call this."""
+    """The caller is known, but may not call this method."""
 
     code = code_pb2.PERMISSION_DENIED
 
     def details(self) -> Seq[Message]:
-        """That it is for want of a scope."""
+        """Return the reason: the caller lacks a scope."""
         return [error_details_pb2.ErrorInfo(reason="SCOPE_NEEDED", domain=DOMAIN)]
 
 
 class RequestCancelledError(RpcError):
-    """Those who run the server have ended the request: it is not to be tried again, here or elsewhere."""
+    """An administrator has cancelled the request: it is not to be retried, here or elsewhere."""
 
     code = code_pb2.ABORTED
 
     def details(self) -> Seq[Message]:
-        """What tells it from other ends."""
+        """Return the reason, which distinguishes it from other ABORTED calls."""
         return [error_details_pb2.ErrorInfo(reason="REQUEST_CANCELLED", domain=DOMAIN)]
 
 
 class FingerprintMismatchError(RpcError):
-    """A continuation of a generation whose bytes this server would not repeat."""
+    """A continuation of a generation that this server would not repeat byte for byte."""
 
     code = code_pb2.FAILED_PRECONDITION
 
@@ -107,7 +107,7 @@ class FingerprintMismatchError(RpcError):
         self._served = served
 
     def details(self) -> Seq[Message]:
-        """Which precondition failed, and the fingerprint that would have met it."""
+        """Return the failed precondition and the fingerprint that would have met it."""
         violation = error_details_pb2.PreconditionFailure.Violation(
             type="FINGERPRINT", subject="continue_from.fingerprint", description=str(self)
         )
@@ -120,19 +120,19 @@ class FingerprintMismatchError(RpcError):
 
 
 class OverloadedError(RpcError):
-    """There is as much work here as may be, or more than can be done in the call's time."""
+    """The work limit is reached, or the queued work would take longer than the call's deadline allows."""
 
     code = code_pb2.RESOURCE_EXHAUSTED
 
     def __init__(self, problem: str, *, reason: str, of_caller: bool, retry_seconds: float) -> None:
-        """`of_caller` says whether the caller's own work is too much, rather than everybody's."""
+        """`of_caller`: whether the caller's own limit is reached, rather than the total one."""
         super().__init__(f"{problem}; try again in {retry_seconds:.1f} s")
         self._reason = reason
         self._scope = "caller" if of_caller else "server"
         self._retry_ms = math.ceil(1000 * retry_seconds)
 
     def details(self) -> Seq[Message]:
-        """When to try again, and of what there is too much."""
+        """Return when to retry, and which limit is reached."""
         delay = Duration()
         delay.FromMilliseconds(self._retry_ms)
         return [
@@ -141,12 +141,12 @@ class OverloadedError(RpcError):
         ]
 
     def trailers(self) -> Trailers:
-        """When to try again, for gRPC's own retries."""
+        """Return when to retry, for gRPC's own retries."""
         return ((_PUSHBACK, str(self._retry_ms)),)
 
 
 class UnavailableError(RpcError):
-    """This server cannot serve now; another one, or this one later, can."""
+    """This server cannot serve now; another server can, or this one later."""
 
     code = code_pb2.UNAVAILABLE
 
@@ -155,31 +155,31 @@ class ReaderStalledError(UnavailableError):
     """The caller has not read its stream for too long; the generation can be continued."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"nobody has read the stream for {seconds:g} s; it can be taken up again with continue_from")
+        super().__init__(f"the stream has not been read for {seconds:g} s; it can be resumed with continue_from")
         self.seconds = seconds
 
     def details(self) -> Seq[Message]:
-        """What tells it from a server that cannot serve."""
+        """Return the reason, which distinguishes it from a server that cannot serve."""
         return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
 
 
 class UnimplementedError(RpcError):
-    """This kind of service has no such thing."""
+    """This kind of service does not have this method or feature."""
 
     code = code_pb2.UNIMPLEMENTED
 
 
 class DeadlineError(RpcError):
-    """The call's time is over before there is a whole answer."""
+    """The call's deadline passed before the answer was complete."""
 
     code = code_pb2.DEADLINE_EXCEEDED
 
 
 class InternalError(RpcError):
-    """A fault of the server; its log has the particulars."""
+    """A fault of the server; its log has the details."""
 
     code = code_pb2.INTERNAL
 
 
 class EngineFailedError(RuntimeError):
-    """The engine thread has died: nothing can be computed any more."""
+    """The engine's thread has died: nothing can be computed any more."""

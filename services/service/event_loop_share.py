@@ -1,17 +1,17 @@
-"""EventLoopShare: how much of an event loop's time one link may take."""
+"""EventLoopShare: limits the part of an event loop's time that one link may take."""
 
 import time
 
 _PART = 0.5  # of the time
 _BURST = 0.02  # seconds that may be taken at once
-_READING = 0.00005  # seconds that it takes to be handed one message, whatever is in it
+_READING = 0.00005  # seconds that gRPC takes to deliver one message of any size
 
 
 class EventLoopShare:
-    """Counts the processor time that a link's messages took, so that a loaded machine costs no link its share.
+    """Counts the processor time of a link's messages: processor time, so that a busy machine costs no link its share.
 
-    A reader that has had its share rests, and what is not read the other side cannot send: so no flood, of messages
-    however small, keeps the loop from its other callers.
+    The reader of a link that has used its share rests; meanwhile flow control stops the sender (backpressure). So no
+    flood of messages, however small, keeps the loop from its other callers.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class EventLoopShare:
         self._counted_at = time.monotonic()
 
     def rest_after(self, seconds: float) -> float:
-        """How many seconds to rest after a message that took so many to handle."""
+        """Return how many seconds to rest after a message that took this many seconds to handle."""
         now = time.monotonic()
         self._debt = max(0.0, self._debt + seconds + _READING - _PART * (now - self._counted_at))
         self._counted_at = now

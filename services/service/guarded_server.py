@@ -1,4 +1,4 @@
-"""GuardedServer: the server of grpc.aio, less its weak spots: odd paths would end it, and crowds come in slowly."""
+"""GuardedServer: grpc.aio's server without two weak spots: odd paths shut it down, and bursts are accepted slowly."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,17 +10,18 @@ from grpc._cython import cygrpc
 from grpc.aio import _server
 
 UNKNOWN = ""
-"""What interceptors get as the method of a call whose path names none that is served."""
+"""The method that interceptors see for a call whose path names no served method."""
 
-_AT_ONCE = 8  # calls of one method that are taken in during one turn of the event loop
+_AT_ONCE = 8  # calls of one method that are accepted in one turn of the event loop
 
 
 class GuardedServer(_server.Server):
-    """Serves registered methods, which is how generated code adds them: gRPC's core finds those by the bytes of a path.
+    """Serves registered methods, as generated code adds them: gRPC's core finds these by the bytes of a path.
 
-    Calls with any other path come to grpcio one by one, whose main loop decodes it as UTF-8 outside of every handler
-    and shuts down if it cannot. They are kept from that loop here, and answered with UNIMPLEMENTED. So are all others,
-    as that loop needs several turns of the event loop to take in one call: here some are taken in at every turn.
+    grpcio's main loop accepts calls with any other path one by one, decodes the path as UTF-8 outside of every handler,
+    and shuts down if that fails. Such calls are kept from that loop here and answered with UNIMPLEMENTED. All other
+    calls are kept from it too: it needs several turns of the event loop for one call, while here every turn accepts
+    several.
     """
 
     def __init__(self, interceptors: Seq[aio.ServerInterceptor], options: Seq[tuple[str, int]]) -> None:
@@ -41,16 +42,16 @@ class _Calls(cygrpc.AioServer):  # type: ignore[misc]
         self._calls: set[asyncio.Task[None]] = set()
 
     def add_registered_method_handlers(self, method_handlers: dict[str, Any]) -> None:
-        """Serve these too."""
+        """Serve these methods too."""
         super().add_registered_method_handlers(method_handlers)
         self._handlers |= method_handlers
 
     async def _request_call(self) -> NoReturn:
-        """The main loop waits for a call that is not of a registered method, and gets none until the server stops."""
+        """Serve calls of unregistered methods; grpcio's main loop awaits this, and gets none until the server stops."""
         await self._serve(UNKNOWN, super()._request_call)
 
     async def _request_registered_call(self, method: bytes) -> NoReturn:
-        """It gets none of a registered method either."""
+        """Serve calls of a registered method; the main loop gets none of these either."""
         request = super()._request_registered_call
         await asyncio.gather(*(self._serve(method.decode(), lambda: request(method)) for _ in range(_AT_ONCE)))
         raise AssertionError
@@ -63,7 +64,7 @@ class _Calls(cygrpc.AioServer):  # type: ignore[misc]
             task.add_done_callback(self._calls.discard)
 
     async def _handle(self, method: str, call: Any) -> None:  # noqa: ANN401 - grpcio's own, and opaque
-        """As grpcio does it for a path that it can decode: behind the interceptors."""
+        """Handle a call as grpcio does for a path that it can decode: after the interceptors."""
         loop, resolver = self._own_loop, cygrpc._MethodResolver([], self._handlers)
         handling = cygrpc._handle_rpc(method, resolver, self._own_interceptors, call, loop, False)
         await cygrpc._schedule_rpc_coro(handling, call, loop, method)

@@ -1,4 +1,4 @@
-"""Interceptors: what every call passes on its way to its method, ErrorInterceptor first, then RequestParser."""
+"""Interceptors that every call passes before its method: first ErrorInterceptor, at last RequestParser."""
 
 import asyncio
 import inspect
@@ -23,11 +23,9 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler]]
 Context = aio.ServicerContext[Any, Any]
 Answer = Callable[[Any, Context], Awaitable[Any]]
 Checks = Mapping[str, Callable[[Context], None]]
-"""What raises an RpcError for calls that are refused whatever they ask, by the paths of methods that answer one request
-with a stream.
-"""
+"""Checks that raise an RpcError before a call's request is read, by the paths of unary-stream methods."""
 _Parse = Callable[[bytes], Any]
-_OWN_PACKAGES = ("outrider.", "grpc.")  # whose methods have names of their own
+_OWN_PACKAGES = ("outrider.", "grpc.")  # the packages whose method names are unique
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
 
 
@@ -35,8 +33,8 @@ class ErrorInterceptor(aio.ServerInterceptor):
     """The one place where exceptions become gRPC statuses: ends a call with the status of the RpcError that its handler
     raised, or with INTERNAL after any other error.
 
-    It wraps handlers that are coroutines, which stream by `context.write`; those that yield pass unchanged. `calls`
-    counts them by method and code.
+    It wraps coroutine handlers, which stream by `context.write`; async generators pass unchanged. `calls` counts the
+    ended calls by method and code.
     """
 
     def __init__(self) -> None:
@@ -52,7 +50,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
     def _counting(self, handler: Answer, method: str) -> Answer:
         answering = _answering_errors(handler, method)
 
-        async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - whatever the method's messages are
+        async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - the method's own messages
             code = grpc.StatusCode.CANCELLED
             try:
                 answered = await answering(request, context)
@@ -68,7 +66,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
 
 
 def _short_name(method: str) -> str:
-    """The name alone; of a foreign contract's method, which may be called as one of ours, its service's full name too.
+    """Return the method's name; for other packages, whose names may equal ours, with its service's full name.
 
     `method` is "/package.Service/Name".
     """
@@ -77,12 +75,12 @@ def _short_name(method: str) -> str:
 
 
 def _answering_errors(handler: Answer, method: str) -> Answer:
-    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - whatever the method's messages are
+    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - the method's own messages
         try:
             return await handler(request, context)
         except aio.AbortError:
             raise
-        except aio.InternalError as error:  # a message could not be sent: its reader left before we were told
+        except aio.InternalError as error:  # a message could not be sent: the client left, and no cancellation came yet
             raise asyncio.CancelledError from error
         except RpcError as error:
             await _abort(context, error)
@@ -99,11 +97,11 @@ async def _abort(context: Context, error: RpcError) -> NoReturn:
 
 
 class RequestParser(aio.ServerInterceptor):
-    """Turns the bytes of requests into messages, those of megabytes beside the event loop.
+    """Parses requests, large ones on a thread of its own.
 
-    It parses one large request at a time, so that many at once delay the event loop by no more than one of them: some
-    ten milliseconds, in which the library does not let other threads run. The bytes of the large ones are admitted or
-    refused before that, and count until their calls end. A crowd's calls are refused before their requests are read.
+    It parses one large request at a time, so that many at once delay the event loop no more than one does: some ten
+    milliseconds, in which protobuf holds the GIL. A large request's bytes are admitted or rejected before parsing, and
+    count until its call ends. Under overload, calls are rejected by the `checks` before their requests are read.
     """
 
     def __init__(self, callers: Callers, admission: Admission, checks: Checks) -> None:
@@ -113,7 +111,7 @@ class RequestParser(aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> MethodHandler:
-        """Wrap the handler of one call; those that take a stream pass unchanged: its messages are small."""
+        """Wrap the handler of one call; one that takes a stream passes unchanged: its messages are small."""
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_streaming or (parse := handler.request_deserializer) is None:
             return handler
@@ -123,7 +121,7 @@ class RequestParser(aio.ServerInterceptor):
         return _wrapped(handler, lambda inner: self._parsing(inner, parse), takes_bytes=True)
 
     def _parsing(self, handler: Answer, parse: _Parse) -> Answer:
-        async def answer(data: bytes, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
+        async def answer(data: bytes, context: Context) -> Any:  # noqa: ANN401 - the method's own answer
             if len(data) <= _SMALL:
                 return await handler(_parsed(parse, data), context)
             with self._admission.admit(len(data), self._callers.of(context)):
@@ -135,9 +133,9 @@ class RequestParser(aio.ServerInterceptor):
 
 
 def _checked(handler: Answer, check: Callable[[Context], None]) -> Answer:
-    """Reads the request itself, and so not of a call that the check raises for."""
+    """Return a handler that reads the request itself, after the check: a rejected call's request is never read."""
 
-    async def answer(_: object, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
+    async def answer(_: object, context: Context) -> Any:  # noqa: ANN401 - the method's own answer
         check(context)
         if (data := await context.read()) is aio.EOF:
             raise InvalidRequestError([Violation("request", "is missing; allowed: one message")])
@@ -150,14 +148,14 @@ def _parsed(parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of s
     try:
         return parse(data)
     except DecodeError as error:
-        problem = f"has {len(data)} bytes that are no such message; allowed: what its proto says"
+        problem = f"has {len(data)} bytes that cannot be parsed; allowed: a message of the method's type"
         raise InvalidRequestError([Violation("request", problem)]) from error
 
 
 def _wrapped(handler: MethodHandler, wrap: Callable[[Answer], Answer], *, takes_bytes: bool = False) -> MethodHandler:
-    """The handler with `wrap` around what answers; `takes_bytes` where that is to get the request unparsed.
+    """Return the handler with `wrap` around its function, which with `takes_bytes` gets the request unparsed.
 
-    Only coroutines are wrapped, which stream by `context.write`; a handler that yields is returned unchanged.
+    Only coroutine functions are wrapped, which stream by `context.write`; async generators are returned unchanged.
     """
     if handler is None:
         return None

@@ -1,8 +1,8 @@
-"""Keepalive: how often the two ends of a connection ask whether the other is still there, in one place.
+"""Keepalive: the intervals of gRPC's keepalive pings, for both ends of a connection.
 
-A server ends a connection whose client asks more often than it permits, and clocks and networks make what was sent
-every ten seconds arrive after nine: so a server permits twice as often as anything of ours asks.
+A server closes a connection whose client pings more often than permitted, and jitter can make pings that were sent ten
+seconds apart arrive nine seconds apart: so our servers permit pings twice as often as our clients send them.
 """
 
-PING_MS = 10_000  # between two questions of a draft link; no client of ours asks more often
+PING_MS = 10_000  # between two pings of a draft link; no client of ours pings more often
 PERMITTED_PING_MS = PING_MS // 2

@@ -1,4 +1,4 @@
-"""Limits: the most that one request may ask for."""
+"""Limits: the bounds on one request."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on the sizes in a request; GetModelInfo tells them to clients."""
+    """Bounds on the sizes in a request; GetModelInfo reports them to clients."""
 
     max_stop_strings: int = 16
     max_stop_string_bytes: int = 256
     max_stop_token_ids: int = 64
     max_logit_biases: int = 512
     max_top_candidates: int = 20
-    max_predictions: int = 15  # with the row that they follow, as many as one reading of the weights serves
+    max_predictions: int = 15  # with the row before them, the rows that one read of the weights serves
     max_request_id_bytes: int = 128
     max_loop_window: int = 4096
     max_logits_token_ids: int = 256
@@ -31,14 +31,14 @@ class Limits:
 
 
 MAX_REQUEST_BYTES = 4 << 20
-MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
+MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB by default
 LIMITS = Limits()
 MAX_TIME_LIMIT = 24 * 3600  # seconds
-MAX_MESSAGES = 1 << 14  # of one conversation, and as many parts and calls in them
+MAX_MESSAGES = 1 << 14  # of one conversation; also the limit of its parts and of its calls
 MAX_TEMPLATE_VARIABLES = 1 << 16  # bytes
 MAX_STREAMS = 1024  # of one connection, health checks included: calls beyond them wait at the client
 MAX_SCORED_TOKENS = 1 << 17  # of one request: their scores fit into a message
 MAX_EMBEDDED_TEXTS = 256  # of one request
 MAX_EMBEDDED_VALUES = MAX_RECORDS_BYTES // 4  # of all vectors of one request, which fit into a message
-MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer
-MAX_SESSIONS = 256  # of one model, whose tokens are held by the host
+MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once allows fewer
+MAX_SESSIONS = 256  # of one model; their tokens are in host memory

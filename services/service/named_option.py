@@ -1,4 +1,4 @@
-"""NamedOption: an option's value that may have a model's name before it."""
+"""NamedOption: an option's value with an optional model name before it."""
 
 import os
 import re
@@ -9,18 +9,18 @@ _NAMED = re.compile(rf"(?P<name>{_NAME})=(?P<value>.+)", re.ASCII)
 
 
 def is_name(text: str) -> bool:
-    """Whether a model or an adapter may be called so: letters, digits, and `.`, `_` and `-` behind the first."""
+    """Return whether this is a valid model or adapter name: letters, digits and, after the first, `.`, `_`, `-`."""
     return re.fullmatch(_NAME, text, re.ASCII) is not None
 
 
 class NamedOption(NamedTuple):
-    """`[NAME=]VALUE`, where a name has letters, digits, and `.`, `_` and `-` behind the first of them."""
+    """`[NAME=]VALUE`; a name has letters, digits and, after the first character, `.`, `_` and `-`."""
 
     name: str
     value: str
 
     @classmethod
     def parse(cls, text: str) -> "NamedOption":
-        """What an option says; a file or folder that has = in its own name is no name and value."""
+        """Parse an option; an existing file or folder with = in its name is a value without a name."""
         match = None if os.path.exists(text) else _NAMED.fullmatch(text)
         return cls(match["name"], match["value"]) if match else cls("", text)

@@ -1,4 +1,4 @@
-"""The command-line options that both services have, and the configurations that they stand for."""
+"""The command-line options that both services have, and the configurations made from them."""
 
 import argparse
 import math
@@ -26,17 +26,15 @@ _DEFAULTS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options but the model's; each sets the field that it is named after, of EngineConfig, ServerConfig or
-    TelemetryConfig.
-    """
+    """Add all options but the model's; each sets the field of its name in one of the three configurations."""
     _add_engine_options(parser.add_argument_group("engine"))
     _add_server_options(parser.add_argument_group("server"))
     _add_telemetry_options(parser.add_argument_group("telemetry"))
 
 
 def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineConfig:
-    """The configuration of a model's engine; raises ConfigError for a value that cannot be."""
-    # What a service has no option for keeps its default.
+    """Return the configuration of a model's engine; raises ConfigError for an invalid value."""
+    # A field without an option in this service keeps its default.
     names = [field.name for field in fields(EngineConfig) if field.name != "model" and field.name in arguments]
     values = {name: getattr(arguments, name) for name in names}
     values["isa"] = arguments.isa or resolve_isa()
@@ -46,68 +44,68 @@ def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineCo
 
 
 def server_config(arguments: argparse.Namespace) -> ServerConfig:
-    """The server's configuration; raises ConfigError for a value that cannot be."""
+    """Return the server's configuration; raises ConfigError for an invalid value."""
     return ServerConfig(**{field.name: getattr(arguments, field.name) for field in fields(ServerConfig)})
 
 
 def telemetry_config(arguments: argparse.Namespace) -> TelemetryConfig:
-    """What the service tells of itself; raises ConfigError for a value that cannot be."""
+    """Return the telemetry's configuration; raises ConfigError for an invalid value."""
     return TelemetryConfig(**{field.name: getattr(arguments, field.name) for field in fields(TelemetryConfig)})
 
 
 def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
-    _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
+    _add(group, "device", "compute device: cpu, or cuda:N for GPU number N")
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
-    _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
-    _add(group, "weights", "how: as stored, in a format, or in the fastest one (auto)", choices=WEIGHT_CHOICES)
-    where = "folder where packed weights are kept for the next start, on the CPU"
-    _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
-    _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
-    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2, or what a GPU has left", read=gibibytes)
-    _add(group, "gpu_memory_fraction", "of a GPU's memory, the most in use by anybody", read=float)
-    _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
-    _add_switch(group, "prefix_cache", "compute every prompt anew, whatever was computed before")
+    _add(group, "threads", "compute threads on the host", shown="one per core", read=int)
+    _add(group, "weights", "weight format: as stored, a given format, or the fastest (auto)", choices=WEIGHT_CHOICES)
+    cache = "folder that caches packed weights for the next start, on the CPU"
+    _add(group, "weights_cache", cache, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
+    _add(group, "kv", "format of keys and values in the KV cache", choices=KV_FORMATS)
+    _add(group, "kv_memory", "memory limit of the KV cache, in GiB", shown="2, or a GPU's free memory", read=gibibytes)
+    _add(group, "gpu_memory_fraction", "limit of a GPU's memory in use, by all its processes", read=float)
+    _add(group, "kv_blocks", "blocks of the KV cache", shown="as many as --kv-memory holds", read=int)
+    _add_switch(group, "prefix_cache", "compute every prompt in full, without the prefix cache")
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
     _add(group, "max_sequences", "sequences that run at once", read=int)
     _add(group, "max_rows", "rows in one pass", read=int)
-    _add(group, "prefill_chunk", "tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
-    _add(group, "stream_capacity", "tokens that a reader may fall behind", read=int)
+    _add(group, "prefill_chunk", "prefill tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
+    _add(group, "stream_capacity", "tokens buffered for a slow reader", read=int)
 
 
 def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
     _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
-    authorities = "accept only clients with certificates of these authorities, PEM"
+    authorities = "accept only clients with certificates from these authorities, PEM"
     _add(group, "tls_client_ca", authorities, shown="any client", read=Path)
     tokens = "accept only calls with one of these tokens; `outrider token` makes them"
     _add(group, "tokens_file", tokens, shown="no token is needed", read=Path)
-    insecure = "allow clear text beyond this machine, for what else keeps it safe"
+    insecure = "allow clear text beyond this machine, for networks that are safe otherwise"
     group.add_argument("--insecure", action="store_true", help=insecure)
-    _add(group, "admin_listen", "where the service is administered, on this machine only", shown="nowhere")
-    _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
-    late = "seconds after which a step of the engine is late, unless steps are slow, and after twice that hung"
+    _add(group, "admin_listen", "address of the AdminService, on this machine only", shown="none")
+    _add(group, "drain_seconds", "seconds that running streams get to finish when the server ends", read=float)
+    late = "seconds after which an engine step counts as late, or as hung after twice that; more if steps are slow"
     _add(group, "hang_seconds", late, read=float)
-    age = "seconds after which a client is asked to connect anew"
+    age = "seconds after which a client is asked to reconnect"
     _add(group, "max_connection_age", age, shown="never", read=float, metavar="SECONDS")
-    grace = "seconds that its streams may go on then"
+    grace = "seconds that its streams may continue after that"
     _add(group, "max_connection_age_grace", grace, read=float, metavar="SECONDS")
-    _add(group, "max_queue", "requests that wait beside those that run", read=int)
+    _add(group, "max_queue", "queued requests beside the running ones", read=int)
     _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
-    _add(group, "max_waiting_tokens", "tokens of prompts that wait to be computed", read=int)
-    _add(group, "max_held_bytes", "bytes of large requests, until their calls end", read=int)
-    share = "those that run, and half of those that may wait"
-    _add(group, "max_streams_per_caller", "requests that one caller may have", shown=share, read=int)
-    _add(group, "reader_timeout", "seconds after which a stream that nobody reads is ended", read=float)
+    _add(group, "max_waiting_tokens", "prompt tokens that wait for prefill", read=int)
+    _add(group, "max_held_bytes", "bytes of large requests, held until their calls end", read=int)
+    share = "--max-sequences plus half of --max-queue"
+    _add(group, "max_streams_per_caller", "requests of one caller at once", shown=share, read=int)
+    _add(group, "reader_timeout", "seconds after which a stream that is not read is ended", read=float)
 
 
 def _add_telemetry_options(group: "argparse._ArgumentGroup") -> None:
-    where = "HOST:PORT where Prometheus may scrape, with port 0 for a free one"
-    _add(group, "metrics_listen", where, shown="nowhere", metavar="ADDRESS")
-    _add(group, "metrics_prefix", "before the names that other engines have too", choices=METRICS_PREFIXES)
+    scraped = "HOST:PORT that Prometheus scrapes, with port 0 for a free one"
+    _add(group, "metrics_listen", scraped, shown="none", metavar="ADDRESS")
+    _add(group, "metrics_prefix", "prefix of the metrics that other engines have too", choices=METRICS_PREFIXES)
     _add(group, "otlp_endpoint", "http://HOST:PORT of an OpenTelemetry collector", shown="none", metavar="URL")
-    _add(group, "log_format", "how lines of the log are written", choices=LOG_FORMATS)
-    reports = "tell gRPC's load balancers the load with every answer, and not only with those that ask for it"
+    _add(group, "log_format", "format of the log's lines", choices=LOG_FORMATS)
+    reports = "report the load to gRPC's load balancers with every answer, not only on request"
     group.add_argument("--load-reports", action="store_true", help=reports)
 
 
@@ -135,13 +133,13 @@ def _add(
 
 
 def _add_switch(group: "argparse._ArgumentGroup", field: str, help_text: str) -> None:
-    """An option that switches off what is on without it."""
+    """Add an option that switches off a setting that is on by default."""
     group.add_argument(f"--no-{field.replace('_', '-')}", dest=field, action="store_false", help=help_text)
 
 
 def gibibytes(text: str) -> int:
-    """The bytes that an option says in GiB; raises ArgumentTypeError."""
+    """Parse an option's size in GiB, and return it in bytes; raises ArgumentTypeError."""
     size = float(text) * _GIB
     if not 1 <= size < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; it must be a finite number of GiB above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; it must be a finite number of GiB above 0")
     return int(size)

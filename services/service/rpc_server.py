@@ -1,4 +1,4 @@
-"""RpcServer: a gRPC server with health, reflection and the settings that long streams need."""
+"""RpcServer: a gRPC server with health, reflection and settings for long streams."""
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
@@ -24,18 +24,18 @@ from services.service.loading_health import LoadingHealth
 from services.service.server_config import ServerConfig
 
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
-_MOST_PENDING = 1 << 16  # calls that nobody has looked at yet
+_MOST_PENDING = 1 << 16  # calls that have not been accepted yet
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
     ("grpc.max_concurrent_streams", MAX_STREAMS),
-    # A crowd is refused call by call, and told when to come back: gRPC's core would drop calls without a word.
+    # We reject excess calls one by one, with a time to retry; gRPC's core would drop them without one.
     ("grpc.server.max_pending_requests", _MOST_PENDING),
     ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
     ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
-    # A client may ask whether we are still there: a long prompt is silent.
+    # Clients may send keepalive pings: a stream is silent while its long prompt is computed.
     ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),
     ("grpc.keepalive_permit_without_calls", 1),
-    # The server asks every minute, so that a client that vanished without a word does not hold its sequence.
+    # The server pings every minute, so that a client that vanished does not hold its sequence.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 class RpcServer:
-    """Serves gRPC services; until `set_serving(True)` its health says NOT_SERVING."""
+    """Serves gRPC services; until `set_serving(True)` its health is NOT_SERVING."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class RpcServer:
         max_request_bytes: int = MAX_REQUEST_BYTES,
         checks: Checks = MappingProxyType({}),
     ) -> None:
-        """`callers` knows who may call; `services` are the services' full names; `register` adds their handlers; health
-        tells of the progress. The `checks` are made before a request is read.
+        """`callers` identifies callers; `services` are the services' full names; `register` adds their handlers;
+        health reports the `progress`. The `checks` are made before a request is read.
         """
         self._config = config
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
@@ -68,7 +68,7 @@ class RpcServer:
         self.calls = errors.calls
         self.held_bytes = Admission(Work.REQUEST_BYTES, config.max_held_bytes, config.share(config.max_held_bytes))
         parser = RequestParser(callers, self.held_bytes, checks)
-        # The stubs of grpcio do not know that it is one.
+        # By grpcio's type stubs it is no aio.Server.
         self._server = cast(aio.Server, GuardedServer([errors, *access, parser], options))
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
@@ -76,21 +76,21 @@ class RpcServer:
         reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> str:
-        """Listen, and return the address; raises ConfigError where that is not possible."""
+        """Listen, and return the address; raises ConfigError if that is not possible."""
         await self.set_serving(False)
         address = self._bind()
         await self._server.start()
         return address
 
     async def set_serving(self, is_serving: bool) -> None:
-        """Tell health checks whether requests are served."""
+        """Set the status that health checks report."""
         self._health.is_loading = self._health.is_loading and not is_serving
         serving = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._health.set(service, serving.SERVING if is_serving else serving.NOT_SERVING)
 
     async def stop(self) -> None:
-        """Stop listening, say goodbye on every connection, and cut the calls that still run: with UNAVAILABLE."""
+        """Stop listening, close every connection with GOAWAY, and end the calls that still run with UNAVAILABLE."""
         await self._server.stop(_FLUSH_SECONDS)
 
     def _bind(self) -> str:

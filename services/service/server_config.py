@@ -1,4 +1,4 @@
-"""ServerConfig: where and how a service listens."""
+"""ServerConfig: the settings of a service's gRPC server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,27 +20,27 @@ class ServerConfig:
     listen: str = "127.0.0.1:50051"
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    tls_client_ca: Path | None = None  # with it, only clients that show a certificate of its authorities come in
-    tokens_file: Path | None = None  # with it, only calls that show one of its tokens do
+    tls_client_ca: Path | None = None  # if set, clients must present a certificate from its authorities
+    tokens_file: Path | None = None  # if set, calls must carry one of its tokens
     insecure: bool = False  # whether clear text may leave this machine
-    admin_listen: str | None = None  # as `listen`, on this machine only; default: there is no administration
-    drain_seconds: float = 5.0  # for the streams that still run when the server is to end
-    hang_seconds: float = 60.0  # that a step of the engine may take at least before it counts as late
-    max_connection_age: float | None = None  # seconds after which a client is asked to connect anew; default: never
-    max_connection_age_grace: float = 600.0  # seconds that its streams may go on beyond it
-    max_queue: int = 256  # requests that wait beside those that run
-    max_waiting_tokens: int = 1 << 18  # of prompts, until they are computed
-    max_held_bytes: int = 1 << 28  # of large requests, from their arrival to their calls' ends
+    admin_listen: str | None = None  # as `listen`, on this machine only; default: no AdminService
+    drain_seconds: float = 5.0  # for running streams to finish when the server is to end
+    hang_seconds: float = 60.0  # the least time after which a step of the engine counts as late
+    max_connection_age: float | None = None  # seconds after which a client is asked to reconnect; default: never
+    max_connection_age_grace: float = 600.0  # seconds that its streams may continue after that
+    max_queue: int = 256  # queued requests beside the running ones
+    max_waiting_tokens: int = 1 << 18  # prompt tokens that wait for prefill
+    max_held_bytes: int = 1 << 28  # of large requests, from their arrival to the end of their calls
     max_text_calls: int = 64  # Tokenize and Detokenize at once
-    max_streams_per_caller: int | None = None  # default: those that run, and half of those that wait
+    max_streams_per_caller: int | None = None  # default: the running sequences plus half of the queue
     reader_timeout: float = 60.0  # seconds that a stream waits for its reader
 
     def streams_per_caller(self, max_sequences: int) -> int:
-        """The most requests that one caller may have, beside so many sequences that run at once."""
+        """Return the limit of one caller's requests on a server that runs `max_sequences` at once."""
         return self.max_streams_per_caller or max_sequences + self.share(self.max_queue)
 
     def share(self, amount: int) -> int:
-        """What one caller may have of so much: half, or all where callers cannot be told apart."""
+        """Return one caller's limit of a total amount: half, or all of it if callers cannot be distinguished."""
         are_all_alike = self.listen.startswith("unix:") and self.tokens_file is None
         return amount if are_all_alike else -(-amount // 2)
 

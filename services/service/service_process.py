@@ -1,4 +1,4 @@
-"""The process of a service: from its options to its exit code."""
+"""Runs a service as a process: from its start to its exit code."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ class Service(Protocol):
         """Load the model and serve."""
 
     async def wait_failed(self) -> ExitCode:
-        """Return when the engine cannot go on, with what the process is to end with; health has told so by then."""
+        """Return the process's exit code when the engine has failed for good; health has reported it by then."""
 
     async def close(self) -> None:
-        """Drain, and end the engine."""
+        """Drain, and close the engine."""
 
 
 def run_service(name: str, make: Callable[[], Service], *, log_format: str) -> int:
-    """Serve until SIGTERM or SIGINT; `make` is called on the event loop. Returns the exit code."""
+    """Serve until SIGTERM, SIGINT or a failure, and return the exit code; `make` is called on the event loop."""
     configure_logging(log_format)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
@@ -61,20 +61,20 @@ async def _serve(make: Callable[[], Service]) -> ExitCode:
         await asyncio.wait([opened, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
             await service.close()
-            end_now(ExitCode.TOLD_TO)  # native code that loads weights on another thread cannot be interrupted
+            end_now(ExitCode.STOPPED)  # native code that loads weights on another thread cannot be interrupted
         opened.result()
-        with contextlib.suppress(BrokenPipeError):  # whoever started this process may have read enough
+        with contextlib.suppress(BrokenPipeError):  # the parent process may have stopped reading
             print("serving", flush=True)
-        gc.freeze()  # what is loaded stays: looking through it would hold up every stream for tens of milliseconds
+        gc.freeze()  # loaded objects stay: scanning them would delay every stream by tens of milliseconds
         failed = asyncio.create_task(service.wait_failed())
-        failed.add_done_callback(_end_if_hung)  # while it drains, too
+        failed.add_done_callback(_end_if_hung)  # also while the service drains
         await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
-        return failed.result() if failed.done() else ExitCode.TOLD_TO
+        return failed.result() if failed.done() else ExitCode.STOPPED
     finally:
         await service.close()
 
 
 def _end_if_hung(failed: asyncio.Task[ExitCode]) -> None:
-    """Nor can native code that hangs be interrupted; clients see what they see of a crash, and resume elsewhere."""
+    """Kill the process if its engine hangs: native code cannot be interrupted. Clients resume as after a crash."""
     if not failed.cancelled() and failed.result() is ExitCode.ENGINE_HUNG:
         end_now(ExitCode.ENGINE_HUNG)

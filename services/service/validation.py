@@ -1,4 +1,4 @@
-"""Violations: collects everything that is wrong with a request, so that one answer names it all."""
+"""Violations: collects all invalid fields of a request, so that one answer reports all of them."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,40 +12,40 @@ Entry = TypeVar("Entry")
 
 
 class Violations:
-    """What was found wrong so far; of the entries of one list, the first that is bad stands for all."""
+    """The invalid fields found so far; of one list, only the first invalid entry is reported."""
 
     def __init__(self) -> None:
         self._found: list[Violation] = []
 
     def __bool__(self) -> bool:
-        """Whether anything was."""
+        """Return whether there is any."""
         return bool(self._found)
 
     def extend(self, others: "Violations") -> None:
-        """Note what was found elsewhere."""
+        """Add the violations of another collection."""
         self._found += others._found
 
     def add(self, field: str, problem: str, allowed: object) -> None:
-        """Note a bad field, what it holds, and what it may hold."""
+        """Add an invalid field with its problem and its allowed values."""
         self._found.append(Violation(field, f"{problem}; allowed: {allowed}"))
 
     def check_number(self, field: str, value: float, allowed: Range) -> None:
-        """Note a number outside its range."""
+        """Add a violation if a number is outside its range."""
         if not is_within(value, allowed):
             self.add(field, f"is {value:g}", allowed)
 
     def check_length(self, field: str, entries: Seq[object], maximum: int) -> None:
-        """Note a list that is too long."""
+        """Add a violation if a list is too long."""
         if len(entries) > maximum:
             self.add(field, f"has {len(entries)} entries", f"at most {maximum}")
 
     def within(self, field: str, entries: Seq[Entry], maximum: int) -> Seq[Entry]:
-        """Note a list that is too long, and return those of its entries that may be walked."""
+        """Add a violation if a list is too long, and return its first `maximum` entries, which are to be checked."""
         self.check_length(field, entries, maximum)
         return entries[:maximum]
 
     def check_token_ids(self, field: str, token_ids: Iterable[int], vocab_size: int, suffix: str = "") -> None:
-        """Note the first id that the vocabulary does not have; `suffix` is the path from an entry to its id."""
+        """Add a violation for the first id outside the vocabulary; `suffix` is the path from an entry to its id."""
         self.check_entries(
             field,
             token_ids,
@@ -64,14 +64,14 @@ class Violations:
         allowed: object,
         suffix: str = "",
     ) -> None:
-        """Note the first entry of a list that is not allowed."""
+        """Add a violation for the first entry of a list that is not allowed."""
         for index, entry in enumerate(entries):
             if not is_allowed(entry):
                 self.add(f"{field}[{index}]{suffix}", describe(entry), allowed)
                 return
 
     def check_sizes(self, field: str, strings: Iterable[str], most: int) -> None:
-        """Note the first string that is empty or longer than so many bytes."""
+        """Add a violation for the first string that is empty or longer than `most` bytes."""
         self.check_entries(
             field,
             [len(string.encode()) for string in strings],
@@ -81,16 +81,16 @@ class Violations:
         )
 
     def raise_if_any(self) -> None:
-        """Raise InvalidRequestError with all that was found."""
+        """Raise InvalidRequestError with all violations, if there are any."""
         if self._found:
             raise InvalidRequestError(self._found)
 
 
 def is_within(value: float, allowed: Range) -> bool:
-    """Whether a value is in a range."""
+    """Return whether a value is in a range."""
     return allowed.minimum <= value <= allowed.maximum and not (allowed.excludes_minimum and value == allowed.minimum)
 
 
 def is_bias(value: float) -> bool:
-    """Whether a value can be added to a logit: a finite number, or minus infinity to forbid the token."""
+    """Return whether a value is a valid logit_bias: a finite number, or minus infinity to forbid the token."""
     return is_within(value, FINITE) or value == -math.inf

@@ -18,15 +18,15 @@ from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
 
 _DRAFT_FILES = {
-    "tls-ca": "link to drafts over TLS, trusting certificates of these authorities, PEM",
-    "tls-cert": "certificate chain that is shown to drafts, PEM",
+    "tls-ca": "link to drafts over TLS, and trust the certificates of these authorities, PEM",
+    "tls-cert": "certificate chain that is sent to drafts, PEM",
     "tls-key": "its private key, PEM",
-    "token-file": "file with the token that is shown to drafts",
+    "token-file": "file with the token that is sent to drafts",
 }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add the options of the target command."""
     _add_models(parser)
     add_service_options(parser)
     _add_loras(parser)
@@ -35,22 +35,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--lookup",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="predict that a text goes on as where it read the same before (default: it does)",
+        help="prompt lookup: predict that a text continues as it did after the same tokens before (default: on)",
     )
     parser.add_argument(
         "--session-blocks",
         type=int,
         metavar="N",
-        help="blocks of the KV cache that sessions may hold, of which no context is made "
-        "(default: a quarter of all, where the longest context fits beside them)",
+        help="blocks of the KV cache that sessions may pin, which are then unavailable to other requests (default: a "
+        "quarter of all, if the longest context fits beside them)",
     )
     parser.add_argument(
         "--prompt-slowdown",
         type=float,
         default=PROMPT_SLOWDOWN,
         metavar="FACTOR",
-        help="times as long that a token may take while prompts of no more than as many others are computed; "
-        "inf lets them take all of --max-rows (default: %(default)s)",
+        help="how many times as long a token may take while prompts are computed, unless there are more of these than "
+        "sequences that decode; inf: prompts may take all of --max-rows (default: %(default)s)",
     )
     _add_offload(parser)
     _add_parser(parser, "tool", TOOL_SYNTAXES)
@@ -66,14 +66,14 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         type=NamedOption.parse,
         required=True,
         metavar="[NAME=]MODEL",
-        help=f"{SOURCES}; several may be given, each with a name: requests say which one they ask, or get the first",
+        help=f"{SOURCES}; several may be given, each with a name: requests name the one they want, or get the first",
     )
     parser.add_argument(
         "--memory-budget",
         type=gibibytes,
         metavar="GIB",
-        help="what weights and KV caches of all models that are loaded may take, in GiB: those that nobody asks for "
-        "make way (default: all are loaded, and stay)",
+        help="memory for the weights and KV caches of all loaded models, in GiB: idle models are unloaded when others "
+        "are requested (default: all are loaded, and stay)",
     )
     parser.add_argument(
         "--load-on-demand",
@@ -84,7 +84,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         "--unload-after",
         type=float,
         metavar="SECONDS",
-        help="unload a model that nobody has asked for so long; a request loads it again (default: never)",
+        help="unload a model that has had no request for so long; a request loads it again (default: never)",
     )
     parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
 
@@ -97,8 +97,8 @@ def _add_loras(parser: argparse.ArgumentParser) -> None:
         type=LoraOption.parse,
         default=[],
         metavar="[MODEL:]NAME=DIR",
-        help="an adapter of the first model or of that one, a folder of PEFT's; several may be given: requests name "
-        "the one they ask",
+        help="a LoRA adapter of the first model or of MODEL, in PEFT's format; several may be given: requests name the "
+        "one they want",
     )
     parser.add_argument(
         "--lora-dir",
@@ -115,8 +115,8 @@ def _add_drafts(parser: argparse.ArgumentParser) -> None:
         type=NamedOption.parse,
         default=[],
         metavar="[NAME=]HOST:PORT",
-        help="a draft service, for all models or for that one; several may be given: each sequence goes to the one "
-        "with the least to do, and to another when that fails",
+        help="a draft service, for all models or for the one of that name; several may be given: each sequence goes to "
+        "the least loaded one, and to another if that fails",
     )
     for name, description in _DRAFT_FILES.items():
         parser.add_argument(f"--draft-{name}", type=Path, metavar="FILE", help=description)
@@ -124,15 +124,16 @@ def _add_drafts(parser: argparse.ArgumentParser) -> None:
         "--run-ahead",
         type=int,
         metavar="TOKENS",
-        help="how far the draft predicts beyond what a pass verifies (default: 8, or 0 where it has to share the cores "
-        "or the GPU with the target)",
+        help="how many tokens the draft predicts beyond those that a pass verifies (default: 8, or 0 if it shares the "
+        "cores or the GPU with the target)",
     )
     parser.add_argument(
         "--alternates",
         type=int,
         default=3,
         metavar="N",
-        help="for how many of its next predictions a draft that runs ahead prepares to be wrong (default: %(default)s)",
+        help="for how many of its next predictions a draft that runs ahead also predicts the text in case they are "
+        "wrong (default: %(default)s)",
     )
 
 
@@ -141,16 +142,16 @@ def _add_offload(parser: argparse.ArgumentParser) -> None:
         "--kv-offload-memory",
         type=gibibytes,
         metavar="GIB",
-        help="memory of the host, in GiB, for prefixes that the KV cache has no room for (default: none)",
+        help="host memory, in GiB, for prefixes that the KV cache has evicted (default: none)",
     )
     parser.add_argument(
         "--kv-offload-dir",
         type=Path,
         metavar="DIR",
-        help="folder for them instead, where the next start finds them; it tells of prompts (default: none)",
+        help="folder for these prefixes instead, where the next start finds them; it reveals prompts (default: none)",
     )
     parser.add_argument(
-        "--kv-offload-disk", type=gibibytes, metavar="GIB", help="what they may take of its disk, in GiB"
+        "--kv-offload-disk", type=gibibytes, metavar="GIB", help="disk space for these prefixes, in GiB"
     )
 
 
@@ -159,7 +160,7 @@ def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[s
         f"--{kind}-parser",
         choices=[AUTO, NONE, *syntaxes],
         default=AUTO,
-        help=f"how the model marks its {kind} parts (default: %(default)s, what its chat template shows)",
+        help=f"how the model marks its {kind} parts (default: %(default)s, as its chat template shows)",
     )
 
 
@@ -197,7 +198,7 @@ def _residency(arguments: argparse.Namespace) -> ResidencyConfig:
 
 
 def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
-    """One for each model; raises ConfigError for names that do not fit together."""
+    """The setup of each model; raises ConfigError for names that do not fit together."""
     models: list[NamedOption] = arguments.models
     if arguments.name is not None:
         if len(models) > 1 or models[0].name:

@@ -1,4 +1,4 @@
-"""DraftChanges: drafts come to a target and go from it while it serves."""
+"""DraftChanges: adds drafts to a target and removes them while it serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from services.target.speculation.policy.rehearsal import Rehearsals
 
 
 class DraftChanges:
-    """Running sequences are drafted by one that comes, and go on without one that goes: neither changes a byte.
+    """Running sequences use a draft that is added, and continue without one that is removed; no output byte changes.
 
-    All of it is called on the event loop of the links, one change at a time.
+    The methods are called on the event loop of the links; one change is made at a time.
     """
 
     def __init__(
@@ -22,19 +22,19 @@ class DraftChanges:
         config: RehearsalConfig,
         check: Callable[[str], None],
     ) -> None:
-        """`rehearsals` has one for each address; a new one gets its own. `check` raises ValueError for an address that
-        no draft may be at.
+        """`rehearsals` has an entry for each address, and gets one for each new address. `check` raises ValueError for
+        an address that is not allowed.
         """
         self._pool, self._rehearsals, self._config, self._check = pool, rehearsals, config, check
         self._changing = asyncio.Lock()
 
     @property
     def absences(self) -> dict[str, str]:
-        """As `DraftPool.absences`."""
+        """Why each draft is away, by address, as `DraftPool.absences`."""
         return self._pool.absences
 
     async def add(self, engine: TargetEngine, address: str) -> None:
-        """Look for another draft; raises ValueError where it is one of them, or must not be."""
+        """Add a draft; raises ValueError if it is one of the drafts already, or if its address is not allowed."""
         self._check(address)
         async with self._changing:
             if address in self.absences:
@@ -49,7 +49,7 @@ class DraftChanges:
             await asyncio.wrap_future(engine.ask(admit))
 
     async def remove(self, engine: TargetEngine, address: str) -> None:
-        """Give up a draft; raises ValueError where it is none of them."""
+        """Remove a draft; raises ValueError if it is none of the drafts."""
         async with self._changing:
             if address not in self.absences:
                 raise ValueError("is none of the drafts")

@@ -32,7 +32,7 @@ _SHUTTING_DOWN = "the server is shutting down"
 
 
 class TargetServer:
-    """Call `start`, then `open`, in the end `close`; all on one event loop."""
+    """Call `start`, then `open`, and finally `close`, all on one event loop."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class TargetServer:
         vllm_contract: bool | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
-        """Of the `models`, the first is for requests that name none; `residency` says which of them are loaded, by
-        default all; `vllm_contract`: see open_contract. Raises ConfigError.
+        """The first of `models` serves requests that name none. `residency` is when models are loaded, by default all
+        at the start; for `vllm_contract` see open_contract. Raises ConfigError.
         """
         self._telemetry, self.reload = Telemetry(telemetry, "outrider-target"), Reload()
         self._callers, self._drain_seconds = read_callers(server.tokens_file), server.drain_seconds
-        self.availability = Availability(self._tell_availability)
+        self.availability = Availability(self._set_availability)
         self.models = TargetModels(models, server, self.availability, residency or ResidencyConfig())
         self._servicer = self._new_servicer(server)
         self._server = self._new_server(server, vllm_contract)
@@ -83,18 +83,21 @@ class TargetServer:
         )
 
     async def start(self) -> str:
-        """Listen, and return the address; requests get UNAVAILABLE until the model that they ask is loaded."""
+        """Listen, and return the address; requests get UNAVAILABLE until their model is loaded."""
         metrics = ModelsMetrics(self.models, prefix=self._telemetry.config.metrics_prefix)
         self._telemetry.start(CallMetrics(self._server.calls), metrics)
         await self.admin.start()
         return await self._server.start()
 
     async def open(self) -> None:
-        """Load the models and serve, from the first one on; raises CheckpointError, ConfigError, EngineFailedError."""
-        await self.models.open(lambda: self._tell_availability(self.availability.reason))
+        """Load the models in order, and serve each as soon as it is loaded.
+
+        Raises CheckpointError, ConfigError and EngineFailedError.
+        """
+        await self.models.open(lambda: self._set_availability(self.availability.reason))
 
     async def wait_failed(self) -> ExitCode:
-        """Return when an engine has died or hangs; of a dead one's sequences all have been told."""
+        """Return when an engine has died or hangs; the clients of a dead one have been sent errors."""
         code = await self.models.wait_ended()
         await self.availability.obstruct("the engine has failed")
         return code
@@ -102,7 +105,7 @@ class TargetServer:
     async def close(self) -> None:
         """Drain: refuse new requests, let the running ones finish for a while, cut the rest, end the engines.
 
-        What is cut ends with UNAVAILABLE behind all that was generated, and can be taken up again elsewhere.
+        A stream that is cut ends with UNAVAILABLE after its last token, and can be continued on another server.
         """
         await self.availability.obstruct(_SHUTTING_DOWN)
         await self.models.drain(self._drain_seconds, _SHUTTING_DOWN)
@@ -111,6 +114,6 @@ class TargetServer:
         await self.models.close()
         await self._telemetry.close()
 
-    async def _tell_availability(self, reason: str) -> None:
+    async def _set_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)
         await self._server.set_serving(not reason and self.models.residency.can_serve)

@@ -1,1 +1,1 @@
-"""What the services tell of themselves: metrics, traces, lines of a log; nothing of what is generated."""
+"""Telemetry of the services: metrics, traces and logs; never the generated text."""

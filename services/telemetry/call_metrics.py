@@ -1,4 +1,4 @@
-"""CallMetrics: how calls have ended, as metrics."""
+"""CallMetrics: metrics of ended calls."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,14 +9,14 @@ from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
 
 class CallMetrics(Collector):
-    """Reads counts that the event loop keeps."""
+    """Reads counts that the event loop updates."""
 
     def __init__(self, calls: Mapping[tuple[str, str], int]) -> None:
-        """`calls` are counted by method and code."""
+        """`calls`: the number of ended calls by method and gRPC code."""
         self._calls = calls
 
     def collect(self) -> Iterable[Metric]:
-        """One counter, as it is now."""
+        """Return one counter with its current values."""
         page = MetricPage(OWN_PREFIX)
         page.counter("calls", "Calls that have ended, by method and gRPC code.", dict(self._calls), "method", "code")
         return page

@@ -1,4 +1,4 @@
-"""LoadReport: how busy a server is, as gRPC's load balancers read it from the trailers of its answers (gRFC A51)."""
+"""LoadReport: a server's load, as gRPC's load balancers read it from the trailers of its answers (gRFC A51)."""
 
 import struct
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 TRAILER = "endpoint-load-metrics-bin"
 ASKED_BY = "endpoint-load-metrics-format"
-"""The key of a call's metadata that asks for a report, whatever its value."""
+"""The key of a call's metadata that requests a report, with any value."""
 
 _DOUBLE, _BYTES = 1, 2  # wire types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """A message xds.data.orca.v3.OrcaLoadReport, of which we tell what is known here."""
+    """The fields of xds.data.orca.v3.OrcaLoadReport that are known here."""
 
     mem_utilization: float
     application_utilization: float
@@ -21,7 +21,7 @@ class LoadReport:
     named_metrics: Mapping[str, float] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The message's bytes; its proto is no dependency for the sake of four fields."""
+        """Return the message's bytes, encoded by hand: four fields do not justify a dependency on its proto."""
         named = [
             _field(8, _BYTES, _sized(_field(1, _BYTES, _sized(name.encode())) + _field(2, _DOUBLE, _double(value))))
             for name, value in self.named_metrics.items()
@@ -39,5 +39,5 @@ def _double(value: float) -> bytes:
 
 
 def _sized(payload: bytes) -> bytes:
-    assert len(payload) < 1 << 7  # one byte says it
+    assert len(payload) < 1 << 7  # so that the length is one byte
     return bytes([len(payload)]) + payload

@@ -1,4 +1,4 @@
-"""How lines of the log are written: as text for people, or each as one JSON object."""
+"""Log formats: text for people, or one JSON object a line."""
 
 import json
 import logging
@@ -6,28 +6,28 @@ import time
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FIELDS = ("request_id", "trace_id")
-"""What a line about one request carries as fields, where `extra` gives them."""
+"""Fields of a line about one request, if `extra` has them."""
 
 
 def configure_logging(log_format: str) -> None:
-    """Set up the process's log: everything from INFO up, in "text" or "json"."""
+    """Set up the process's log, from level INFO, in the format "text" or "json"."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # of a download: else a line for each request
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_tells_no_metadata)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each HTTP request of a download
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_has_no_metadata)
 
 
-def _tells_no_metadata(record: logging.LogRecord) -> bool:
-    """A caller's metadata that are not UTF-8 are read as Latin-1; grpcio would log them in full, whatever they hold."""
+def _has_no_metadata(record: logging.LogRecord) -> bool:
+    """Return whether a record is free of a caller's metadata: grpcio logs metadata that are not UTF-8 in full."""
     return not str(record.msg).startswith("Invalid encoding on")
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time in UTC, level, logger, message, what identifies the request, and what went wrong."""
+    """One object a line: time in UTC, level, logger, message, the request's ids, further fields, and an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line."""
+        """Return the line of a record."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{moment}.{int(record.msecs):03}Z",

@@ -1,4 +1,4 @@
-"""MetricPage: the metrics of one scrape, as they are put together."""
+"""MetricPage: collects the metrics of one scrape."""
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
@@ -13,7 +13,7 @@ OWN_PREFIX = "outrider"
 
 
 class MetricPage:
-    """Gathers metrics of one prefix, each with the same labels beside its own."""
+    """Collects metrics of one prefix, each with the same labels beside its own."""
 
     def __init__(self, prefix: str, labels: Mapping[str, str] | None = None, *, joint: str = ":") -> None:
         """`joint` stands between the prefix and each name."""
@@ -25,15 +25,15 @@ class MetricPage:
         return iter(self._metrics)
 
     def counter(self, name: str, text: str, values: Values, *labels: str) -> None:
-        """What only grows while the process lives; `values` by the labels' values, where it has labels of its own."""
+        """Add a counter; `values` are by the values of its own `labels`, if it has any."""
         self._add(CounterMetricFamily(f"{self._prefix}{name}", text, labels=[*self._labels, *labels]), values)
 
     def gauge(self, name: str, text: str, values: Values, *labels: str) -> None:
-        """What is so now."""
+        """Add a gauge; `values` as for a counter."""
         self._add(GaugeMetricFamily(f"{self._prefix}{name}", text, labels=[*self._labels, *labels]), values)
 
     def histogram(self, name: str, text: str, values: Histogram | Mapping[str, Histogram], *labels: str) -> None:
-        """What was observed."""
+        """Add a histogram; `values` are by the value of its own label, if it has one."""
         family = HistogramMetricFamily(f"{self._prefix}{name}", text, labels=[*self._labels, *labels])
         by_label = values.items() if isinstance(values, Mapping) else [("", values)]
         for own, histogram in by_label:

@@ -1,4 +1,4 @@
-"""MetricsServer: serves metrics over HTTP to whoever scrapes them."""
+"""MetricsServer: serves metrics over HTTP, for Prometheus."""
 
 import socket
 import threading
@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from services.engine.config import ConfigError, split_address
 
-_MOST_SCRAPES = 8  # at once; others are hung up on
-_SECONDS = 10.0  # that a scraper may be silent
+_MOST_SCRAPES = 8  # at once; further connections are closed
+_SECONDS = 10.0  # after which a silent connection is closed
 
 
 class MetricsServer:
-    """Threads of its own answer; collectors are called on them, and read what other threads count."""
+    """Answers on threads of its own, which call the collectors; these read counts that other threads update."""
 
     def __init__(self, listen: str, registry: CollectorRegistry) -> None:
-        """Listen on HOST:PORT; raises ConfigError where that is not possible."""
+        """Listen on HOST:PORT; raises ConfigError if that is not possible."""
         host, port = split_address("metrics_listen", listen)
         try:
             self._server = _new_server(host, port)
@@ -29,7 +29,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and wait for the thread that did."""
+        """Stop listening, and wait for the listening thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -39,7 +39,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _SECONDS
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: scrapes come every few seconds."""
+        """Log nothing: there is a scrape every few seconds."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -48,11 +48,11 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: tuple[str, int], family: socket.AddressFamily) -> None:
         self.address_family = family
-        self._places = threading.BoundedSemaphore(_MOST_SCRAPES)
+        self._slots = threading.BoundedSemaphore(_MOST_SCRAPES)
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are."""
+        """Bind without the base class's look-up of our host name in DNS."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -60,21 +60,21 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: object, client_address: object) -> None:
-        """Answer on a thread, unless there are as many as may be."""
-        if self._places.acquire(blocking=False):
+        """Answer on a thread, or close the connection if all slots are in use."""
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)  # type: ignore[arg-type]
         else:
             self.shutdown_request(request)  # type: ignore[arg-type]
 
     def process_request_thread(self, request: object, client_address: object) -> None:
-        """Answer, and give the place back."""
+        """Answer, and release the slot."""
         try:
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A scraper that hangs up is its own affair."""
+        """Ignore errors of a connection: the scraper has closed it."""
 
 
 def _new_server(host: str, port: int) -> _Server:

@@ -1,4 +1,4 @@
-"""Tracing, where it is asked for: whoever does not ask needs no OpenTelemetry."""
+"""open_tracing: imports OpenTelemetry only if tracing is configured, so that others need not install it."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def open_tracing(endpoint: str | None, service: str) -> "Tracing | None":
-    """Spans go to this collector; without one, nowhere. Raises ConfigError where OpenTelemetry is not installed."""
+    """Return tracing to this collector, or None without one; raises ConfigError if OpenTelemetry is not installed."""
     if endpoint is None:
         return None
     try:

@@ -1,20 +1,20 @@
-"""Rate: how fast a count grows."""
+"""Rate: the growth of a count per second."""
 
 import time
 from collections.abc import Callable
 
-_SECONDS = 5.0  # over which it is measured, at least
+_SECONDS = 5.0  # the least time over which it is measured
 
 
 class Rate:
-    """Looks at the count when it is asked, and remembers the looks before."""
+    """Reads the count when it is called, and compares it with an earlier reading."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count
         self._seen = self._seen_before = (time.monotonic(), count())
 
     def per_second(self) -> float:
-        """Over some seconds before this call."""
+        """Return the growth per second over the last seconds before this call."""
         now, count = time.monotonic(), self._count()
         if now - self._seen[0] >= _SECONDS:
             self._seen_before, self._seen = self._seen, (now, count)

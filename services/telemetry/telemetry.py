@@ -1,4 +1,4 @@
-"""Telemetry: how a service tells of itself, from its start to its end."""
+"""Telemetry: a service's metrics and traces, from its start to its end."""
 
 import asyncio
 import logging
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class Telemetry:
-    """Gathers metrics, serves them and sends traces, each if it is asked for."""
+    """Collects metrics, serves them and sends traces, each if it is configured."""
 
     def __init__(self, config: TelemetryConfig | None, service: str) -> None:
-        """Without a configuration nothing is told; `service` is the name for traces.
+        """Without a configuration nothing is served or sent; `service` is the name in traces.
 
-        Raises ConfigError where OpenTelemetry is wanted and not installed.
+        Raises ConfigError if traces are configured and OpenTelemetry is not installed.
         """
         self.config = config or TelemetryConfig()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -32,7 +32,7 @@ class Telemetry:
         self.tracing: Tracing | None = open_tracing(self.config.otlp_endpoint, service)
 
     def start(self, *collectors: Collector) -> None:
-        """Serve these metrics; raises ConfigError where that is not possible."""
+        """Serve these metrics; raises ConfigError if that is not possible."""
         ProcessCollector(registry=self._registry)
         self.add(collectors)
         if self.config.metrics_listen is not None:
@@ -45,11 +45,11 @@ class Telemetry:
             self._registry.register(collector)
 
     def page(self) -> str:
-        """All metrics as they are now, in Prometheus's text format; any thread may ask."""
+        """Return all current metrics in Prometheus's text format; may be called on any thread."""
         return generate_latest(self._registry).decode()
 
     async def close(self) -> None:
-        """Stop serving, and send what is left."""
+        """Stop serving, and send the remaining traces."""
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         if self.tracing is not None:

@@ -1,4 +1,4 @@
-"""TelemetryConfig: what a service tells of itself, and where."""
+"""TelemetryConfig: the settings of a service's metrics, traces and log."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class TelemetryConfig:
     """The settings of one service; `metrics_listen` is HOST:PORT, with port 0 for a free one."""
 
     metrics_listen: str | None = None  # default: no metrics are served
-    metrics_prefix: str = "outrider"  # of the names that other engines have too
+    metrics_prefix: str = "outrider"  # of the metrics that other engines have too
     otlp_endpoint: str | None = None  # http://HOST:PORT of a collector; default: no traces are sent
     log_format: str = "text"
-    load_reports: bool = False  # whether every answer tells the load, and not only those that ask for it
+    load_reports: bool = False  # whether every answer reports the load, rather than only on request
 
     def __post_init__(self) -> None:
         check_choice("metrics_prefix", self.metrics_prefix, METRICS_PREFIXES)

@@ -1,4 +1,4 @@
-"""Tracing: spans and histograms for OpenTelemetry, in the one module that imports it, where that is asked for."""
+"""Tracing: spans and histograms for OpenTelemetry; this is the only module that imports it."""
 
 import time
 from collections.abc import Mapping
@@ -26,28 +26,28 @@ _PER_TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0
 
 
 class TracedSpan:
-    """Some work of a request, from its making to `end`."""
+    """A span for some work of a request, from its construction to `end`."""
 
     def __init__(self, tracing: "Tracing", span: Span) -> None:
         self._tracing, self._span = tracing, span
-        self._epoch = time.time() - time.monotonic()  # of the monotonic clock
+        self._epoch = time.time() - time.monotonic()  # the time of day at the monotonic clock's zero
 
     @property
     def traceparent(self) -> str:
-        """What a part of the work that is done elsewhere is to be told."""
+        """The trace context to send with a part of the work that is done elsewhere."""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, set_span_in_context(self._span))
         return carrier.get(TRACEPARENT, "")
 
     def add_part(self, name: str, begin: float, end: float) -> None:
-        """A part of the work, by its moments on the monotonic clock."""
+        """Add a child span from `begin` to `end`, times of the monotonic clock."""
         part = self._tracing.tracer.start_span(
             name, set_span_in_context(self._span), start_time=self._nanoseconds(begin)
         )
         part.end(self._nanoseconds(end))
 
     def end(self, attributes: Mapping[str, Attribute], error: str = "") -> None:
-        """The work is done, or has failed with an error of this type."""
+        """End the span, as failed if there is an error type."""
         self._span.set_attributes({**attributes})
         if error:
             self._span.set_attribute("error.type", error)
@@ -59,10 +59,10 @@ class TracedSpan:
 
 
 class Tracing:
-    """Sends what it is told to a collector, from threads of its own; what that does not take is dropped."""
+    """Sends spans and histograms to a collector, on threads of its own; drops what the collector does not accept."""
 
     def __init__(self, endpoint: str, service: str) -> None:
-        """`endpoint` is http://HOST:PORT, or https, of a collector that speaks OTLP by gRPC."""
+        """`endpoint` is http://HOST:PORT, or https, of a collector for OTLP over gRPC."""
         resource = Resource.create({"service.name": service, "service.version": version("outrider")})
         is_clear = endpoint.startswith("http://")
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -75,13 +75,13 @@ class Tracing:
         self.per_token = self._histogram("time_per_output_token", _PER_TOKEN)
 
     def begin(self, name: str, traceparent: str, attributes: Mapping[str, Attribute]) -> TracedSpan:
-        """Work for a request of that trace, or of a new one."""
+        """Begin a span for a request of this trace, or of a new one."""
         parent = _PROPAGATOR.extract({TRACEPARENT: traceparent} if traceparent else {})
         span = self.tracer.start_span(name, parent, kind=SpanKind.SERVER, attributes={**attributes})
         return TracedSpan(self, span)
 
     def close(self) -> None:
-        """Send the rest, for as long as that takes a collector that answers."""
+        """Send the remaining spans and histograms, and wait as long as the collector answers."""
         self._tracers.shutdown()
         self._meters.shutdown()
 

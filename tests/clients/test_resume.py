@@ -155,7 +155,7 @@ class CarelessServicer(ScriptedServicer):
 
 def test_nor_by_a_server_that_forgets_to_refuse(run_client: RunClient) -> None:
     with ScriptedServer(Fault(8, new_fingerprint="f2"), servicer_type=CarelessServicer) as server:
-        check_part(run_client(*at(server), PROMPT), 8, "the server goes on with fingerprint f2")
+        check_part(run_client(*at(server), PROMPT), 8, "the server continues with fingerprint f2")
 
 
 def test_who_is_refused_is_told_to_end(command: list[str]) -> None:

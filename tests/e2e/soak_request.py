@@ -27,7 +27,7 @@ _SLOW_CHUNKS = 5
 READER_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
 STALL_SECONDS = 2 * READER_TIMEOUT
 REFUSED = "refused for load"
-SILENCE = "nobody has read"  # what a target says that ends a stream for it
+SILENCE = "the stream has not been read"  # what a target says that ends a stream for it
 _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 

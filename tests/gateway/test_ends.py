@@ -84,7 +84,7 @@ def breaking() -> Iterator[RunningGateway]:
         yield gateway
 
 
-MESSAGE = "a target failed at this request"
+MESSAGE = "a target failed to serve this request"
 
 
 def test_a_response_ends_with_an_event_of_its_own(breaking: RunningGateway):

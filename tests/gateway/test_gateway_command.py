@@ -38,7 +38,7 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--listen", "0.0.0.0:0"], "where others may read and change what is said"),
+        (["--listen", "0.0.0.0:0"], "where others may read and change unencrypted traffic"),
         (["--target", "192.0.2.1:50051"], "set --target-tls-ca, or say --insecure"),
         (["--listen", "nowhere"], "listen is 'nowhere'; it must be HOST:PORT"),
         (["--max-body", "0"], "max_body is 0"),
@@ -61,7 +61,7 @@ def test_a_certificate_that_is_none_is_told(tmp_path: Path, capsys: pytest.Captu
     (bad := tmp_path / "bad.pem").write_text("none")
     local = ["--target", "localhost:1", "--listen", "127.0.0.1:0"]
     assert main(["gateway", *local, "--tls-cert", str(bad), "--tls-key", str(bad)]) == 1
-    assert f"{bad} and {bad}: are no certificate and its key" in capsys.readouterr().err
+    assert f"{bad} and {bad}: are not a certificate and its key" in capsys.readouterr().err
 
 
 def test_it_ends_when_it_can_serve_no_more(monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "an entry": ({"stop": ["a", ""]}, "stop[1]", "has 0 bytes"),
     "a type": ({"max_tokens": "many"}, "max_tokens", "valid integer"),
     "none of its fields": ({"speculaton": "never"}, "speculaton", "not permitted"),
-    "a suffix": ({"suffix": "end"}, "suffix", "is not served"),
+    "a suffix": ({"suffix": "end"}, "suffix", "is not supported"),
     "the best of too few": ({"best_of": 2, "n": 3}, "best_of", "is 2; allowed: at least num_samples, which is 3"),
     "the best of too many": ({"prompt": ["a"] * 65, "best_of": 2}, "n", "asks for 130 answers to all prompts"),
     "many candidates": ({"logprobs": 2000}, "logprobs", "is 2000; allowed: "),
@@ -55,7 +55,7 @@ def test_another_model_is_not_found(client: openai.OpenAI):
 def test_two_grammars_are_refused(gateway: RunningGateway):
     answer = gateway.post("/v1/completions", {"prompt": "a", "regex": "a", "lark": "start: /a/"})
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "lark: is given beside regex; an answer follows one of them"
+    assert answer.json()["error"]["message"] == "lark: is given beside regex; only one grammar is allowed"
     assert answer.json()["error"]["param"] == "lark"
 
 
@@ -88,7 +88,7 @@ def test_a_body_that_is_all_faults_is_refused_with_the_first(gateway: RunningGat
 def test_a_number_that_json_has_not_is_refused_wherever_it_is(chat_gateway: RunningGateway):
     said = b'{"messages": [{"role": "user", "content": "a"}], "template_variables": {"a": [-Infinity]}}'
     answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said, headers=JSON, timeout=60)
-    assert (answer.status_code, answer.json()["error"]["message"][:19]) == (400, "the body is no JSON")
+    assert (answer.status_code, answer.json()["error"]["message"][:20]) == (400, "the body is not JSON")
 
 
 def test_paths_and_methods_that_are_none(gateway: RunningGateway):

@@ -92,7 +92,7 @@ def test_another_request_is_not_gone_on_with(gateway: RunningGateway, change: An
     last = whole(gateway, "/v1/completions", COMPLETION)[3].id
     answer = gateway.post("/v1/completions", {**COMPLETION, **change}, headers={"last-event-id": last})
     assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
-    assert "is of another request" in answer.json()["error"]["message"]
+    assert "belongs to another request" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("last", ["7", "a" * 9000, f"{'a' * 24}.1.99999999999999999999.{'0' * 12}.1.0.1-1-1", "é"])

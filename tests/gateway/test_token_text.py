@@ -5,7 +5,7 @@ import math
 import pytest
 
 from outrider import Candidate
-from services.gateway.openai.token_text import token_text, told_logprob
+from services.gateway.openai.token_text import token_logprob, token_text
 
 
 def candidate(data: bytes, logprob: float) -> Candidate:
@@ -19,4 +19,4 @@ def test_no_two_tokens_read_the_same() -> None:
 
 @pytest.mark.parametrize(("logprob", "told"), [(-0.5, -0.5), (-math.inf, -9999.0)])
 def test_json_can_tell_each_log_probability(logprob: float, told: float) -> None:
-    assert told_logprob(candidate(b"a", logprob)) == told
+    assert token_logprob(candidate(b"a", logprob)) == told

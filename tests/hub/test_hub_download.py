@@ -97,7 +97,7 @@ def test_a_download_that_is_killed_leaves_no_file_that_is_not_whole(
     assert all(tiny.files[name] == data for name, data in files.items())
     offline = pull(hub, tmp_path, "org/tiny", HF_HUB_OFFLINE="1")
     assert offline.returncode == 1
-    assert f"org/tiny: is no folder or file here, and not, or not wholly, in the cache {tmp_path}/hub" in offline.stderr
+    assert f"org/tiny: is not a local folder or file, and not completely in the cache {tmp_path}/hub" in offline.stderr
     assert "outrider pull org/tiny" in offline.stderr
     assert pull(hub, tmp_path, "org/tiny").returncode == 0
     assert downloaded(tmp_path, tiny)[last] == tiny.files[last]
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_a_download_at_once_and_leaves_no_part_of_a_file(
         _, said = process.communicate(timeout=60)
     hub.go_on()
     assert process.returncode == 130
-    assert said == "outrider pull: org/tiny is not wholly there; the same command goes on with what is missing\n"
+    assert said == "outrider pull: org/tiny is incomplete; the same command continues the download\n"
     assert leftovers(tmp_path) == []
 
 
@@ -172,11 +172,11 @@ def test_each_name_that_cannot_be_had_is_told_with_the_reason(hub: HubServer, ti
     for line, said in zip(
         errors,
         [
-            f"is no folder or file here, and there is no such model on {hub.endpoint}/org/none",
+            f"is not a local folder or file, and there is no such model on {hub.endpoint}/org/none",
             "has no branch, tag or commit 'v9'",
             "has no model.safetensors or model.safetensors.index.json",
             "has several such files; name one of its GGUF files, which are: a-Q4_0.gguf, a-Q8_0.gguf",
-            f"bytes are to be downloaded into {tmp_path}/hub, whose disk has",
+            f"bytes, but the disk of {tmp_path}/hub has",
             "field 'weight_map': must map each tensor's name to the name of a file in the same folder",
         ],
         strict=True,
@@ -203,10 +203,10 @@ def test_without_a_network_the_cache_must_do(hub: HubServer, tiny: Repository, t
         assert done.stdout == here * 2
         absent = pull(hub, tmp_path, "org/other", **settings)
         assert absent.returncode == 1
-        assert f"pull: org/other: is no folder or file here, and not, or not wholly, in the cache {tmp_path}" in (
+        assert f"pull: org/other: is not a local folder or file, and not completely in the cache {tmp_path}" in (
             absent.stderr
         )
-    assert f"and {nowhere['HF_ENDPOINT']} does not give it (ConnectError: " in absent.stderr
+    assert f"and {nowhere['HF_ENDPOINT']} does not serve it (ConnectError: " in absent.stderr
 
 
 def cache_as_others_do(cache: Path, name: str, files: dict[str, bytes]) -> None:
@@ -231,7 +231,7 @@ def test_what_another_program_has_downloaded_is_used_without_a_network(
     done = pull(hub, tmp_path, "org/tiny", "org/part", "org/two", HF_HUB_OFFLINE="1")
     assert re.match(rf"org/tiny@{'0' * 40}\n.+\n$", done.stdout)
     part, two = done.stderr.splitlines()
-    assert "org/part: is no folder or file here, and not, or not wholly, in the cache" in part
+    assert "org/part: is not a local folder or file, and not completely in the cache" in part
     assert "org/two: its repository has several such files; name one of its GGUF files, which are: a-Q4_0.gguf" in two
 
 

@@ -60,7 +60,7 @@ def test_up_downloads_before_it_starts_anything(hub: HubServer, tmp_path: Path) 
     done = outrider_run("up", *models, *LISTEN, env=os.environ | hub.settings(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     (error,) = done.stderr.splitlines()
-    assert error.startswith("outrider up: org/none: is no folder or file here, and there is no such model on ")
+    assert error.startswith("outrider up: org/none: is not a local folder or file, and there is no such model on ")
 
 
 def test_a_service_downloads_its_model_by_itself_or_says_why_not(hub: HubServer, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_service_downloads_its_model_by_itself_or_says_why_not(hub: HubServer,
     done = outrider_run("target", "--model", "org/none", *LISTEN, env=env)
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
-    assert "org/none: is no folder or file here" in error
+    assert "org/none: is not a local folder or file" in error
     assert "Traceback" not in done.stderr
     with outrider_begin("target", "--model", "org/draft", *LISTEN, *SMALL, env=env) as process:
         assert process.stdout is not None

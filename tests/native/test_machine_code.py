@@ -41,10 +41,12 @@ def test_every_kernel_waits_for_the_one_before_ahead_of_any_access_to_memory(mac
 
 
 def test_every_kernel_fits_into_the_instruction_cache(machine_code):
-    def most(kernel: KernelCode) -> int:
+    def limit_for(kernel: KernelCode) -> int:
         return INSTRUCTION_CACHE * (2 if kernel.name.startswith((TWO_WAYS, ALL_STEPS)) else 1)
 
-    assert [(kernel.name, kernel.num_bytes) for kernel in machine_code.kernels if kernel.num_bytes > most(kernel)] == []
+    assert [
+        (kernel.name, kernel.num_bytes) for kernel in machine_code.kernels if kernel.num_bytes > limit_for(kernel)
+    ] == []
 
 
 def test_kernels_on_tensor_cores_keep_their_budgets(machine_code):

@@ -67,7 +67,7 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path, weights: str, caplog) -> No
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 3] + b"\xff" * (len(whole) - len(whole) // 3))
     assert torch.equal(logits(load(tmp_path, isas()[0], weights)), expected)
-    assert f"packed weights are made anew: {path}: weight " in caplog.text
+    assert f"weights are packed again: {path}: weight " in caplog.text
     assert path.read_bytes() == whole
 
 
@@ -78,7 +78,7 @@ def test_a_foreign_file_is_made_anew(tmp_path: Path, caplog) -> None:
     own = packed_file(tmp_path / "other")
     foreign.rename(own)
     assert torch.equal(logits(load(tmp_path / "other", isas()[0], "int8")), expected)
-    assert f"packed weights are made anew: {own}: was made for " in caplog.text
+    assert f"weights are packed again: {own}: was made for " in caplog.text
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog) -> None:

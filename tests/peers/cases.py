@@ -92,7 +92,7 @@ _ONE_BEST = Reason("none is within the limit: it keeps one, here all that equal 
 _CROSSES = "its search, done in place, takes one token more where its two ends cross"
 _MIN_P_CROSSES = Reason(_CROSSES, near_the_cut(above(lambda share, asked: share.max() * asked.min_p)))
 _TOP_A_CROSSES = Reason(_CROSSES, near_the_cut(above(lambda share, asked: share.max() ** 2 * asked.top_a)))
-_MASKED = Reason("masked tokens count among those of which the entropy could be made up", masked_count_too)
+_MASKED = Reason("masked tokens count in the number of tokens that normalises the entropy", masked_count_too)
 _SMALL = Reason("of more than 500 those below 1e-8 are not sorted: any of them are kept", below_a_hundred_millionth)
 
 LLAMA_CASES = (

@@ -59,7 +59,7 @@ def test_links_are_cut_and_a_new_one_is_served_as_before(
         wait_until(lambda: own_draft.engine is not first and health(own_draft) == "SERVING")
     assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "the draft's engine has failed; another one is started")
     assert "ZeroDivisionError" in caplog.text
-    assert "started again, on the weights that are loaded" in caplog.text
+    assert "restarted with the loaded weights" in caplog.text
     link.close()
     with target_server(model) as target:
         expected = generate(target, PROMPT, 8, GREEDY)

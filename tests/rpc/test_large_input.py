@@ -153,4 +153,5 @@ def test_bytes_that_are_no_message_are_refused(demo: RunningTarget, size: int) -
     error = begin(demo, "Tokenize", b"\xff" * size).exception()
     assert isinstance(error, grpc.RpcError)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert violations(error) == {"request": f"has {size} bytes that are no such message; allowed: what its proto says"}
+    problem = f"has {size} bytes that cannot be parsed; allowed: a message of the method's type"
+    assert violations(error) == {"request": problem}

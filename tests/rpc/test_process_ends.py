@@ -166,4 +166,4 @@ def test_a_hung_step_turns_health_off_and_ends_the_process(model: Path, whole: o
         watch.close()
     assert_resumed(result, whole, times=range(1, 2))
     assert process.returncode == 4
-    assert log.index("nothing is served until it ends") < log.index("it is taken for hung")
+    assert log.index("nothing is served until it ends") < log.index("it is considered hung")

@@ -37,7 +37,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"prompt": {"token_ids": {"ids": [5] * (CONTEXT_LENGTH - 12)}}, "choices": [{"token_ids": {"ids": [5] * 13}}]},
         {
             "choices[0].token_ids.ids": "is 13 tokens long; "
-            f"allowed: at most 12, what the context has left behind the prompt's {CONTEXT_LENGTH - 12}"
+            f"allowed: at most 12, the room that the context has after the prompt's {CONTEXT_LENGTH - 12}"
         },
     ),
     "a cache's name": (

@@ -130,7 +130,7 @@ def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
         (["--model", "{model}", "--alternates", "-1"], "alternates is -1; it must be from 0 to 64"),
         (["--model", "{model}", "--tls-key", "k.pem"], "only one of tls_certificate and tls_key"),
         (["--model", "{model}", "--listen", "256.0.0.1:0", "--insecure"], "cannot listen on 256.0.0.1:0"),
-        (["--model", "{model}", "--listen", "0.0.0.0:0"], "others may read and change what is said in clear text"),
+        (["--model", "{model}", "--listen", "0.0.0.0:0"], "others may read and change unencrypted traffic"),
         (["--model", "{model}", "--draft", "draft:1"], "draft is draft:1, where others may read and change"),
     ],
 )

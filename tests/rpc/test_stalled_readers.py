@@ -91,7 +91,7 @@ def test_a_reader_who_comes_back_is_told_and_goes_on(strict: RunningTarget, capl
         with pytest.raises(grpc.RpcError) as failure:
             events.extend(call)
     assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "nobody has read the stream for 1 s" in failure.value.details()
+    assert "the stream has not been read for 1 s" in failure.value.details()
     assert detail(failure.value, error_details_pb2.ErrorInfo).reason == "READER_STALLED"
     logged = [record.getMessage() for record in caplog.records if record.name == servicer.__name__]
     assert logged == [f"request {events[0].started.request_id}: its reader took nothing for 1 s; it is ended"]

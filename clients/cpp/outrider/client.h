@@ -43,12 +43,12 @@ class Stream {
     Stream(std::shared_ptr<Pool> pool, v1::StreamGenerateRequest request, std::optional<double> timeout);
     ~Stream();
 
-    // Waits for the next chunk; false behind the last one. A connection that breaks is taken up again
+    // Waits for the next chunk; false after the last one. A broken connection is resumed
     // unnoticed. Throws Error, after which there is no more.
     bool Read(v1::Chunk* chunk);
     // All that has arrived so far; of a stream that Read has ended with false, the whole.
     const Received& received() const;
-    // Ends the call; whoever waits for the next chunk gets CANCELLED.
+    // Ends the call; a caller that waits for the next chunk gets CANCELLED.
     void Cancel();
 
   private:

@@ -62,7 +62,7 @@ void Generation::ReceiveStarted(const v1::Started& started) {
     const v1::Started& first = *received_.started;
     if (started.fingerprint() != first.fingerprint() || started.seed() != first.seed())
         throw Error(grpc::StatusCode::FAILED_PRECONDITION,
-                    "the server goes on with fingerprint " + started.fingerprint() + " and seed " +
+                    "the server continues with fingerprint " + started.fingerprint() + " and seed " +
                         std::to_string(started.seed()) + ", but the generation has " + first.fingerprint() +
                         " and " + std::to_string(first.seed()));
     received_.resumed += 1;

@@ -32,11 +32,11 @@ bool Answers(const std::shared_ptr<grpc::Channel>& server, grpc::ClientContext* 
     const grpc::Slice nothing;
     const grpc::ByteBuffer request(&nothing, 1);
     grpc::ByteBuffer answer;
-    std::promise<grpc::StatusCode> told;
+    std::promise<grpc::StatusCode> answered;
     grpc::GenericStub(server).UnaryCall(
         context, kHealth, {}, &request, &answer,
-        [&told](const grpc::Status& status) { told.set_value(status.error_code()); });
-    switch (told.get_future().get()) {
+        [&answered](const grpc::Status& status) { answered.set_value(status.error_code()); });
+    switch (answered.get_future().get()) {
         case grpc::StatusCode::UNAVAILABLE:
         case grpc::StatusCode::DEADLINE_EXCEEDED:
         case grpc::StatusCode::CANCELLED:
@@ -48,7 +48,7 @@ bool Answers(const std::shared_ptr<grpc::Channel>& server, grpc::ClientContext* 
 
 }  // namespace
 
-// One generation, the servers that may go on with it, and whether it is still wanted.
+// One generation, the servers that may continue it, and whether it is still wanted.
 class Stream::Call {
   public:
     Call(std::shared_ptr<Pool> pool, v1::StreamGenerateRequest request, std::optional<double> timeout)

@@ -75,7 +75,7 @@ def _text(prompt: llm.Prompt) -> str:
 
 
 def _messages(prompt: llm.Prompt) -> list[Message]:
-    """The conversation so far, of which this speaks text alone."""
+    """The conversation so far, as text only."""
     return [
         Message(message.role, "".join(part.text for part in message.parts if isinstance(part, TextPart)))
         for message in prompt.messages

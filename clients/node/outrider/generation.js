@@ -60,7 +60,7 @@ export class Generation {
     }
     const { fingerprint, seed } = this.started;
     if (started.fingerprint !== fingerprint || started.seed !== seed) {
-      const message = `the server goes on with fingerprint ${started.fingerprint} and seed ${started.seed}, `;
+      const message = `the server continues with fingerprint ${started.fingerprint} and seed ${started.seed}, `;
       const meant = `but the generation has ${fingerprint} and ${seed}`;
       throw new OutriderError(grpc.status.FAILED_PRECONDITION, message + meant);
     }

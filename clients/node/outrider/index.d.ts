@@ -68,7 +68,7 @@ export class Stream implements AsyncIterable<Chunk> {
   readonly received: Received;
   /** The whole generation; throws before it has ended. */
   readonly result: Result;
-  /** Ends the call; whoever waits for the next chunk gets CANCELLED. */
+  /** Ends the call; a caller that waits for the next chunk gets CANCELLED. */
   cancel(): void;
   [Symbol.asyncIterator](): AsyncIterator<Chunk>;
 }

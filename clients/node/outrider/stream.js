@@ -44,7 +44,7 @@ export class Stream {
     return { ...this.received, finished, resumed };
   }
 
-  /** Ends the call; whoever waits for the next chunk gets CANCELLED. */
+  /** Ends the call; a caller that waits for the next chunk gets CANCELLED. */
   cancel() {
     this.#cancelled.abort();
   }

@@ -69,7 +69,7 @@ class AsyncClient:
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
         breaks before anything has arrived is tried once more at most, and raises ServerLost where the server is gone.
-        A full server is asked again when it says, behind the other addresses.
+        A full server is asked again when it says, after the other addresses.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
@@ -137,7 +137,7 @@ class AsyncClient:
         timeout: float | None = None,
         **options: Unpack[ScoreOptions],
     ) -> Scores:
-        """Say how likely each of the choices is behind a prompt; raises as `stream` for what cannot even be sent."""
+        """Return the log-probability of each choice after a prompt; raises like `stream` for an invalid request."""
         request = build_score_request(prompt, choices, options)
         return parse_scores(await self._call(lambda stub: stub.Score, request, timeout))
 

@@ -20,7 +20,7 @@ Stub = TypeVar("Stub")
 
 
 class BaseStream(Generic[Stub]):
-    """One generation, the servers that may go on with it, and whether it is still wanted."""
+    """One generation, the servers that may continue it, and whether it is still wanted."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BaseStream(Generic[Stub]):
         return self._generation.result()
 
     def cancel(self) -> None:
-        """End the call; whoever waits for the next chunk gets Cancelled."""
+        """End the call; a caller that waits for the next chunk gets Cancelled."""
         self._cancel_requested.set()
         if self._call is not None:
             self._call.cancel()
@@ -89,7 +89,7 @@ class BaseStream(Generic[Stub]):
         return self._pool.servers[self._generation.address]
 
     def _time_left(self) -> float | None:
-        """Seconds until the deadline, if there is one; raises DeadlineExceeded behind it, Cancelled if not wanted."""
+        """Seconds until the deadline, if there is one; raises DeadlineExceeded after it, Cancelled after `cancel`."""
         if self._is_cancelled():
             raise self._cancellation()
         return self._generation.time_left()

@@ -58,7 +58,7 @@ class InvalidArgument(OutriderError):
 
 
 class FingerprintMismatch(OutriderError):
-    """No server is left that would go on with the same bytes."""
+    """No server is left that would continue with the same bytes."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 

@@ -66,14 +66,14 @@ class GenerateOptions(ChatOptions, total=False):
     dry_penalty_last_n: int | None
     dry_sequence_breakers: str | Sequence[str] | None
     logit_bias: Mapping[int, float] | None
-    """By token id; added behind the penalties."""
+    """By token id; added after the penalties."""
     seed: int | None
     banned_strings: str | Sequence[str] | None
     """Texts that the answer never has, whatever their case; what was taken back for them is in `Result.suppressed`."""
     allowed_token_ids: Sequence[int] | None
     """The only tokens that may be drawn, an end-of-sequence token among them if one is to end the answer."""
     guidance_scale: float | None
-    """How strongly the text is drawn away from that behind a negative prompt."""
+    """How strongly the text is steered away from a negative prompt's (classifier-free guidance)."""
     negative_prompt: str | Sequence[int] | None
     """Text or token ids; without it the prompt's last token alone."""
     stop: str | Sequence[str] | None
@@ -98,7 +98,7 @@ class GenerateOptions(ChatOptions, total=False):
     lark: str | None
     """A context-free grammar in llguidance's dialect of Lark."""
     choice: Sequence[str] | None
-    """Texts, one of which is written."""
+    """The texts to choose from: the answer is one of them."""
     prefer_end: bool | None
     """Ends the text as soon as its grammar lets it."""
     token_records: bool | None
@@ -110,7 +110,7 @@ class GenerateOptions(ChatOptions, total=False):
     rank: bool | None
     entropy: bool | None
     logits: bool | None
-    """The model's logits behind each token, in `Token.logits`."""
+    """The raw logits at each token's position, in `Token.logits`."""
     logits_token_ids: Sequence[int] | None
     """Only these tokens' logits."""
     prompt_logprobs: bool | None
@@ -131,11 +131,11 @@ class GenerateOptions(ChatOptions, total=False):
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None
     priority: int | None
-    """When its turn comes among the caller's own, while it waits: the highest first; below 0, behind everybody's."""
+    """Order of the caller's waiting requests, the highest first; below 0, other callers' higher ones come first too."""
     num_samples: int | None
     """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
     others in `Result.further_samples`."""
     best_of: int | None
     """Answers to choose the `num_samples` likeliest from; beyond 1, nothing comes before all have ended."""
     session: str | None
-    """The name of a session: the prompt goes on behind its tokens, and may be empty."""
+    """The name of a session: the prompt follows its tokens, and may be empty."""

@@ -107,7 +107,7 @@ class Generation:
             return
         if (started.fingerprint, started.seed) != (self.started.fingerprint, self.started.seed):
             raise FingerprintMismatch(
-                f"the server goes on with fingerprint {started.fingerprint} and seed {started.seed}, "
+                f"the server continues with fingerprint {started.fingerprint} and seed {started.seed}, "
                 f"but the generation has {self.started.fingerprint} and {self.started.seed}"
             )
         self.resumed += 1

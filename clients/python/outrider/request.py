@@ -150,7 +150,7 @@ def set_text(
     message: generation_pb2.TextToScore | generation_pb2.TextToEmbed | common_pb2.NegativePrompt,
     text: str | Sequence[int],
 ) -> None:
-    """Set a text, or its token ids, of which something is asked; raises as `build_stream_request`."""
+    """Set a text, or its token ids, in a request about it; raises as `build_stream_request`."""
     if isinstance(text, str):
         set_field(message, "text", text)
     else:
@@ -181,7 +181,7 @@ def _unchanged(value: object) -> object:
 
 
 def set_field(message: ProtoMessage, path: str, value: object, encode: Callable[[Any], object] = _unchanged) -> None:
-    """Set the field at a path to the encoded value, and name the path where that fails."""
+    """Set the field at a path to the encoded value; raises TypeError, InvalidArgument with the path."""
     *parents, name = path.split(".")
     for parent in parents:
         message = getattr(message, parent)

@@ -184,12 +184,12 @@ def _no_speculation_reason(number: int) -> NoSpeculationReason | None:
 
 
 def parse_encoding(message: generation_pb2.TokenizeResponse) -> Encoding:
-    """Encoded text."""
+    """Convert the answer of Tokenize."""
     return Encoding(tuple(message.token_ids), tuple(message.token_bytes))
 
 
 def parse_decoding(message: generation_pb2.DetokenizeResponse) -> Decoding:
-    """Decoded ids."""
+    """Convert the answer of Detokenize."""
     return Decoding(message.text, message.bytes)
 
 

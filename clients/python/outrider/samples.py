@@ -50,7 +50,7 @@ class Samples:
         return self._all_started and all(generation.is_finished for generation in self._generations)
 
     def time_left(self) -> float | None:
-        """As `Generation.time_left`."""
+        """The same as `Generation.time_left`."""
         return self._attempts.time_left()
 
     def next_request(self) -> generation_pb2.StreamGenerateRequest:
@@ -88,7 +88,7 @@ class Samples:
             self._generations[self._continued].check_finished()
 
     def failed(self, error: OutriderError) -> float:
-        """As `Generation.failed`."""
+        """The same as `Generation.failed`."""
         return self._attempts.failed(error, resuming=self.started is not None)
 
     def received(self) -> Received:

@@ -1,4 +1,4 @@
-"""Scores: how likely texts are behind a prompt, how to ask for it, and what comes of it."""
+"""Scores: log-probabilities of texts after a prompt, the request for them, and its result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ScoreOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TextScore:
-    """How likely one text is behind the prompt; all of its tuples have an entry for each of its tokens."""
+    """The log-probability of one text after the prompt; its tuples have one entry per token."""
 
     logprob: float
     """Natural log of the probability of all of it: the sum of those of its tokens."""

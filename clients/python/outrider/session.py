@@ -23,7 +23,7 @@ class SessionOptions(TypedDict, total=False):
 
     name: str | None
     parent: str | None
-    """The name of a session that this one begins with: the prompt goes on behind it."""
+    """The name of a session that this one begins with: the prompt follows its tokens."""
     ttl_seconds: float | None
     """Between its last use and its end."""
     salt: str | None
@@ -36,7 +36,7 @@ class SessionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as it was when the server told of it; its `name` is what requests take as `session`."""
+    """A session as the server last reported it; requests take its `name` as `session`."""
 
     name: str
     model: str

@@ -1,4 +1,4 @@
-"""What is told of tokens: of those that came, and of text that was taken back before it was sent."""
+"""Records of tokens, and of text that was withdrawn before it was sent."""
 
 import math
 import struct

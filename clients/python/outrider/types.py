@@ -54,12 +54,12 @@ class PassReport:
     host: float | None
     """The server's own work between the pass before and this one; None if it was idle before."""
     alternates: int = 0
-    """As `Speculation.alternates`, before this pass: where it grows, its predictions begin behind an alternate."""
+    """As `Speculation.alternates`, before this pass: if it grew, the predictions of this pass continue an alternate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of generated tokens and the text that may be shown now; the text may lag behind the tokens.
+    """A run of generated tokens and the text that may be shown now; the text may be later than the tokens.
 
     The last one may have text only: what was held back until an end that no token brought about, such as a deadline.
     """

@@ -107,7 +107,7 @@ impl Call {
         Ok(Call { request, answers, received: BytesMut::new(), connection })
     }
 
-    /// The next answer; None behind the last one.
+    /// The next answer; None after the last one.
     pub async fn next<Answer: Message + Default>(&mut self) -> Result<Option<Answer>, Status> {
         loop {
             if let Some(whole) = self.take_frame() {
@@ -152,16 +152,16 @@ fn framed(message: &impl Message) -> Bytes {
 fn decode_percents(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) if first == b'%' => {
                 bytes.push(byte);
-                rest = &behind[2..];
+                rest = &after[2..];
             }
             _ => {
                 bytes.push(first);
-                rest = behind;
+                rest = after;
             }
         }
     }

@@ -49,7 +49,7 @@ void* allocate(size_t bytes) {
 
 void commit(char* memory, int64_t bytes) {
     const auto touch = [&](int64_t offset) {
-        char zero = 0;  // is put in place of a zero: a write that changes nothing, whoever else writes there
+        char zero = 0;  // replaces a zero: a write that changes nothing, even beside other writers
         std::atomic_ref<char>(memory[offset]).compare_exchange_strong(zero, 0, std::memory_order_relaxed);
     };
     for (int64_t offset = 0; offset < bytes; offset += kSmallestPage) {

@@ -88,7 +88,7 @@ void Decoder::rotate_and_store(int index) {
                                .cache = cache_.layer(index)});
 }
 
-/// The sublayer behind attention, from the residual to what is to be added to it. A parallel one reads what
+/// The sublayer after attention, from the residual to the value that is added to it. A parallel one reads what
 /// attention has read, before the next norm takes its place.
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);

@@ -1,4 +1,4 @@
-// DRY, "don't repeat yourself": a token that would go on with a repetition loses the more the longer that is.
+// DRY, "don't repeat yourself": a token that would continue a repetition loses more the longer the repetition is.
 // (github.com/oobabooga/text-generation-webui/pull/5677; llama.cpp's llama_sampler_dry.)
 #pragma once
 
@@ -17,7 +17,7 @@ namespace outrider {
 constexpr int64_t kMostBeyondAllowed = 64;
 constexpr size_t kMostRepeats = 1024;
 
-/// What a repetition of so many tokens costs the token that goes on with it.
+/// The penalty of the token that would continue a repetition of so many tokens.
 inline float dry_penalty(const SamplingNumbers& numbers, int64_t length) {
     constexpr double kMost = 1e30;
     double penalty = numbers.dry_multiplier;
@@ -27,7 +27,7 @@ inline float dry_penalty(const SamplingNumbers& numbers, int64_t length) {
     return static_cast<float>(std::min(penalty, kMost));
 }
 
-/// The last tokens that a repetition may have: within the window, and behind the last breaker.
+/// The last tokens that a repetition may have: within the window, and after the last breaker.
 inline int64_t longest_repeat(const RowHistory& history, const TokenSet& breakers, int64_t first,
                               int64_t most) {
     int64_t length = 0;
@@ -38,7 +38,7 @@ inline int64_t longest_repeat(const RowHistory& history, const TokenSet& breaker
     return length;
 }
 
-/// Calls `subtract` with each token that goes on with a repetition, once, and what that costs it.
+/// Calls `subtract` once for each token that would continue a repetition, with its penalty.
 template <typename Subtract>
 void for_each_repeating(const RowHistory& history, const NgramIndex& index, const TokenSet& breakers,
                         const SamplingNumbers& numbers, Subtract subtract) {

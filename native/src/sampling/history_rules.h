@@ -10,7 +10,7 @@
 
 namespace outrider {
 
-/// Calls `visit` with each place behind which the history's last tokens stood before, as many as the index
+/// Calls `visit` with each place after an earlier occurrence of the history's last tokens, as many as the index
 /// has in a run; the latest first, and `most` at most. Those that are committed are found at once, and
 /// predictions are few.
 template <typename Visit>

@@ -34,7 +34,7 @@ OUTRIDER_HOST_DEVICE inline float penalised(float logit, const Counted& counted,
 }
 
 /// The tokens of a window by id. The last `penalty_last_n` places count whole, and the `penalty_decay` before
-/// them less and less: with n places in all, the one with d behind it has (n - d) / `penalty_decay`.
+/// them less and less: with n places in all, the one followed by d has (n - d) / `penalty_decay`.
 /// (ExLlamaV2's `token_repetition_decay`: apply_rep_penalty_cpu in sampling.cpp.)
 inline std::unordered_map<int32_t, Counted> count_window(const RowHistory& tokens, int64_t prompt_length,
                                                          const SamplingNumbers& numbers) {
@@ -42,9 +42,9 @@ inline std::unordered_map<int32_t, Counted> count_window(const RowHistory& token
     const int64_t fading = std::min(numbers.penalty_decay, tokens.length() - whole);
     std::unordered_map<int32_t, Counted> window;
     for (int64_t place = tokens.length() - whole - fading; place < tokens.length(); ++place) {
-        const int64_t behind = tokens.length() - 1 - place;
-        const double left = static_cast<double>(numbers.penalty_decay) - static_cast<double>(behind - whole);
-        const bool is_whole = behind <= whole;
+        const int64_t after = tokens.length() - 1 - place;
+        const double left = static_cast<double>(numbers.penalty_decay) - static_cast<double>(after - whole);
+        const bool is_whole = after <= whole;
         const auto part =
             is_whole ? 1.0f : static_cast<float>(left / static_cast<double>(numbers.penalty_decay));
         Counted& counted = window[tokens[place]];

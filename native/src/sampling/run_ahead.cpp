@@ -37,7 +37,7 @@ void require_unguided(const RunAhead& run, size_t index) {
     }
 }
 
-/// The noise of a draw is the one of the position behind its row.
+/// A draw has the noise of the position after its row.
 void require_start(const RunAhead& run, size_t index, int position) {
     const int64_t length = run.state->length();
     const auto chain_length = static_cast<int64_t>(run.chain.size());

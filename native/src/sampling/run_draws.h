@@ -12,7 +12,7 @@ namespace outrider {
 struct RunningRow {
     SamplingRow row;
     int count;            // draws; one with a mask has one
-    double least_chance;  // of all to be what a target draws: behind the draw with which it falls below, none
+    double least_chance;  // that a target draws the same: the run ends after the draw at which it falls below
 };
 
 class RunDraws {

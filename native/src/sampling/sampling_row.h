@@ -135,7 +135,7 @@ struct RowSample {
     float logprob = std::nanf("");
     int32_t rank = 0;
     float entropy = std::nanf("");
-    double level = std::nan("");   // behind the token, where samplers feed back
+    double level = std::nan("");   // after the token, where samplers feed back
     float margin = std::nanf("");  // by which the draw beat the runner-up; NaN where not wanted or not drawn
     std::vector<Candidate> candidates;
 };

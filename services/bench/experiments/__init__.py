@@ -1,1 +1,1 @@
-"""What is measured from a checkout alone: `python -m services.bench.experiments.NAME --help`. No wheel holds it."""
+"""Experiments that need a checkout: `python -m services.bench.experiments.NAME --help`. They are not in the wheel."""

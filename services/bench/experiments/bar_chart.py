@@ -1,4 +1,4 @@
-"""Bar charts: rates of engines beside each other, plain and with a draft, as an SVG."""
+"""Bar charts of the rates of several engines, plain and with a draft, as an SVG."""
 
 import argparse
 import json
@@ -31,7 +31,7 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One engine; rates in tokens per second. `is_equal`: with its draft it gave the plain answers."""
+    """One engine; rates are in tokens per second. `is_equal`: its answers with the draft equal its plain answers."""
 
     name: str
     is_ours: bool
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Engines beside each other, the longest bar that there could be being of the rate `full`."""
+    """Engines to compare; a bar of the rate `full` fills the whole width."""
 
     title: str
     rows: Seq[Row]
@@ -50,7 +50,7 @@ class Panel:
 
 
 def draw_panels(panels: Seq[Panel], *, title: str, notes: Seq[str]) -> str:
-    """An SVG with the panels one below the other, and notes below them."""
+    """Return an SVG with the panels one below the other, and the notes below them."""
     parts: list[str] = []
     y = 0
     for panel in panels:
@@ -66,9 +66,9 @@ def draw_panels(panels: Seq[Panel], *, title: str, notes: Seq[str]) -> str:
 
 
 def draw_file(description: str | None, draw_chart: Callable[[dict[str, Any]], str]) -> None:
-    """The command that draws a chart of saved figures."""
+    """Run a command that reads saved figures and writes a chart of them."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="what the figures were saved as")
+    parser.add_argument("results", type=Path, help="the file of saved figures")
     parser.add_argument("out", type=Path, help="the file to write")
     options = parser.parse_args()
     options.out.write_text(draw_chart(json.loads(options.results.read_text())))

@@ -1,8 +1,8 @@
-"""What prompts cost those who decode: `python -m services.bench.experiments.beside_prompts TARGET`.
+"""How much prompts slow down decoding streams: `python -m services.bench.experiments.beside_prompts TARGET`.
 
-Some streams decode while prompts arrive one behind the other, each when the one before has its first token. The gaps
-between a stream's tokens, and how long prompts take, are told for each `--prompt-slowdown` of the server, and beside
-them the gaps when nothing arrives. All cores are the target's.
+Some streams decode while prompts arrive one after the other, each when the one before has its first token. Printed for
+each `--prompt-slowdown` of the server: the gaps between a stream's tokens, the gaps while no prompt arrives, and the
+time of each prompt to its first token. The target has all cores.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from outrider import Client
 from services.cli.service_pair import CoreAssignment
 from services.cli.service_process import ServiceProcess
 
-_ALONE = 3.0  # seconds for which nothing arrives yet
+_ALONE = 3.0  # seconds before the first prompt arrives
 
 
 def main() -> None:
@@ -29,10 +29,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
     parser.add_argument("--weights", default="int8", help="(%(default)s)")
-    parser.add_argument("--slowdowns", nargs="+", default=["inf", "2"], help="in turn (%(default)s)")
-    parser.add_argument("--streams", type=int, default=4, help="that decode (%(default)s)")
-    parser.add_argument("--prompts", type=int, default=3, help="that arrive (%(default)s)")
-    parser.add_argument("--prompt-tokens", type=int, default=2048, help="of each of these (%(default)s)")
+    parser.add_argument("--slowdowns", nargs="+", default=["inf", "2"], help="measured in turn (%(default)s)")
+    parser.add_argument("--streams", type=int, default=4, help="streams that decode (%(default)s)")
+    parser.add_argument("--prompts", type=int, default=3, help="prompts that arrive (%(default)s)")
+    parser.add_argument("--prompt-tokens", type=int, default=2048, help="tokens of each such prompt (%(default)s)")
     parser.add_argument("--log", type=Path, default=Path("/dev/null"))
     arguments = parser.parse_args()
     for slowdown in arguments.slowdowns:
@@ -75,7 +75,7 @@ def _measure(client: Client, arguments: argparse.Namespace) -> dict[str, object]
 
 
 def _decode(client: Client, number: int, begun: threading.Barrier, is_over: threading.Event) -> list[float]:
-    """When a stream's tokens arrived, until nobody waits for them."""
+    """Return the times at which a stream's tokens arrived, until `is_over` is set."""
     moments: list[float] = []
     prompt = _token_ids(16, number)
     with client.stream(prompt, max_tokens=4096, ignore_eos=True, speculation="never") as stream:

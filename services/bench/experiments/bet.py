@@ -1,8 +1,8 @@
-"""What leaving speculation to the server costs and brings: `python -m services.bench.experiments.bet TARGET DRAFT`.
+"""Costs and gains of speculation as the server decides: `python -m services.bench.experiments.bet TARGET DRAFT`.
 
-Waves of streams, the same prompts with and without, in turn. A wave's tokens are compared over its whole life, and over
-every window of two seconds since all of its streams decode: a stream's tokens there against those of the same stream
-without speculation at the same age. Both services have all cores.
+Waves of streams run the same prompts in turn, with and without speculation. The tokens of the two are compared over the
+whole wave, and over every window of two seconds from the moment at which all streams of the wave decode: each stream
+against the same stream without speculation at the same age. Both services share all cores.
 """
 
 import argparse
@@ -33,20 +33,20 @@ Mode = Literal["never", "auto"]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a stream's tokens arrived, in seconds since all streams of its wave decode; and how many came at once."""
+    """The arrivals of a stream's tokens, in seconds since all streams of its wave decode, with the count of each."""
 
     moments: Seq[float]
     counts: Seq[int]
 
-    losses: Seq[tuple[float, float]] = ()  # of each pass: its seconds, and those that predictions have lost in it
+    losses: Seq[tuple[float, float]] = ()  # for each pass: its seconds, and the seconds that predictions cost it
 
     def tokens(self, begin: float, end: float) -> int:
-        """Those that arrived then."""
+        """Return the number of tokens that arrived after `begin` and up to `end`."""
         return sum(count for moment, count in zip(self.moments, self.counts, strict=True) if begin < moment <= end)
 
     @property
     def rate(self) -> float:
-        """Tokens per second."""
+        """Tokens per second over the whole life."""
         return self.tokens(0.0, self.moments[-1]) / self.moments[-1]
 
 
@@ -55,14 +55,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
-    parser.add_argument("--weights", default="int8", help="of both (%(default)s)")
-    parser.add_argument("--kinds", nargs="+", default=["good", *BEHAVIOURS], help="of drafts (%(default)s)")
-    parser.add_argument("--useless", type=Path, help="a folder with a model of no use, for the kind 'useless'")
+    parser.add_argument("--weights", default="int8", help="of both services (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", default=["good", *BEHAVIOURS], help="kinds of drafts (%(default)s)")
+    parser.add_argument("--useless", type=Path, help="the folder of a bad model, for the kind 'useless'")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
-    parser.add_argument("--pairs", type=int, default=3, help="of waves (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=3, help="pairs of waves (%(default)s)")
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
-    parser.add_argument("--random", action="store_true", help="prompts of random ids, not of Python's own text")
+    parser.add_argument("--random", action="store_true", help="prompts of random token ids instead of Python's library")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--log", type=Path, default=Path("/dev/null"))
     arguments = parser.parse_args()
@@ -138,8 +138,9 @@ def _measure(client: Client, arguments: argparse.Namespace, kind: str, prompts: 
 
 
 def _losses(lives: Seq[Life]) -> tuple[float, float]:
-    """What the passes themselves tell, which no noise of the machine touches: the greatest share of any window that a
-    stream lost by predictions, and the share of all time.
+    """Return the greatest share of any window that a stream lost to predictions, and the share of all time.
+
+    Both are from the pass reports, so noise of the machine between passes does not enter.
     """
     lost = sum(loss for life in lives for _, loss in life.losses)
     seconds = sum(took for life in lives for took, _ in life.losses)
@@ -147,9 +148,10 @@ def _losses(lives: Seq[Life]) -> tuple[float, float]:
 
 
 def worst_window_loss(passes: Seq[tuple[float, float]]) -> float:
-    """The greatest share lost of any run of passes that fills a window, or of all where they do not; 0 for a gain.
+    """Return the greatest share of time lost in any run of passes that fills a window; 0 if there was only gain.
 
-    Each pass is told by the seconds that it took and those of them that were lost.
+    If all passes together do not fill a window, the share is of all of them. A pass is given as its seconds and the
+    seconds of it that were lost.
     """
     worst, begin, length, lost = 0.0, 0, 0.0, 0.0
     for took, loss in passes:
@@ -177,7 +179,7 @@ def _pass_losses(reports: Seq[PassReport]) -> list[tuple[float, float]]:
 
 
 def _windows(auto: Seq[Life], plain: Seq[Life]) -> tuple[list[float], list[float]]:
-    """Ratios of tokens in each window that both lives reach to the end of: of all streams, and of each alone."""
+    """Return ratios of tokens, auto over plain, in each window that all lives cover: of all streams, and of each."""
     means, streams = [], []
     end = min(life.moments[-1] for life in [*auto, *plain])
     begin = 0.0

@@ -6,12 +6,12 @@ from typing import Any
 from services.bench.experiments.bar_chart import Panel, Row, draw_file, draw_panels
 
 _LEGEND = (
-    "One sequence, greedy. Upper bar: plain; lower bar: with a draft, and whether its answers are still the plain ones."
+    "One sequence, greedy. Upper bar: plain; lower bar: with a draft, and whether its answers equal the plain answers."
 )
 
 
 def draw_chart(record: Mapping[str, Any]) -> str:
-    """An SVG with two bars for each engine and format: plain, and with its draft as it is fastest."""
+    """Return an SVG with two bars for each engine and format: plain, and with its draft at its fastest."""
     groups = {weights: [*_rows(signs["services"]["shared"])] for weights, signs in record["formats"].items()}
     fastest = max(max(row.plain, row.drafted or 0.0) for rows in groups.values() for row in rows)
     panels = [Panel(f"{weights} weights, tokens per second", rows, fastest) for weights, rows in groups.items()]
@@ -20,7 +20,7 @@ def draw_chart(record: Mapping[str, Any]) -> str:
 
 
 def _rows(services: Mapping[str, Any]) -> Iterator[Row]:
-    """Ours as it decides by itself; a peer with the number of predictions that is best for it."""
+    """Yield Outrider with the draft lengths that it decides, and each peer with its best number of predictions."""
     yield _row("Outrider", services["ways"], "auto", is_ours=True)
     for name, ways in services["peers"].items():
         speculative = [way for way in ways if way != "plain"]

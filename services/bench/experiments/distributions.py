@@ -1,4 +1,4 @@
-"""Distributions: what logits say of the next token, and how far that is from what others say."""
+"""Distributions of the next token: from logits to log-probabilities, and the divergence of one from another."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,5 +18,5 @@ def divergences(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDAr
 
 
 def _divergence(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
-    """Of one row.  # [vocab]"""
+    """Return the divergence of one row.  # [vocab]"""
     return float((np.exp(wanted, dtype=np.float64) * (wanted.astype(np.float64) - found)).sum())

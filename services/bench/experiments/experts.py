@@ -1,9 +1,9 @@
-"""How near passes through experts come to reading those that they use: `python -m services.bench.experiments.experts`.
+"""How close passes through experts come to the memory's speed: `python -m services.bench.experiments.experts`.
 
-For each format and number of rows, all of other tokens in every pass: how many experts of a layer are used, and the
-time that reading their weights and all others takes, at the rate measured in the same run, over the time that a pass
-takes. The model is of random numbers, with layers as OLMoE's; what its sublayers add is nothing, so that a row's
-experts follow from its token alone and can be counted here.
+For each format and number of rows, with different tokens in every pass, it prints how many experts of a layer are used
+and a fraction: the time to read these experts and all other weights, at the rate measured in the same run, over the
+time of the pass. The model is random, with layers as OLMoE's. Its sublayers add zero to the residual, so that a row's
+experts depend on its token only and can be counted here.
 """
 
 import argparse
@@ -45,11 +45,11 @@ Floats = NDArray[np.float32]
 
 
 def main(arguments: Seq[str] | None = None) -> None:
-    """Print the table."""
+    """Print the table of fractions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--isa", default=resolve_isa(), help="instruction set (%(default)s)")
     parser.add_argument("--weights", nargs="+", default=["bf16", "int8", "int4"], choices=CPU_WEIGHT_FORMATS)
-    parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 16], help="of a pass (%(default)s)")
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 16], help="rows of a pass (%(default)s)")
     parser.add_argument("--runs", type=int, default=25, help="timings of each pass (%(default)s)")
     options = parser.parse_args(arguments)
     device = Device.cpu(options.isa, resolve_threads())
@@ -71,7 +71,7 @@ def _lines(device: Device, weights: str, counts: Seq[int], runs: int) -> Iterato
     rates = MachineRates(device, weights=weights, num_bytes=decoder.weight_bytes)
     for rows in counts:
         drawn = [rng.choice(_MODEL.vocab_size, rows, replace=False) for _ in range(runs)]
-        used = [_count_used(values, tokens) for tokens in drawn]  # before: numpy's threads stay awake for a while
+        used = [_count_used(values, tokens) for tokens in drawn]  # before timing: numpy's threads spin for a while
         num_bytes = [shared + count * per_expert * _MODEL.num_layers for count in used]
         seconds, reads = [], []
         for tokens in drawn:
@@ -86,7 +86,7 @@ def _lines(device: Device, weights: str, counts: Seq[int], runs: int) -> Iterato
 
 
 def _values(rng: np.random.Generator) -> dict[str, Floats]:
-    """The numbers of each kind of weights: every layer and every expert has the same, and nothing is added."""
+    """Return the numbers of each kind of weights, which all layers and experts share; sublayers' outputs are zero."""
     values = {}
     for kind, shape in {_kind(name): shape for name, shape in weight_shapes(_MODEL).items()}.items():
         numbers = rng.standard_normal(shape).astype(np.float32) * shape[-1] ** -0.5
@@ -100,7 +100,7 @@ def _kind(name: str) -> str:
 
 
 def _count_used(values: dict[str, Floats], tokens: NDArray[np.int64]) -> int:
-    """How many experts of a layer the tokens go to; all layers have the same router."""
+    """Count the experts of a layer that the tokens are routed to; all layers have the same router."""
     logits = values["embedding"][tokens] @ values["router"].T  # the norm changes no order
     return len(np.unique(np.argsort(-logits, axis=1)[:, : _EXPERTS.per_token]))
 
@@ -111,7 +111,7 @@ def _least_bytes(device: Device, weights: str, per_token: int) -> int:
 
 
 def _batch(token_ids: Seq[int]) -> Batch:
-    """One token of a sequence of its own for each, all of whose logits are asked for."""
+    """Return a batch with one sequence of one token for each id; all logits are computed."""
     batch = Batch(max_rows=len(token_ids), max_sequences=len(token_ids), max_blocks=1)
     for block, token in enumerate(token_ids):
         batch.append([token], position=0, blocks=[block], num_logits=1)

@@ -1,9 +1,9 @@
 """Every figure of the README in one run: `python -m services.bench.experiments.figures --models DIR`.
 
 DIR holds target/ and draft/, as `python -m services.bench.experiments.make_pair DIR` makes them. For each format of the
-target's weights the vital signs are measured as by `outrider bench`, in turn with whichever peers are named; what they
-need is in docs/inside/benchmarks.md. All goes into one file of JSON, and a chart is drawn from it. With all peers it
-takes about a quarter of an hour on two cores that do nothing else.
+target's weights the vital signs are measured as by `outrider bench`, in turn with the peers that are named;
+docs/inside/benchmarks.md says how to install them. All figures go to one JSON file, and a chart is drawn from it. With
+all peers it takes about a quarter of an hour on two idle cores.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from services.cli.service_pair import ModelPair
 from services.cli.terminal import Terminal
 from services.engine.config import CPU
 
-# Of the target's weights, with the draft's. Random weights lose more in int4 than trained ones do: such a draft of a
-# target in another format would seldom be right.
+# The target's format, with the draft's. Random weights lose more in int4 than trained weights do: an int4 draft of a
+# target in another format would seldom predict correctly.
 _FORMATS = {"bf16": "int8", "int8": "int8", "int4": "int4"}
 _TRIAL = range(300, 308)  # token ids
 
@@ -62,18 +62,18 @@ def _save(record: Mapping[str, Any], options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of target/ and draft/")
+    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="the folder of target/ and draft/")
     parser.add_argument("--formats", nargs="+", choices=_FORMATS, default=[*_FORMATS], help="of the target's weights")
-    parser.add_argument("--draft-weights", choices=_FORMATS, help="ours and the peers' (int4 with int4, else int8)")
+    parser.add_argument("--draft-weights", choices=_FORMATS, help="of all drafts (int4 for int4 targets, else int8)")
     add_setting_options(parser)
     parser.set_defaults(rounds=3, runs=15, new_tokens=64)
     parser.add_argument("--json", type=Path, default=Path("docs/pictures/speed.json"), help="(%(default)s)")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw it there, as SVG")
-    group = parser.add_argument_group("peers; transformers is found by itself")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="write the chart to this file, as SVG")
+    group = parser.add_argument_group("peers; transformers is found without an option")
     group.add_argument("--llama-server", type=Path, metavar="PROGRAM", help="llama.cpp's server")
-    group.add_argument("--gguf", type=Path, metavar="DIR", help="of target-bf16.gguf, draft-q4_0.gguf, …")
+    group.add_argument("--gguf", type=Path, metavar="DIR", help="the folder of target-bf16.gguf, draft-q4_0.gguf, …")
     group.add_argument("--openvino-python", type=Path, metavar="PROGRAM", help="a Python that has openvino_genai")
-    group.add_argument("--openvino", type=Path, metavar="DIR", help="of target-fp16/, draft-int4/, …")
+    group.add_argument("--openvino", type=Path, metavar="DIR", help="the folder of target-fp16/, draft-int4/, …")
     group.add_argument("--no-peers", action="store_true", help="measure Outrider alone")
     return parser
 
@@ -98,9 +98,9 @@ def _measure(setting: Setting, peers: InstalledPeers | None, out: Terminal) -> V
 def _start(
     peers: InstalledPeers, setting: Setting, stack: ExitStack, log: IO[str], out: Terminal
 ) -> Iterator[Contender]:
-    """Start the peers that are here; one that does not answer is as good as absent."""
+    """Start the peers that are installed; a peer that does not answer counts as absent."""
     prompt, num_tokens = _TRIAL, len(_TRIAL)
-    if setting.device != CPU:  # a peer compiles for the length that it sees
+    if setting.device != CPU:  # a peer compiles for the lengths that it sees
         prompt, num_tokens = range(300, 300 + setting.prompt_tokens), setting.new_tokens
     for name, peer in peers.of(setting, log):
         out.note(f"{name} …")

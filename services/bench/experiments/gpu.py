@@ -1,9 +1,8 @@
 """What limits passes on a GPU: `python -m services.bench.experiments.gpu --models DIR --json FILE`.
 
-DIR holds 1b/ and 8b/, as `python -m services.bench.experiments.make_pair` makes them. Every figure is set against what
-the same run measures of the GPU: passes over few rows against the rate at which it reads memory, prefills against its
-rate of bf16 matrix products. A figure that cannot be measured is an error in the file, the others are there, and the
-exit code is 1.
+DIR holds 1b/ and 8b/, as `python -m services.bench.experiments.make_pair` makes them. Every figure is compared with a
+rate of the GPU from the same run: passes over few rows with the rate at which it reads memory, prefills with its rate
+of bf16 matrix products. If a figure cannot be measured, the file has an error in its place and the exit code is 1.
 """
 
 import argparse
@@ -30,7 +29,7 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What is measured; sizes are in tokens."""
+    """The models to measure, and the sizes to measure them with, in tokens."""
 
     context: int = 1024
     prefill: int = 2048
@@ -41,7 +40,7 @@ class Sizes:
 
     @property
     def shapes(self) -> list[str]:
-        """Each once."""
+        """The shapes of the models, without repetitions."""
         return [*dict.fromkeys(shape for shape, _ in self.models)]
 
 
@@ -51,12 +50,12 @@ _SMALLEST = Sizes(
 
 
 def main() -> int:
-    """Measure all, print each when it is known, and save."""
+    """Measure all figures; print and save each as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of 1b/ and 8b/")
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="where the figures go")
-    parser.add_argument("--device", default="cuda:0", help="what computes (%(default)s)")
-    parser.add_argument("--smallest", action="store_true", help="measure smallest/ alone, to see that all of it runs")
+    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="the folder of 1b/ and 8b/")
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the file to write the figures to")
+    parser.add_argument("--device", default="cuda:0", help="the device to measure (%(default)s)")
+    parser.add_argument("--smallest", action="store_true", help="measure only smallest/, to check that everything runs")
     options = parser.parse_args()
     passes = _Passes(options.device, _SMALLEST if options.smallest else Sizes())
     sizes = passes.sizes
@@ -66,7 +65,7 @@ def main() -> int:
     def note(name: str, measure: Callable[[], Figures]) -> None:
         try:
             record[name] = measure()
-        except Exception as error:  # whatever it is, it belongs to this figure
+        except Exception as error:  # any failure is this figure's; the others are still measured
             record[name] = {"error": f"{type(error).__name__}: {error}"}
         print(name, json.dumps(record[name]), flush=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n")
@@ -81,7 +80,7 @@ def main() -> int:
 
 
 class _Passes:
-    """What is measured of the models on a device."""
+    """Measures passes of the models on one device."""
 
     def __init__(self, device: str, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -89,7 +88,7 @@ class _Passes:
         self._torch_device = "cpu" if device == CPU else "cuda"
 
     def matrix_rate(self) -> float:
-        """Operations per second of torch's bf16 product of square random matrices, the median."""
+        """Return the median operations per second of torch's bf16 product of square random matrices."""
         size = self.sizes.matrix
         left, right = (torch.randn(size, size, device=self._torch_device, dtype=torch.bfloat16) for _ in range(2))
 
@@ -101,7 +100,7 @@ class _Passes:
         return 2 * size**3 / self._median_seconds(multiply)
 
     def decode_figures(self, folder: Path, weights: str) -> dict[str, Any]:
-        """The bandwidth fraction, and passes over more rows beside one over one."""
+        """Return the bandwidth fraction, and the time of passes over several rows in units of a pass over one row."""
         model = self._load(folder, weights, blocks=self.sizes.context // BLOCK_SIZE + 8)
         figures = measure_decoder(model, context=self.sizes.context, runs=self.sizes.runs)
         one = figures.medians[1]
@@ -109,7 +108,7 @@ class _Passes:
         return {"bandwidth_fraction": figures.bandwidth_fraction, **costs, "all": asdict(figures)}
 
     def prefill_figures(self, folder: Path, matrix_rate: float) -> dict[str, float]:
-        """The share of the matrix rate that a prefill's products have; the attention's operations are not counted."""
+        """Return the share of the matrix rate that a prefill's products reach; attention is not counted."""
         rows = self.sizes.prefill
         model = self._load(folder, "bf16", blocks=-(-rows // BLOCK_SIZE))
         batch = Batch(max_rows=rows, max_sequences=1, max_blocks=model.decoder.num_blocks)
@@ -117,12 +116,12 @@ class _Passes:
         batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_logits=1)
         seconds = self._pass_seconds(model, batch)
         shape = model.checkpoint.config
-        num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # one row asks for logits
+        num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # only one row has logits
         operations = num_bytes * rows  # two for each weight, which has two bytes
         return {"seconds": seconds, "tokens_per_second": rows / seconds, "share": operations / seconds / matrix_rate}
 
     def many_sequences_figures(self, folder: Path) -> dict[str, float]:
-        """A pass over one row each of many sequences, beside the time that reading weights, keys and values takes."""
+        """Time a pass over one row each of many sequences; `share` is how much of it reading weights and KV takes."""
         context, sequences = self.sizes.context, self.sizes.sequences
         blocks_each = context // BLOCK_SIZE + 1
         model = self._load(folder, "bf16", blocks=sequences * blocks_each)
@@ -142,7 +141,7 @@ class _Passes:
         return {"seconds": seconds, "bytes": num_bytes, "share": num_bytes / read_rate / seconds}
 
     def _median_seconds(self, action: Callable[[], object]) -> float:
-        """Of as many runs as every figure has, behind a few that warm up."""
+        """Return the median seconds of `runs` runs, after a few that warm up."""
         for _ in range(3):
             action()
         times = []

@@ -1,6 +1,7 @@
 """What HTTP costs over the RPC: `python -m services.bench.experiments.http_overhead MODEL`.
 
-The same answers in turn by both, one stream at a time; then many at once. The gateway has a core of its own.
+The same requests are sent in turn by RPC and by HTTP, one stream at a time, and then many at once. The gateway has a
+core of its own.
 """
 
 import argparse
@@ -32,7 +33,7 @@ class Life:
 
     @property
     def per_token(self) -> float:
-        """Seconds from one to the next."""
+        """Mean seconds between tokens."""
         return (self.last - self.first) / max(self.tokens - 1, 1)
 
 
@@ -109,7 +110,7 @@ async def _by_rpc(client: AsyncClient, seed: int, new_tokens: int) -> Life:
 
 
 async def _by_http(address: str, seed: int, new_tokens: int) -> Life:
-    """By a bare socket: what a client of HTTP takes for itself is not the gateway's."""
+    """Send the request over a bare socket: the time of an HTTP client library must not count as the gateway's."""
     host, _, port = address.rpartition(":")
     asked = {"prompt": _PROMPT, "seed": seed, "max_tokens": new_tokens, "ignore_eos": True, "stream": True}
     body = json.dumps({**asked, "speculation": "never"})
@@ -130,7 +131,7 @@ async def _by_http(address: str, seed: int, new_tokens: int) -> Life:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of a processor that a process has taken."""
+    """Return the CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

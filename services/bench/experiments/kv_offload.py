@@ -1,7 +1,7 @@
-"""What it costs to keep KV blocks and to bring them back: `python -m services.bench.experiments.kv_offload MODEL DIR`.
+"""What it costs to offload KV blocks and restore them: `python -m services.bench.experiments.kv_offload MODEL DIR`.
 
-For memory, and for a file in DIR, the median time of each block that goes and comes, beside that of computing its
-tokens in a prompt. The file is read as the system has it, which may be from memory.
+For memory, and for a file in DIR, it prints the median time to write and to restore a block, beside the time to compute
+its tokens in a prompt. The system may serve reads of the file from its page cache.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _PAGES = 32
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure both stores, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("folder", type=Path, metavar="DIR")
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _measure(name: str, decoder: Decoder, store: PageStore, flush: Callable[[], None]) -> None:
-    keys = [PageKey.behind(scope_digest(""), (number,) * BLOCK_SIZE) for number in range(_PAGES)]
+    keys = [PageKey.after(scope_digest(""), (number,) * BLOCK_SIZE) for number in range(_PAGES)]
     begin = time.perf_counter()
     kept = _times(lambda key: store.put(key, lambda page: decoder.read_block(0, page)), keys)
     flush()
@@ -62,7 +62,7 @@ def _bring_back(decoder: Decoder, store: PageStore, key: PageKey) -> None:
 
 
 def _times(work: Callable[[PageKey], object], keys: Iterable[PageKey]) -> float:
-    """The median of seconds."""
+    """Return the median seconds of `work` over the keys."""
     seconds = []
     for key in keys:
         begin = time.perf_counter()
@@ -72,7 +72,7 @@ def _times(work: Callable[[PageKey], object], keys: Iterable[PageKey]) -> float:
 
 
 def _computing(decoder: Decoder) -> float:
-    """Seconds for each block of a prompt."""
+    """Return the seconds to compute each block of a prompt."""
     num_blocks = _TOKENS // BLOCK_SIZE
     batch = Batch(max_rows=_TOKENS, max_sequences=1, max_blocks=num_blocks)
     batch.append([1] * _TOKENS, position=0, blocks=range(num_blocks), num_logits=1)

@@ -1,8 +1,8 @@
-"""What a draft far away is worth: `python -m services.bench.experiments.link_delay TARGET DRAFT`.
+"""What a distant draft is worth: `python -m services.bench.experiments.link_delay TARGET DRAFT`.
 
-Target and draft have cores of their own, and the link between them a round trip that a proxy makes. For each round trip
-the same prompts are answered with and without the draft, in turn, by a target that leaves it to the server; its first
-answer there is not counted, so that it has noticed. The texts are compared.
+Target and draft have cores of their own, and a proxy delays the link between them. For each round-trip time the same
+prompts are answered in turn with and without the draft, with the draft length that the target decides. The first answer
+at each round-trip time is not counted: the target adapts during it. The tokens of both are compared.
 """
 
 import argparse
@@ -28,12 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
-    parser.add_argument("--weights", default="int8", help="of both (%(default)s)")
+    parser.add_argument("--weights", default="int8", help="of both services (%(default)s)")
     parser.add_argument("--round-trips", type=float, nargs="+", default=[0.2, 1, 5, 20, 50], metavar="MS")
     parser.add_argument("--alternates", type=int, nargs="+", default=[0, 3], metavar="N")
     parser.add_argument("--length", type=int, help="predictions in each pass (default: as the target decides)")
     parser.add_argument("--prompts", choices=SHORT, default=CODE, help="(%(default)s)")
-    parser.add_argument("--count", type=int, default=3, help="of prompts (%(default)s)")
+    parser.add_argument("--count", type=int, default=3, help="number of prompts (%(default)s)")
     parser.add_argument("--new-tokens", type=int, default=96)
     parser.add_argument("--log", type=Path, default=Path("/dev/null"))
     arguments = parser.parse_args()
@@ -43,8 +43,8 @@ def main() -> None:
             for milliseconds in arguments.round_trips:
                 proxy.round_trip = milliseconds / 1000
                 figures = _measure(client, prompts, arguments)
-                told = {"round_trip_ms": milliseconds, "alternates": num_alternates, "weights": arguments.weights}
-                print(json.dumps({**told, **figures}), flush=True)
+                setting = {"round_trip_ms": milliseconds, "alternates": num_alternates, "weights": arguments.weights}
+                print(json.dumps({**setting, **figures}), flush=True)
 
 
 @contextmanager
@@ -81,22 +81,22 @@ def _measure(client: Client, prompts: Seq[Seq[int]], arguments: argparse.Namespa
 
 
 def _rate(answers: Seq[dict[Way, Answer]], way: Way) -> float:
-    """Tokens per second of all answers together."""
+    """Return the tokens per second of all answers together."""
     tokens = sum(len(each[way].token_ids) - each[way].num_first for each in answers)
     return round(tokens / sum(each[way].decode for each in answers), 2)
 
 
 def _passes(results: Seq[Result | None]) -> dict[str, float]:
-    """What the passes with the draft were like; times in milliseconds."""
-    told = [result for result in results if result is not None]
-    passes = [report for result in told for report in result.pass_reports[1:]]
+    """Return means and medians over the passes with the draft; times are in milliseconds."""
+    known = [result for result in results if result is not None]
+    passes = [report for result in known for report in result.pass_reports[1:]]
     return {
         "tokens_per_pass": round(statistics.mean(report.tokens for report in passes), 2),
         "verified": round(statistics.mean(report.predicted for report in passes), 2),
         "without": round(statistics.mean(not report.predicted for report in passes), 3),
         "waiting_ms": round(1000 * statistics.mean(report.waiting for report in passes), 2),
         "pass_ms": round(1000 * statistics.median(report.verifying for report in passes), 2),
-        "alternates_used": sum(result.speculation.alternates for result in told),
+        "alternates_used": sum(result.speculation.alternates for result in known),
     }
 
 

@@ -1,9 +1,9 @@
 """Make the synthetic pair for benchmarks: `python -m services.bench.experiments.make_pair OUT`.
 
-The target is in the shape of Llama-3.2-1B, or of Llama-3.1-8B, with a vocabulary of 32768 and random weights; the draft
-is its first two layers, or its first four, which are of the size of a 1B model. The deeper layers' contributions are
-scaled, by bisection, until both agree on the most likely next token as often as asked. Embeddings are small beside what
-the first layers add, so that no token predicts itself.
+The target has the shape of Llama-3.2-1B or Llama-3.1-8B, a vocabulary of 32768 and random weights. The draft is its
+first two layers, or the first four of the 8B shape, which have the size of a 1B model. The contributions of the deeper
+layers are scaled, by bisection, until both models agree on the most likely next token as often as requested. Embeddings
+are small compared with what the first layers add, so that no token predicts itself.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _SMALLEST = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
 SHAPES = {
     "1b": {**_COMMON, **_SIZES_1B, "tie_word_embeddings": True},
     "8b": {**_COMMON, **_SIZES_8B, "tie_word_embeddings": False},
-    "smallest": {  # to try what measures with
+    "smallest": {  # to test the benchmarks with
         **_COMMON,
         **_SMALLEST,
         "num_attention_heads": 4,
@@ -50,14 +50,14 @@ _BISECTIONS = 10
 
 
 def main() -> None:
-    """Make the pair and say how often its models agree."""
+    """Make the pair and print how often its models agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder for target/ and draft/")
-    parser.add_argument("--agreement", type=float, default=0.8, help="of the most likely tokens (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the weights (%(default)s)")
+    parser.add_argument("--agreement", type=float, default=0.8, help="on the most likely token (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the weights (%(default)s)")
     parser.add_argument("--shape", choices=SHAPES, default="1b", help="of the target (%(default)s)")
     parser.add_argument("--layers", type=int, help="of the target (default: the shape's)")
-    parser.add_argument("--device", default="cpu", help="that torch computes on (%(default)s)")
+    parser.add_argument("--device", default="cpu", help="the device of torch (%(default)s)")
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
     layers = {"num_hidden_layers": arguments.layers} if arguments.layers else {}
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def random_target(seed: int, shape: Mapping[str, object], *, device: str) -> transformers.LlamaForCausalLM:
-    """Return a bf16 model with every sublayer's output as large as its input; devices differ in what is random."""
+    """Return a bf16 model with every sublayer's output as large as its input; the weights depend on the device."""
     torch.manual_seed(seed)
     config = transformers.LlamaConfig(**shape, dtype=torch.bfloat16)
     with transformers.initialization.no_init_weights(), torch.device(device):
@@ -123,7 +123,7 @@ def measure_agreement(model: transformers.LlamaForCausalLM, draft_layers: int) -
 
 @contextmanager
 def first_layers(model: transformers.LlamaForCausalLM, count: int) -> Iterator[None]:
-    """The model is its draft within this context."""
+    """Reduce the model to its first `count` layers within this context."""
     layers = model.model.layers
     model.model.layers = layers[:count]
     model.config.num_hidden_layers = count
@@ -147,7 +147,7 @@ def save_pair(model: transformers.LlamaForCausalLM, draft_layers: int, out: Path
 
 
 def syllables() -> Tokenizer:
-    """Return a byte-level tokenizer with a token for every id: bytes, and up to three letters with a space or none."""
+    """Return a byte-level tokenizer with a token for every id: bytes, and up to three letters, also after a space."""
     tokens = ["<|begin|>", "<|end|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = []
     for start in ("", "Ġ"):

@@ -1,7 +1,8 @@
 """What the storage formats cost in quality: `python -m services.bench.experiments.quality`.
 
-Perplexity of the demo target on text that it has not seen (files of Python's own library, models/demo/heldout.txt), and
-the mean Kullback-Leibler divergence of its distributions from those of bf16, for each format of weights and KV cache.
+For each format of weights and KV cache it prints the perplexity of the demo target on text that it was not trained on
+(the files of Python's own library in models/demo/heldout.txt), and the mean Kullback-Leibler divergence of its
+distributions from those of bf16.
 """
 
 import argparse
@@ -29,7 +30,7 @@ Window = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Formats:
-    """How a model is held."""
+    """The formats of a model's weights and KV cache."""
 
     weights: str
     kv: str
@@ -40,17 +41,17 @@ _BASE = Formats("bf16", "bf16")
 
 @dataclass(frozen=True)
 class Quality:
-    """What a format costs."""
+    """The quality of a model in some formats."""
 
     perplexity: float
     divergence: float  # from the base format, in nats per token
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of perplexities and divergences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=_DEMO / "target", metavar="DIR", help="(the demo target)")
-    parser.add_argument("--windows", type=int, default=40, metavar="N", help="of 512 tokens each (%(default)s)")
+    parser.add_argument("--windows", type=int, default=40, metavar="N", help="windows of 512 tokens (%(default)s)")
     parser.add_argument("--each", action="store_true", help="vary weights and KV cache one at a time")
     arguments = parser.parse_args()
     print("| weights | KV | perplexity | KL from bf16 (nats) |\n| --- | --- | --- | --- |")
@@ -63,7 +64,7 @@ def main() -> None:
 def measure(
     model: Path, formats: Iterable[Formats], *, num_windows: int, base: Formats = _BASE
 ) -> Iterator[tuple[Formats, Quality]]:
-    """Measure one format after the other: a large model is in memory once."""
+    """Measure one format after the other, so that only one model is in memory at a time."""
     with expected_of(model, num_windows=num_windows, base=base) as (windows, path):
         expected = np.load(path, mmap_mode="r")
         for one in formats:
@@ -72,7 +73,7 @@ def measure(
 
 @contextmanager
 def expected_of(model: Path, *, num_windows: int, base: Formats = _BASE) -> Iterator[tuple[list[Window], Path]]:
-    """The windows, and a file of what the base format says of each.  # log-probabilities [windows, tokens, vocab]"""
+    """Yield the windows, and a file of the base's log-probabilities.  # [windows, tokens, vocab]"""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "expected.npy"
         loaded = _load(model, base)
@@ -86,7 +87,7 @@ def expected_of(model: Path, *, num_windows: int, base: Formats = _BASE) -> Iter
 
 
 def _compare(model: LoadedModel | None, windows: Seq[Window], expected: NDArray[np.float32]) -> Quality:
-    """Without a model it is the base that is compared with itself."""
+    """Compare a model with the base; without a model, the base with itself."""
     losses, lost = [], []
     for window, wanted in zip(windows, expected, strict=True):
         found = _log_probabilities(model, window) if model else wanted
@@ -109,7 +110,7 @@ def _load(model: Path, formats: Formats) -> LoadedModel:
 
 
 def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[Window]:
-    """Token ids of so many whole windows, the files taken in turn."""
+    """Yield the token ids of `count` whole windows, from the files in turn.  # each [tokens]"""
     library = Path(sysconfig.get_paths()["stdlib"])
     names = (_DEMO / "heldout.txt").read_text().split()
     texts = [np.array(tokenizer.encode((library / name).read_text())) for name in names]
@@ -121,7 +122,7 @@ def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[Window]:
 
 
 def _log_probabilities(model: LoadedModel, token_ids: Window) -> NDArray[np.float32]:
-    """Of every token after each of the window's.  # [tokens, vocab]"""
+    """Return the log-probabilities of the token after each one of the window.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
     batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)
     return log_probabilities(model.decoder.forward(batch).numpy())

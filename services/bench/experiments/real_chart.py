@@ -9,11 +9,11 @@ from services.bench.experiments.bar_chart import Panel, Row, draw_file, draw_pan
 from services.bench.experiments.real_summary import BITS, Line, lines, prefill, selected
 from services.bench.experiments.sample import Sample
 
-_LEGEND = "Upper bar: plain; lower bar: in its best way with a draft, and whether its answers are still the plain ones."
+_LEGEND = "Upper bar: plain; lower bar: its fastest way with a draft, and whether its answers equal the plain answers."
 
 
 def draw_chart(record: dict[str, Any]) -> str:
-    """An SVG of what was measured: one stream, many streams, and a long context, by format of weights."""
+    """Return an SVG of the samples: one stream, many streams, and a long context, by format of weights."""
     samples, machine = [Sample(**each) for each in record["samples"]], record["machine"]
     panels = [_panel(title, found) for title, each in _shown(samples) if (found := [*each])]
     title = "Speed of Outrider and of other engines: one stream, many streams, a long context"
@@ -22,7 +22,7 @@ def draw_chart(record: dict[str, Any]) -> str:
 
 
 def _shown(samples: Seq[Sample]) -> Iterator[tuple[str, Iterable[Line]]]:
-    """The panels that there can be, and what is in them, which may be nothing."""
+    """Yield the title and the lines of each possible panel; the lines may be empty."""
     for streams in sorted({sample.streams for sample in samples}):
         for bits, formats in BITS.items():
             who = "One stream" if streams == 1 else f"{streams} streams"

@@ -1,8 +1,8 @@
 """A real pair beside other engines: `python -m services.bench.experiments.real_figures --models DIR`.
 
-DIR holds target/ and draft/. Everything that one call measures is measured in turn: each kind of prompts, one stream
-or many, goes round all engines and all their ways before the next one. Samples are added to those that the file of JSON
-has already; docs/inside/benchmarks.md says what the engines need. The document alone gives prefill and decode at 4k.
+DIR holds target/ and draft/. All engines are measured in turn, in all their ways, with one kind of prompts and number
+of streams before the next. Samples are appended to those in the JSON file; docs/inside/benchmarks.md says what the
+engines need. `--kinds document` gives the figures of prefill and decode at 4k tokens.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from services.cli.terminal import Terminal
 from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.decoder.weight_choice import STORED
 
-_DRAFTS = {"int4": "int4", STORED: STORED}  # beside a target in this format; others have one in int8
+_DRAFTS = {"int4": "int4", STORED: STORED}  # the draft's format by the target's; int8 for all others
 _FORMATS = (*CPU_WEIGHT_FORMATS, STORED)
 _TRIAL = 8  # tokens
 _ROUND = 512
@@ -42,7 +42,7 @@ _ROOM = 64  # tokens beyond a prompt and its answer: predictions
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts that are asked at once."""
+    """Prompts that are sent at once."""
 
     kind: str
     turn: int
@@ -50,7 +50,7 @@ class Prompts:
 
 
 def main(arguments: Seq[str] | None = None) -> None:
-    """Measure, print each sample as it comes, and save them."""
+    """Measure all samples; print and save each as soon as it is there."""
     options = _parser().parse_args(arguments)
     out = Terminal(sys.stdout)
     with tempfile.TemporaryFile("w+") as log, ExitStack() as stack:
@@ -86,38 +86,38 @@ def _measure(options: argparse.Namespace, stack: ExitStack, log: IO[str], out: T
     for sample in _samples(contenders, prompts, options, peers.absent):
         out.text(_line(sample) + "\n")
         record["samples"].append(asdict(sample))
-        options.json.write_text(_written(record))  # what comes later may be cut off
+        options.json.write_text(_written(record))  # the run may be cut short
     for name, reason in peers.absent.items():
         out.note(f"{name} is absent: {reason}")
 
 
 def _positions(prompts: Seq[Prompts], new_tokens: int) -> int:
-    """Rounded up: some engines compile for each length anew."""
+    """Return the positions that each sequence needs, rounded up: some engines compile for each length."""
     wanted = max(longest(each.token_ids) for each in prompts) + new_tokens + _ROOM
     return -(-wanted // _ROUND) * _ROUND
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of target/ and draft/, or *.gguf")
-    parser.add_argument("--weights", choices=_FORMATS, default="bf16", help="of the target (%(default)s)")
+    parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="holds target/ and draft/, or *.gguf")
+    parser.add_argument("--weights", choices=_FORMATS, default="bf16", help="format of the target (%(default)s)")
     parser.add_argument("--draft-weights", choices=_FORMATS, help="(int4 with int4, stored with stored, else int8)")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=SHORT, help="of one stream (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=SHORT, help="prompts of one stream (%(default)s)")
     parser.add_argument("--streams", nargs="+", type=int, default=[1], metavar="N", help="at once (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="of prompts (%(default)s)")
-    parser.add_argument("--new-tokens", type=int, default=64, metavar="N", help="of each answer (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="rounds of prompts (%(default)s)")
+    parser.add_argument("--new-tokens", type=int, default=64, metavar="N", help="tokens of each answer (%(default)s)")
     parser.add_argument(
-        "--draft-lengths", nargs="*", type=int, default=[3, 5], metavar="K", help="the peers'; none: plain"
+        "--draft-lengths", nargs="*", type=int, default=[3, 5], metavar="K", help="of the peers; none: plain only"
     )
-    parser.add_argument("--peers", nargs="*", choices=ENGINES, default=ENGINES, help="beside us (%(default)s)")
-    parser.add_argument("--weights-cache", metavar="DIR", help="of our services")
-    parser.add_argument("--machine", metavar="NAME", help="what this machine is called, where it does not tell")
+    parser.add_argument("--peers", nargs="*", choices=ENGINES, default=ENGINES, help="engines (%(default)s)")
+    parser.add_argument("--weights-cache", metavar="DIR", help="the option of our services")
+    parser.add_argument("--machine", metavar="NAME", help="name of this machine, if the system does not report one")
     parser.add_argument("--json", type=Path, default=Path("build/real.json"), help="(%(default)s)")
     group = parser.add_argument_group("what peers need")
     group.add_argument("--llama-server", type=Path, metavar="PROGRAM", help="llama.cpp's server")
-    group.add_argument("--gguf", type=Path, metavar="DIR", help="of target-bf16.gguf, draft-q4_0.gguf, …")
+    group.add_argument("--gguf", type=Path, metavar="DIR", help="the folder of target-bf16.gguf, draft-q4_0.gguf, …")
     group.add_argument("--openvino-python", type=Path, metavar="PROGRAM", help="a Python that has openvino_genai")
-    group.add_argument("--openvino", type=Path, metavar="DIR", help="of target-fp16/, draft-int4/, …")
+    group.add_argument("--openvino", type=Path, metavar="DIR", help="the folder of target-fp16/, draft-int4/, …")
     group.add_argument("--vllm-python", type=Path, metavar="PROGRAM", help="a Python that has vllm")
     return parser
 
@@ -160,7 +160,7 @@ def _prompts(client: Client, options: argparse.Namespace) -> Iterator[Prompts]:
 def _started(
     peers: InstalledPeers, setting: Setting, prompts: Prompts, stack: ExitStack, log: IO[str], out: Terminal
 ) -> Iterator[tuple[str, Contender]]:
-    """Start the peers that are here; one that does not answer is as good as absent."""
+    """Start the peers that are installed; a peer that does not answer counts as absent."""
     for name, peer in peers.of(setting, log):
         out.note(f"{name} …")
         try:
@@ -176,9 +176,9 @@ def _started(
 def _samples(
     contenders: dict[str, Contender], prompts: Seq[Prompts], options: argparse.Namespace, absent: dict[str, str]
 ) -> Iterator[Sample]:
-    """Ask all of them; one that fails is as good as absent from then on."""
+    """Send all prompts to all contenders; one that fails counts as absent from then on."""
     known = {"run": time.strftime("%Y-%m-%d %H:%M:%S"), "weights": options.weights}
-    contenders[OURS].answers(prompts[0].token_ids[:1], AUTO, num_tokens=options.new_tokens)  # it learns from answers
+    contenders[OURS].answers(prompts[0].token_ids[:1], AUTO, num_tokens=options.new_tokens)  # it adapts in an answer
     for each in prompts:
         known |= {"kind": each.kind, "turn": each.turn, "prompt_tokens": longest(each.token_ids)}
         for name, contender in [*contenders.items()]:
@@ -200,7 +200,7 @@ def _in_all_ways(
 
 
 def _written(record: Mapping[str, Any]) -> str:
-    """JSON with a line for each sample."""
+    """Return the record as JSON, with one line for each sample."""
     known = {name: value for name, value in record.items() if name != "samples"}
     samples = ",\n".join(json.dumps(sample) for sample in record["samples"])
     return f'{json.dumps(known, indent=1)[:-2]},\n "samples": [\n{samples}\n]}}\n'

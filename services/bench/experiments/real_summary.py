@@ -1,4 +1,4 @@
-"""What samples come to, by engine: `python -m services.bench.experiments.real_summary RESULTS.json` prints tables."""
+"""Tables of samples by engine: `python -m services.bench.experiments.real_summary RESULTS.json` prints them."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ _FILES = {"bf16": "bf16", "int8": "Q8_0", "int4": "Q4_0", "stored": "Q4_K_M"}  #
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One engine with one format of weights, in its best way: ours decides by itself."""
+    """One engine with one format of weights, plain and in its fastest way; for Outrider that is AUTO."""
 
     name: str
     is_ours: bool
@@ -29,21 +29,21 @@ class Line:
     way: str
     num_equal: int
     num_answers: int
-    ratio: Spread | None  # of ours to it, each in its best way, for the same prompts in the same run
+    ratio: Spread | None  # our rate over its rate, for the same prompts in the same run; None: for us
 
 
 def read(path: Path) -> list[Sample]:
-    """The samples of a file."""
+    """Read the samples of a file."""
     return [Sample(**each) for each in json.loads(path.read_text())["samples"]]
 
 
 def decoding(sample: Sample) -> float | None:
-    """Tokens per second of all streams together."""
+    """Return the tokens per second of all streams together."""
     return sample.rate
 
 
 def prefill(sample: Sample) -> float | None:
-    """Tokens of the prompt per second until the first token."""
+    """Return the tokens of the prompt per second until the first token."""
     return sample.prompt_tokens / sample.first_token
 
 
@@ -51,7 +51,7 @@ Measure = Callable[[Sample], float | None]
 
 
 def lines(samples: Seq[Sample], measure: Measure = decoding) -> Iterator[Line]:
-    """A line for each engine and format of these samples whose plain rate is known, ours first."""
+    """Yield a line for each engine and format whose plain rate is known, Outrider first."""
     known = [sample for sample in samples if measure(sample) is not None]
     keys = sorted({(sample.engine != OURS, sample.engine, sample.weights) for sample in known})
     for is_peer, engine, weights in keys:
@@ -59,7 +59,7 @@ def lines(samples: Seq[Sample], measure: Measure = decoding) -> Iterator[Line]:
         ways = sorted({sample.way for sample in own})
         rates = {way: Spread.of(_values(own, way, measure)) for way in ways}
         if PLAIN.name not in rates:
-            continue  # Its answers never overlapped, and nothing can be said of a draft without them.
+            continue  # Its plain answers never overlapped, so there is nothing to compare a draft with.
         best = _best(rates, is_ours=not is_peer)
         chosen = [sample for sample in own if sample.way == best]
         yield Line(
@@ -103,7 +103,7 @@ def _name(engine: str, weights: str) -> str:
 
 
 def selected(samples: Seq[Sample], formats: Seq[str], *, streams: int, is_long: bool = False) -> list[Sample]:
-    """Those of the formats with so many streams, of the document or of all others."""
+    """Return the samples of these formats with so many streams, of the document only or of all other kinds."""
     return [
         sample
         for sample in samples
@@ -112,7 +112,7 @@ def selected(samples: Seq[Sample], formats: Seq[str], *, streams: int, is_long: 
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the tables of all samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     samples = read(parser.parse_args().results)
@@ -122,7 +122,7 @@ def main() -> None:
     for bits, formats in BITS.items():
         long = selected(samples, formats, streams=1, is_long=True)
         _print(f"prefill of the document, {bits}", lines([each for each in long if each.way == PLAIN.name], prefill))
-        _print(f"decode behind the document, {bits}", lines(long))
+        _print(f"decode after the document, {bits}", lines(long))
 
 
 def _print(title: str, found: Iterator[Line]) -> None:

@@ -1,8 +1,8 @@
-"""How near passes come to what the machine allows: `python -m services.bench.experiments.roofline MODEL --json FILE`.
+"""How close passes come to the machine's limits: `python -m services.bench.experiments.roofline MODEL --json FILE`.
 
-The roofline fraction of passes by their number of rows, and of a prefill's last chunk, for each instruction set, format
-of weights and length of context: the least time that reading and computing can take, at the rates measured in the same
-run, over the time that is taken. What a cache holds before the rows has no influence on that, so long contexts are not
+It prints the roofline fraction of passes by their number of rows, and of a prefill's last chunk, for each instruction
+set, format of weights and length of context: the least time that reading and computing can take, at the rates measured
+in the same run, over the time of the pass. The contents of the KV cache do not affect it, so long contexts are not
 computed first.
 """
 
@@ -21,7 +21,7 @@ from services.engine.loaded_model import LoadedModel
 
 @dataclass(frozen=True, slots=True)
 class RooflineFigures:
-    """One setting's."""
+    """The figures of one setting."""
 
     isa: str
     weights: str
@@ -29,7 +29,7 @@ class RooflineFigures:
     decoder: DecoderFigures
 
     def lines(self) -> Iterator[str]:
-        """A table for a person."""
+        """Yield the lines of a table for a person to read."""
         found = self.decoder
         rates = [found.read_rate, found.product_rate, found.attention_rate]
         read, product, attention = (f"{rate.median * 1e-9:.0f}" if rate else "?" for rate in rates)
@@ -41,15 +41,15 @@ class RooflineFigures:
 
 
 def main(arguments: Seq[str] | None = None) -> None:
-    """Measure, print and save."""
+    """Measure all settings; print and save each as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a folder or a GGUF file")
     parser.add_argument("--isas", nargs="+", choices=isas(), default=isas()[:1], help="instruction sets (%(default)s)")
     parser.add_argument("--weights", nargs="+", default=["bf16", "int8", "int4"], help="formats (%(default)s)")
-    parser.add_argument("--kv", choices=CPU_KV_FORMATS, default="bf16", help="how keys and values are held")
+    parser.add_argument("--kv", choices=CPU_KV_FORMATS, default="bf16", help="format of keys and values")
     parser.add_argument("--contexts", nargs="+", type=int, default=[256, 4096, 16384], help="tokens (%(default)s)")
     parser.add_argument("--runs", type=int, default=15, help="timings of each pass (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also save the figures to this file")
     options = parser.parse_args(arguments)
     record = []
     for figures in measure(options):
@@ -60,7 +60,7 @@ def main(arguments: Seq[str] | None = None) -> None:
 
 
 def measure(options: argparse.Namespace) -> Iterable[RooflineFigures]:
-    """Each setting's figures, when they are there."""
+    """Yield the figures of each setting as soon as they are known."""
     for isa in options.isas:
         for weights in options.weights:
             config = EngineConfig(

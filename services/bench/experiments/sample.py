@@ -1,4 +1,4 @@
-"""Sample: what one contender did in one way with prompts that it was asked at once."""
+"""Sample: the figures of one contender in one way, for prompts that were sent at once."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ OURS = "Outrider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Samples of one run were measured in turn, so those with the same prompts can be compared; times in seconds."""
+    """Samples of one run were measured in turn, so those of the same prompts can be compared; times are in seconds."""
 
     run: str
     engine: str
     weights: str
     way: str
     kind: str  # of the prompts
-    turn: int  # of the prompts among those of the kind and the number of streams
-    streams: int  # at once
-    prompt_tokens: int  # of the longest
-    first_token: float  # the last stream's
-    rate: float | None  # tokens per second of all together, while all of them decode
-    equal: int  # answers that are the plain ones
+    turn: int  # index of the prompts among those of the same kind and number of streams
+    streams: int  # concurrent answers
+    prompt_tokens: int  # of the longest prompt
+    first_token: float  # of the stream that got it last
+    rate: float | None  # tokens per second of all streams together, while all of them decode
+    equal: int  # answers that equal the plain answers
     tokens_per_pass: float | None = None
 
     @classmethod
     def of(cls, answers: Seq[Answer], plain: Seq[Answer], **others: object) -> "Sample":
-        """The figures of answers beside the same contender's plain ones, with what is known of them otherwise."""
+        """Return the figures of answers compared with the contender's plain ones; `others` are the remaining fields."""
         [one, *more] = answers
         passes = [answer.tokens_per_pass for answer in answers if answer.tokens_per_pass is not None]
         return cls(

@@ -1,8 +1,8 @@
-"""What each way to hold a GGUF file's weights loses: `python -m services.bench.experiments.stored_weights MODEL.gguf`.
+"""What each format of a GGUF file's weights loses: `python -m services.bench.experiments.stored_weights MODEL.gguf`.
 
-The mean Kullback-Leibler divergence, over all positions of twenty short prompts, of a model's distributions from those
-of the file's own values in float32, how often the likeliest token is the same, and what a pass reads and takes. Keys
-and values are in float32, so that nothing else is rounded but activations.
+Over all positions of twenty short prompts it prints the mean Kullback-Leibler divergence of the model's distributions
+from those of the file's own values in float32, how often the likeliest token is the same, and the bytes and the time of
+a pass. Keys and values are in float32, so that beside the weights only activations are rounded.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device
 from services.engine.decoder.weight_choice import STORED
 from services.engine.text.tokenizer import Tokenizer
 
-_BLOCKS, _TIMED = 4, 16  # of the KV cache; passes over one row
+_BLOCKS, _TIMED = 4, 16  # blocks of the KV cache; timed passes over one row
 _PROMPTS = (
     "The capital of France is Paris, and the capital of Italy is",
     "def fibonacci(n):\n    if n < 2:\n        return n\n    ",
@@ -47,7 +47,7 @@ _PROMPTS = (
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of formats."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a GGUF file")
     parser.add_argument("--weights", nargs="+", default=[STORED, *CPU_WEIGHT_FORMATS], help="formats (%(default)s)")
@@ -82,12 +82,12 @@ def _batch(token_ids: Seq[int], position: int = 0) -> Batch:
 
 
 def _log_probabilities(decoder: Decoder, prompts: Seq[Seq[int]]) -> list[NDArray[np.float32]]:
-    """Of every token after each of a prompt's.  # for each prompt: [tokens, vocab]"""
+    """Return the log-probabilities of the token after each one of a prompt.  # for each prompt: [tokens, vocab]"""
     return [log_probabilities(decoder.forward(_batch(prompt)).numpy()) for prompt in prompts]
 
 
 def _milliseconds(decoder: Decoder) -> float:
-    """The median of passes over one row."""
+    """Return the median time of passes over one row."""
     times = []
     for position in range(_TIMED):
         began = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Commands that call servers, and what they share."""
+"""Commands that call servers, and their shared code."""

@@ -1,4 +1,4 @@
-"""outrider embed: prints vectors of texts."""
+"""outrider embed: prints embeddings of texts."""
 
 import argparse
 import json
@@ -10,16 +10,16 @@ from services.cli.terminal import Terminal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    parser.add_argument("texts", nargs="+", metavar="TEXT", help='what to embed; "-" reads it from standard input')
+    """Add all options of the command to the parser."""
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help='a text to embed; "-" reads it from standard input')
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="fail after this time")
     parser.add_argument(
         "--pooling", choices=("last", "mean", "cls"), help="which tokens' hidden states (default: last)"
     )
-    parser.add_argument("--dimensions", type=int, metavar="N", help="how many numbers of each vector (default: all)")
-    parser.add_argument("--no-normalise", action="store_true", help="leave the vectors as long as they are")
+    parser.add_argument("--dimensions", type=int, metavar="N", help="the first N numbers of each vector (default: all)")
+    parser.add_argument("--no-normalise", action="store_true", help="do not scale the vectors to length 1")
 
 
 def run(arguments: argparse.Namespace) -> int:

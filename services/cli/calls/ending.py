@@ -1,4 +1,4 @@
-"""How a command that calls servers ends: what went wrong is told in its own words, and is an exit code."""
+"""How a command that calls servers ends: an error becomes a message and an exit code."""
 
 import sys
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
 
 
 def exit_code(command: str, act: Callable[[Terminal, Terminal], int]) -> int:
-    """Act, and return its exit code, or that of what ended it.
+    """Call `act` and return its exit code, or the exit code of the error that ended it.
 
-    `act` gets where a command writes, and where it tells of itself; the latter tells what went wrong too.
+    `act` is given two terminals: one for the command's output and one for notes. Errors are also written to the latter.
     """
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:

@@ -38,39 +38,39 @@ _OPTIONS = (
     *("tools", "tool_choice", "parallel_tool_calls", "template_variables"),
 )
 _FLAGS = {
-    "heal": "draw the end of the prompt's last word anew, with what begins as it does",
-    "ignore-eos": "go on after an end-of-sequence token",
-    "include-stop": "show what ended the text",
-    "logprobs": "list every token with its log-probabilities, its rank, and the entropy that it was drawn at",
-    "prompt-logprobs": "list the tokens of the prompt too",
+    "heal": "resample the prompt's last token, among the tokens that begin with its text",
+    "ignore-eos": "continue after an end-of-sequence token",
+    "include-stop": "print the text or token that ended the answer",
+    "logprobs": "list each token with its log-probabilities, its rank, and the entropy of its distribution",
+    "prompt-logprobs": "also list the tokens of the prompt",
 }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; what is not given is left to the server."""
+    """Add all options of the command to the parser; the server decides those that are not given."""
     add_prompt(parser, "the text to continue")
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
-    parser.add_argument("--session", metavar="NAME", help="go on behind this session's tokens")
+    parser.add_argument("--session", metavar="NAME", help="continue after the tokens of this session")
     parser.add_argument("--lora", metavar="NAME", help="which of the model's adapters (default: none)")
     parser.add_argument("--negative-prompt", metavar="TEXT", help="what --guidance-scale guides the text away from")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time, with the text so far")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
-    parser.add_argument("--samplers", type=_read_names, metavar="A,B,…", help="the samplers to go through, in order")
+    parser.add_argument("--samplers", type=_read_names, metavar="A,B,…", help="the samplers to apply, in order")
     _add_ends(parser)
     parser.add_argument(
         "--no-lookup",
         dest="lookup",
         action="store_false",
         default=None,
-        help="do not predict the text from its repetitions",
+        help="do not predict tokens from repetitions in the text",
     )
     _add_grammars(parser)
     _add_tools(parser)
     for name, description in _FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
-    parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")
+    parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below each token")
 
 
 def _add_ends(parser: argparse.ArgumentParser) -> None:
@@ -80,30 +80,30 @@ def _add_ends(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         type=int,
         metavar=("WINDOW", "REPETITIONS"),
-        help="end when the last WINDOW tokens repeat one run of tokens so often",
+        help="end when the last WINDOW tokens repeat one run of tokens REPETITIONS times",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="have the server end the text after it")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="let the server end the text by then")
 
 
 def _add_grammars(parser: argparse.ArgumentParser) -> None:
     grammars = parser.add_mutually_exclusive_group()
-    grammars.add_argument("--json-schema", metavar="JSON", help="write a value of this schema")
-    grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
-    grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
-    grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
-    parser.add_argument("--prefer-end", action="store_true", default=None, help="end as soon as one of these lets it")
+    grammars.add_argument("--json-schema", metavar="JSON", help="generate a value of this schema")
+    grammars.add_argument("--regex", metavar="REGEX", help="generate text that matches this")
+    grammars.add_argument("--lark", metavar="GRAMMAR", help="generate text of this grammar's start rule")
+    grammars.add_argument("--choice", action="append", metavar="TEXT", help="generate one of the texts given so")
+    parser.add_argument("--prefer-end", action="store_true", default=None, help="end as soon as the grammar allows it")
 
 
 def _add_tools(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("conversations", "with --chat")
     group.add_argument("--tools", type=_read_json, metavar="FILE", help="a JSON list of tools, as in OpenAI's API")
-    group.add_argument("--tool-choice", metavar="CHOICE", help="auto, none, required, or the tool that is to be called")
+    group.add_argument("--tool-choice", metavar="CHOICE", help="auto, none, required, or the tool to call")
     group.add_argument(
         "--single-call",
         dest="parallel_tool_calls",
         action="store_false",
         default=None,
-        help="have it call one tool at most",
+        help="allow at most one tool call",
     )
     group.add_argument(
         "--template-variables", type=json.loads, metavar="JSON", help='such as {"enable_thinking": false}'
@@ -119,7 +119,7 @@ def _read_json(path: str) -> object:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Generate once; returns the exit code."""
+    """Generate one continuation; returns the exit code."""
 
     def act(out: Terminal, err: Terminal) -> int:
         result = _generate(arguments, out, err)
@@ -163,6 +163,6 @@ def _options(arguments: argparse.Namespace) -> GenerateOptions:
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     is_listed = bool(arguments.logprobs or arguments.prompt_logprobs or arguments.top_candidates)
     loop = arguments.stop_on_loop and Loop(*arguments.stop_on_loop)
-    told = dict.fromkeys(("logprobs", "rank", "entropy"), is_listed or None)
+    records = dict.fromkeys(("logprobs", "rank", "entropy"), is_listed or None)
     read = {"message_deltas": bool(arguments.tools) or None}
-    return cast(GenerateOptions, {"stop": arguments.stop, "stop_on_loop": loop, **told, **options, **read})
+    return cast(GenerateOptions, {"stop": arguments.stop, "stop_on_loop": loop, **records, **options, **read})

@@ -1,4 +1,4 @@
-"""The prompt among a command's options: a text, which may come through a pipe, or a user's message."""
+"""The prompt among a command's options: a text, possibly from a pipe, or a user's message."""
 
 import argparse
 import sys
@@ -7,17 +7,17 @@ from outrider import Message, Prompt
 
 
 def add_prompt(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """Add the prompt and how to send it."""
+    """Add the prompt, and the option that sends it as a message."""
     parser.add_argument("prompt", help=f'{purpose}; "-" reads it from standard input')
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
 
 
 def read_prompt(arguments: argparse.Namespace) -> Prompt:
-    """What the options give; raises OSError, and ValueError for input that is no text."""
+    """Return the prompt of the options; raises OSError, and ValueError for input that is no text."""
     text = read_text(arguments.prompt)
     return [Message("user", text)] if arguments.chat else text
 
 
 def read_text(text: str) -> str:
-    """A text as it was given, or the standard input."""
+    """Return the text as it was given, or the standard input for "-"."""
     return sys.stdin.read() if text == "-" else text

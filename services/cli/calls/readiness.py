@@ -1,4 +1,4 @@
-"""Readiness: calls servers once their model is loaded, which takes minutes where that is large."""
+"""Readiness: waits for servers to load their model before calling them; a large model takes minutes."""
 
 import argparse
 import time
@@ -17,16 +17,16 @@ from services.cli.terminal import Terminal
 
 Answer = TypeVar("Answer")
 _ADDRESS = "localhost:50051"
-_RETRIES = 5  # of an address that does not answer, about three seconds
+_RETRIES = 5  # for an address that does not answer; about three seconds
 _WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.5
-_NOTE_SECONDS = 15.0  # between two lines that say that we still wait
+_NOTE_SECONDS = 15.0  # between two lines of progress in a log
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which servers to call, how, and how long to wait for one that is loading."""
+    """Add the options for the servers' addresses and credentials, and for how long to wait while they load."""
     parser.add_argument(
         "--address", action="append", metavar="HOST:PORT", help=f"a server; several may be given ({_ADDRESS})"
     )
@@ -38,16 +38,17 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=_WAIT_SECONDS,
         metavar="SECONDS",
-        help="wait so long for a server that is loading its model (%(default)g)",
+        help="how long to wait for a server that is loading its model (%(default)g)",
     )
-    group.add_argument("--no-wait", dest="wait", action="store_const", const=0.0, help="fail where it is loading")
+    group.add_argument("--no-wait", dest="wait", action="store_const", const=0.0, help="fail if the server is loading")
 
 
 @contextmanager
 def ready_client(arguments: argparse.Namespace, terminal: Terminal) -> Iterator[tuple[Client, "Readiness"]]:
-    """A client of the servers that the options name, once one of them serves or none is loading, and their readiness.
+    """Wait until one of the servers that the options name serves or none is loading; yields a client of them.
 
-    `terminal` is where it says that it waits. Raises ValueError, and Unavailable when the seconds are over.
+    It also yields their readiness. Waiting is reported to `terminal`. Raises ValueError for bad options, and
+    Unavailable after the seconds of the options.
     """
     credentials = read_credentials(arguments)
     addresses = arguments.address or [_ADDRESS]
@@ -58,7 +59,7 @@ def ready_client(arguments: argparse.Namespace, terminal: Terminal) -> Iterator[
 
 
 class Readiness:
-    """Asks the health of some servers, all of which hold the same model; `seconds` is for all waiting together."""
+    """Polls the health of servers that hold the same model; `seconds` limits the total time of waiting."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Readiness:
         *,
         seconds: float,
     ) -> None:
-        """`terminal` is where it says that it waits. Raises ValueError for negative seconds."""
+        """Waiting is reported to `terminal`. Raises ValueError for negative seconds."""
         if not seconds >= 0:
             raise ValueError(f"--wait must be at least 0 seconds, not {seconds:g}")
         self._addresses = addresses
@@ -77,9 +78,9 @@ class Readiness:
         self._seconds = seconds
 
     def wait(self) -> bool:
-        """Return once a server serves, or none is loading any more; False where none was.
+        """Wait until a server serves or none is loading; returns False if none was loading.
 
-        Raises Unavailable when the seconds are over.
+        Raises Unavailable after the remaining seconds.
         """
         began = time.monotonic()
         if (loading := self._loading()) is None:
@@ -94,15 +95,15 @@ class Readiness:
         return True
 
     def when_ready(self, call: Callable[[], Answer]) -> Answer:
-        """Call, and again each time that a server which has only now come up has loaded its model.
+        """Return the result of `call`; if servers are unavailable because one is loading, wait and call again.
 
-        Raises what the call does, and Unavailable when the seconds are over.
+        Raises the errors of the call, and Unavailable after the remaining seconds.
         """
         while True:
             try:
                 return call()
             except Unavailable as error:
-                # Loading takes longer than a client's retries. A text that was shown in part is not begun anew.
+                # Loading takes longer than a client's retries. After part of a text was printed, it is not restarted.
                 if (error.received is not None and error.received.token_ids) or not self.wait():
                     raise
 
@@ -122,7 +123,7 @@ class Readiness:
             loading = self._loading()
 
     def _loading(self) -> "_Loading | None":
-        """A server that listens and does not serve yet, where no other one serves."""
+        """Return the first server that listens and does not serve yet; None if any server serves or none listens."""
         first = None
         for address in self._addresses:
             with open_channel(address, self._credentials) as channel:
@@ -135,7 +136,7 @@ class Readiness:
 
 
 class _Loading(NamedTuple):
-    """A server that is loading its model, and what it says of that."""
+    """A server that is loading its model, and the detail that it reports."""
 
     address: str
     detail: str

@@ -1,4 +1,4 @@
-"""A generation's result as text: what it cost, and what the model thought of each token."""
+"""A generation's result as text: a summary of its cost, and a table of its tokens."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ TOKEN_HEADING = "     id        raw  processed    rank  entropy  text"
 
 
 def summary(result: Result) -> str:
-    """What it cost, in one line: tokens, their rate, the time to the first, tokens per pass, and why the text ended."""
+    """Return one line: tokens, their rate, the time to the first token, tokens per pass, and why the text ended."""
     num_tokens = result.usage.completion_tokens
     parts = [f"{num_tokens} token{'s' * (num_tokens != 1)}"]
     if result.timings.decode > 0 and len(result.token_ids) > 1:
@@ -26,7 +26,7 @@ def summary(result: Result) -> str:
 
 
 def token_rows(tokens: Iterable[Token]) -> Iterator[str]:
-    """One row per token, and below it one for each of its candidates."""
+    """Yield a row for each token, each followed by a row for each of its candidates."""
     for token in tokens:
         figures = (_figure(token.raw_logprob, 9), _figure(token.processed_logprob, 9))
         rank = "-" if token.rank is None else str(token.rank)

@@ -1,4 +1,4 @@
-"""outrider score: says how likely texts are behind a prompt."""
+"""outrider score: prints how likely texts are after a prompt."""
 
 import argparse
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ _HEADING = "   logprob  per token  tokens  greedy  text"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
-    add_prompt(parser, "what comes before each text")
-    parser.add_argument("choices", nargs="+", metavar="TEXT", help="what is to be scored behind the prompt, as it is")
+    """Add all options of the command to the parser."""
+    add_prompt(parser, "the text before each text")
+    parser.add_argument("choices", nargs="+", metavar="TEXT", help="a text to score after the prompt")
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="fail after this time")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score once; returns the exit code."""
+    """Score all texts in one call; returns the exit code."""
 
     def act(out: Terminal, err: Terminal) -> int:
         scores = _score(arguments, err)
@@ -45,7 +45,7 @@ def _score(arguments: argparse.Namespace, err: Terminal) -> Scores:
 
 
 def _rows(scores: Scores, texts: Seq[str]) -> Iterator[str]:
-    """One for each text, in the order in which they were given."""
+    """Yield a row for each text, in the order in which they were given."""
     for score, text in zip(scores.scores, texts, strict=True):
         count = len(score.token_ids)
         is_greedy = "yes" if score.is_greedy else "no"

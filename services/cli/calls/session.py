@@ -1,4 +1,4 @@
-"""outrider session: makes sessions, tells of them, and ends them."""
+"""outrider session: creates, lists and deletes sessions."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -13,16 +13,16 @@ _HEADING = "tokens  blocks  seconds left  name"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all actions and their options to the parser."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = _add_action(actions, "create", "hold the beginning of prompts, and print its name", _create)
-    add_prompt(create, "what is held")
-    create.add_argument("--name", help="its name (default: one that the server makes)")
-    create.add_argument("--parent", metavar="NAME", help="a session that it begins with")
-    create.add_argument("--ttl-seconds", type=float, metavar="SECONDS", help="end it so long after its last use")
+    create = _add_action(actions, "create", "keep the beginning of prompts in a session, and print its name", _create)
+    add_prompt(create, "the text to hold")
+    create.add_argument("--name", help="name of the session (default: the server chooses)")
+    create.add_argument("--parent", metavar="NAME", help="a session whose tokens it begins with")
+    create.add_argument("--ttl-seconds", type=float, metavar="SECONDS", help="delete it this long after its last use")
     _add_action(actions, "list", "list the sessions", _list)
-    for name, summary, act in (("show", "tell of a session", _show), ("delete", "end a session", _delete)):
-        _add_action(actions, name, summary, act).add_argument("name", help="of the session")
+    for name, summary, act in (("show", "print a session", _show), ("delete", "delete a session", _delete)):
+        _add_action(actions, name, summary, act).add_argument("name", help="name of the session")
 
 
 def _add_action(
@@ -39,7 +39,7 @@ def _add_action(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what is asked; returns the exit code."""
+    """Run the chosen action; returns the exit code."""
 
     def act(out: Terminal, err: Terminal) -> int:
         with ready_client(arguments, err) as (client, readiness):

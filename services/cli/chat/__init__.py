@@ -1,1 +1,1 @@
-"""A conversation in a terminal: lines are questions or commands, answers come as they are written."""
+"""A conversation in a terminal: lines are questions or commands, and answers appear as they are generated."""

@@ -16,22 +16,22 @@ from services.service.printable import printable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
-    parser.add_argument("--system", metavar="TEXT", help="what the system says before all else")
+    parser.add_argument("--system", metavar="TEXT", help="the system message of the conversation")
     parser.add_argument(
         "--param",
         dest="params",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="how answers are drawn, as /params sets it; several may be given",
+        help="a sampling parameter, as /params sets it; several may be given",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Chat until the input ends; returns the exit code, 1 where a pipe's question has no answer."""
+    """Chat until the input ends; returns the exit code, 1 if a question from a pipe got no answer."""
     return exit_code("chat", lambda out, err: _chat(arguments, out, err))
 
 
@@ -54,7 +54,7 @@ def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
 def _converse(
     session: ChatSession, read: Callable[[], str | None], out: Terminal, err: Terminal, *, goes_on: bool
 ) -> int:
-    """Answer line by line; who types goes on behind Ctrl-C, wherever it comes, and behind what fails."""
+    """Answer line by line; with `goes_on` (a person types), it continues after Ctrl-C and after an error."""
     while True:
         try:
             if (line := read()) is None:
@@ -67,7 +67,7 @@ def _converse(
 
 
 def _do(session: ChatSession, line: str, out: Terminal, err: Terminal) -> bool:
-    """Answer a question, or do what a command says; False where that failed."""
+    """Answer a question, or run a command; returns False on failure."""
     if line.startswith("//") or not line.startswith("/"):
         return session.ask(line.removeprefix("/") if line.startswith("//") else line, out, err)
     try:
@@ -79,7 +79,7 @@ def _do(session: ChatSession, line: str, out: Terminal, err: Terminal) -> bool:
 
 
 def _read_keys() -> str | None:
-    """The next line that is typed, which can be edited, or None for Ctrl-D; Ctrl-C drops it."""
+    """Return the next typed line, which can be edited; None for Ctrl-D, "" for Ctrl-C."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - it makes lines editable
     try:

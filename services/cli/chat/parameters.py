@@ -1,4 +1,4 @@
-"""Parameters: how answers are drawn, by the names that the client's options have."""
+"""Parameters: the sampling parameters of a chat, under the names of the client's options."""
 
 import json
 from collections.abc import Callable
@@ -46,14 +46,14 @@ _WORDS: dict[Callable[[str], Any], str] = {
 
 
 class Parameters:
-    """What was set by "name=value"; all else is left to the server, which also checks the values."""
+    """The parameters that were set by "name=value"; the server decides all others, and checks the values."""
 
     def __init__(self, model: str | None = None) -> None:
-        """Of that model of the server's, by default its first."""
+        """`model` names a model of the server; None: its first."""
         self._values: dict[str, Any] = {} if model is None else {"model": model}
 
     def set(self, assignment: str) -> None:
-        """Set one, or give it back to the server where no value stands behind "name="; raises ValueError."""
+        """Set a parameter by "name=value"; "name=" unsets it. Raises ValueError for any other text."""
         name, equals, text = assignment.partition("=")
         if name not in _KINDS or not equals:
             raise ValueError(f"{assignment!r} is not NAME=VALUE, with one of these names: {', '.join(sorted(_KINDS))}")
@@ -68,7 +68,7 @@ class Parameters:
 
     @property
     def options(self) -> GenerateOptions:
-        """The same as options of the client."""
+        """The parameters as options of the client."""
         return cast(GenerateOptions, dict(self._values))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""ChatSession: asks a server, and shows what it answers."""
+"""ChatSession: sends questions to a server, and prints the answers."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
 from services.cli.terminal import Terminal
 
-_ROOM_FOR_ANSWER = 1 / 4  # of the context, where max_tokens does not say
+_ROOM_FOR_ANSWER = 1 / 4  # of the context, if max_tokens is not set
 
 
 class ChatSession:
@@ -18,7 +18,7 @@ class ChatSession:
     def __init__(
         self, client: Client, model: ModelInfo, dialogue: Dialogue, parameters: Parameters, *, goes_on: bool
     ) -> None:
-        """`goes_on` says whether Ctrl-C ends an answer alone."""
+        """With `goes_on` Ctrl-C ends only the current answer, not the program."""
         self.dialogue = dialogue
         self.parameters = parameters
         self._client = client
@@ -26,17 +26,17 @@ class ChatSession:
         self._goes_on = goes_on
 
     def ask(self, question: str, out: Terminal, err: Terminal) -> bool:
-        """Stream the answer to a question, and then its figures; False where there is none, which `err` tells why.
+        """Stream the answer to a question, and then its figures; returns False, after an error to `err`, without one.
 
-        Where the session goes on, Ctrl-C ends the answer, and what there is of it stays in the conversation; elsewhere
-        it raises KeyboardInterrupt. What no longer fits the context is forgotten once there is an answer without it.
+        With `goes_on` Ctrl-C ends the answer, and the text so far stays in the conversation; without it
+        KeyboardInterrupt is raised. Messages that no longer fit the context are dropped once there is an answer.
         """
         self.dialogue.add(Message("user", question))
         answer: Message | None = None
         surplus = 0
         try:
             surplus = self.dialogue.surplus(self._fits)
-            answer = self._answer(self.dialogue.behind(surplus), out, err)
+            answer = self._answer(self.dialogue.without(surplus), out, err)
         except InvalidArgument as error:
             err.refusal(error)
         except (OutriderError, TypeError) as error:
@@ -85,7 +85,7 @@ class ChatSession:
         return len(encoding.token_ids) + asked <= self._model.context_length
 
     def save(self, path: Path) -> None:
-        """Write a new file with the conversation as a body for POST /v1/chat/completions; raises OSError."""
+        """Write the conversation to a new file, as a body for POST /v1/chat/completions; raises OSError."""
         messages = [{"role": message.role, "content": message.content} for message in self.dialogue.messages]
         body = {"model": self._model.name, "messages": messages, **self.parameters.options}
         with path.open("x") as file:

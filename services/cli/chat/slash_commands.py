@@ -1,4 +1,4 @@
-"""Lines that begin with a slash: what the one who chats asks of the program, not of the model."""
+"""Lines that begin with a slash: commands to the chat program, not messages to the model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ _Run = Callable[[ChatSession, str, Terminal], None]
 
 
 def run_command(session: ChatSession, line: str, out: Terminal) -> None:
-    """Do what a line such as "/system Be short." says; raises ValueError and OSError for what cannot be done."""
+    """Run a command line such as "/system Be short."; raises ValueError and OSError if it cannot be run."""
     name, _, rest = line.removeprefix("/").partition(" ")
     if name not in _COMMANDS:
         raise ValueError(f"there is no /{name}; /help lists what there is")
@@ -24,20 +24,20 @@ def _help(_session: ChatSession, _: str, out: Terminal) -> None:
 
 def _system(session: ChatSession, rest: str, out: Terminal) -> None:
     session.dialogue.system = rest or None
-    out.note("from the next answer on" if rest else "the system says nothing")
+    out.note("used from the next answer on" if rest else "there is no system message now")
 
 
 def _reset(session: ChatSession, _: str, out: Terminal) -> None:
     session.dialogue.reset()
-    out.note("all is forgotten but what the system says")
+    out.note("the conversation is empty; the system message stays")
 
 
 def _params(session: ChatSession, rest: str, out: Terminal) -> None:
     name, equals, _ = rest.partition("=")
-    # A value may have spaces where it stands alone.
+    # With a single assignment its value may contain spaces.
     for assignment in rest.split() if equals and rest.count("=") > 1 else [rest] * bool(name):
         session.parameters.set(assignment)
-    out.note(str(session.parameters) or "all as the server has them")
+    out.note(str(session.parameters) or "all have the server's defaults")
 
 
 def _save(session: ChatSession, rest: str, out: Terminal) -> None:
@@ -49,8 +49,8 @@ def _save(session: ChatSession, rest: str, out: Terminal) -> None:
 
 _COMMANDS: dict[str, tuple[str, _Run]] = {
     "help": ("/help                   this", _help),
-    "system": ("/system TEXT            what the system says; nothing without a text", _system),
-    "reset": ("/reset                  forget what was said", _reset),
-    "params": ("/params NAME=VALUE ...  how answers are drawn; without names, what is set", _params),
+    "system": ("/system TEXT            set the system message; without TEXT, remove it", _system),
+    "reset": ("/reset                  forget the conversation", _reset),
+    "params": ("/params NAME=VALUE ...  set sampling parameters; without names, show them", _params),
     "save": ("/save FILE              write the conversation as JSON", _save),
 }

@@ -1,1 +1,1 @@
-"""What a target does, watched in a terminal."""
+"""A live display of a target's load in a terminal."""

@@ -1,4 +1,4 @@
-"""outrider top: what a target does, as its metrics tell, in a terminal."""
+"""outrider top: shows the metrics of a target in a terminal."""
 
 import argparse
 import sys
@@ -21,19 +21,19 @@ _SHORTEST_INTERVAL = 0.1  # seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add all options of the command to the parser."""
     source = parser.add_mutually_exclusive_group()
-    admin = "ask a target there, its --admin-listen, HOST:PORT or unix:PATH"
+    admin = "ask a target at its --admin-listen, HOST:PORT or unix:PATH"
     source.add_argument("--address", metavar="ADDRESS", help=admin)
-    where = "or read what it serves to Prometheus, as its --metrics-listen says (%(default)s)"
+    where = "or read its Prometheus metrics, at its --metrics-listen (%(default)s)"
     source.add_argument("--metrics-address", default="localhost:9464", metavar="HOST:PORT", help=where)
     add_token_option(parser)
-    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two looks")
-    parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
+    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between updates")
+    parser.add_argument("--once", action="store_true", help="print the figures of one interval, and end")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch until Ctrl-C; returns the exit code, 1 where nobody tells metrics there."""
+    """Show the metrics until Ctrl-C; returns the exit code, 1 if they cannot be read."""
     err = Terminal(sys.stderr)
     try:
         import rich  # noqa: F401 - the view needs it
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _looking(arguments: argparse.Namespace) -> Iterator[Callable[[], Scrape]]:
-    """What looks once, while a channel is open if it needs one."""
+    """Yield a function that reads the metrics once, over a channel that is open meanwhile if one is needed."""
     if arguments.address is None:
         yield lambda: Scrape.of(arguments.metrics_address)
         return

@@ -1,4 +1,4 @@
-"""Scrape: what a service's metrics say at one moment."""
+"""Scrape: the values of a service's metrics at one moment."""
 
 import time
 import urllib.request
@@ -13,7 +13,7 @@ _MOST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number, by its name without a prefix."""
+    """One value, by its metric's name without a prefix."""
 
     name: str
     labels: dict[str, str]
@@ -22,20 +22,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """All numbers, and when they were read, in seconds on the monotonic clock."""
+    """All values, and when they were read, in seconds on the monotonic clock."""
 
     samples: list[Sample]
     moment: float
 
     @classmethod
     def of(cls, address: str) -> Self:
-        """Ask a service that serves metrics on HOST:PORT; raises OSError and ValueError where none does."""
+        """Read the metrics that a service serves at HOST:PORT; raises OSError and ValueError if that fails."""
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_SECONDS) as answer:
             return cls.read(answer.read(_MOST_BYTES).decode())
 
     @classmethod
     def read(cls, page: str) -> Self:
-        """What a page says that has just been told; raises ValueError for one that is none."""
+        """Parse a page of metrics that was received now; raises ValueError if it is none."""
         samples = [
             Sample(sample.name.rpartition(":")[2], sample.labels, sample.value)
             for family in text_string_to_metric_families(page)
@@ -44,12 +44,12 @@ class Scrape:
         return cls(samples, time.monotonic())
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of all numbers of a name that have these labels; 0 where there is none."""
+        """Return the sum of a metric's values with these labels; 0 if there are none."""
         wanted = labels.items()
         return sum(each.value for each in self.samples if each.name == name and wanted <= each.labels.items())
 
     def by(self, label: str, name: str, **labels: str) -> dict[str, float]:
-        """The same by the values of one more label, those first that come first."""
+        """Return the total for each value of one more label, in the order of the page."""
         values = dict.fromkeys(
             each.labels[label] for each in self.samples if each.name == name and label in each.labels
         )

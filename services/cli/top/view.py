@@ -11,14 +11,14 @@ _MOST_CALLERS = 10
 
 
 class TopView:
-    """What has happened between two scrapes, and how things are at the later one."""
+    """The rates between two scrapes, and the state at the later one."""
 
     def __init__(self, before: Scrape, now: Scrape) -> None:
         self._before, self._now = before, now
         self._seconds = max(now.moment - before.moment, 1e-9)
 
     def render(self) -> Group:
-        """All of it."""
+        """Return all panels of the screen."""
         parts = [self._requests(), self._speculation(), self._links(), self._blocks(), self._callers()]
         return Group(*(Panel(table, title=title, title_align="left") for title, table in parts))
 
@@ -77,7 +77,7 @@ class TopView:
 
 
 def _table(values: dict[str, str]) -> Table:
-    """Names above their values, which come from outside."""
+    """Return a table with names above their values; both come from outside, so they are made printable."""
     table = Table(box=None, pad_edge=False)
     for name in values:
         table.add_column(printable(name), justify="left")

@@ -1,1 +1,1 @@
-"""The way between a target's tokens and the draft's, where their vocabularies differ."""
+"""Translation between a target's tokens and the draft's, where their vocabularies differ."""

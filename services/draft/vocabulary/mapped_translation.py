@@ -1,4 +1,4 @@
-"""MappedTranslation: what the two ways between different vocabularies have in common."""
+"""MappedTranslation: the common part of the two translations between different vocabularies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Seq
@@ -9,7 +9,7 @@ from services.engine.sampling_params import SamplingParams
 
 
 class MappedTranslation(ABC):
-    """The part of a Translation that the vocabularies say, whatever was committed."""
+    """The part of a Translation that depends on the vocabularies alone, not on the committed tokens."""
 
     is_identity = False
 
@@ -19,17 +19,17 @@ class MappedTranslation(ABC):
 
     @abstractmethod
     def target_position(self, chain: Seq[int]) -> int:
-        """Where the target sees what comes behind the chain, as far as one can tell yet."""
+        """The target's position of the token after the chain, as far as it is known yet."""
 
     def own_ids(self, target_ids: Seq[int]) -> Seq[int]:
-        """Those that have a partner."""
+        """The partners of those ids that have one."""
         return self.vocabulary.partners(target_ids)
 
     def own_params(self, params: SamplingParams) -> SamplingParams:
-        """What is said of a token without a partner is left out."""
+        """The sampling parameters in the draft's ids, without those for tokens that have no partner."""
         return self.vocabulary.own_params(params)
 
     def align(self, sampling: SamplingState, chain: Seq[int]) -> None:
-        """The sampler adds the chain's length to the position, which the target may have in fewer tokens."""
+        """Set the noise's ids and position; the sampler adds the chain's length, which may be fewer target tokens."""
         position = max(0, self.target_position(chain) - len(chain))
         sampling.translate(self.vocabulary.noise_ids, position)

@@ -1,4 +1,4 @@
-"""Retokenizer: bytes in the tokens of a vocabulary, cut as its tokenizer cuts text."""
+"""Retokenizer: encodes bytes in the tokens of a vocabulary, as its tokenizer encodes text."""
 
 import re
 from collections.abc import Sequence as Seq
@@ -10,24 +10,24 @@ _NOT_TEXT = re.compile("([\udc80-\udcff]+)")  # bytes that are no UTF-8, as `sur
 
 
 class Piece(NamedTuple):
-    """A token, and how many bytes it stands for where it is."""
+    """A token, and how many bytes of the text it stands for."""
 
     token_id: int
     num_bytes: int
 
 
 class Retokenizer:
-    """Spells as the tokenizer does where it can, and else with as few tokens as the longest ones make."""
+    """Encodes as the tokenizer does where that is possible, and else greedily with the longest tokens."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
-        """`size` is that of the model, which may be padded beyond its tokenizer."""
+        """`size` is the vocabulary size of the model, which may be padded beyond its tokenizer's."""
         self.tokenizer = tokenizer
         self._size = size
         self.ids = _ids_by_bytes(tokenizer, size)
         self._longest = max((len(data) for data, is_special in self.ids if not is_special), default=0)
 
     def tokenize(self, data: bytes, before: bytes = b"") -> list[Piece]:
-        """What a text goes on with behind `before`; where the tokenizer would not cut there, as a text of its own."""
+        """The tokens of `data` after `before`; if the tokenizer does not cut between the two, those of `data` alone."""
         for context in dict.fromkeys((before, b"")):
             pieces = self._last(self._encode(context + data), data)
             if pieces is not None:
@@ -35,8 +35,8 @@ class Retokenizer:
         return self.split(data)
 
     def split(self, data: bytes) -> list[Piece]:
-        """The longest token at each place. A byte that there is no token for is left out: it counts to the piece behind
-        it, or in the end to the last one.
+        """The longest token at each place. A byte without a token is left out, and counts to the piece after it, or at
+        the end to the last piece.
         """
         pieces: list[Piece] = []
         start = done = 0
@@ -51,11 +51,11 @@ class Retokenizer:
         return pieces
 
     def first(self, data: bytes) -> int | None:
-        """The longest token that bytes begin with."""
+        """The longest token that the bytes begin with; None if there is none."""
         return self._longest_at(data, 0)[0]
 
     def _longest_at(self, data: bytes, start: int) -> tuple[int | None, int]:
-        """The longest token at a place, and its end; None and that of the next byte where there is none."""
+        """The longest token at a place, and its end; None and the end of the next byte if there is none."""
         for end in range(min(len(data), start + self._longest), start, -1):
             if (token_id := self.ids.get((data[start:end], False))) is not None:
                 return token_id, end
@@ -71,8 +71,8 @@ class Retokenizer:
         return token_ids
 
     def _last(self, token_ids: Seq[int], data: bytes) -> list[Piece] | None:
-        """The last tokens, as far as they are just these bytes: what the tokenizer puts in front, normalises or does
-        not know is found out here.
+        """The last tokens, if they are exactly these bytes; None where the tokenizer changed the text: put something in
+        front of it, normalised it or did not know it.
         """
         pieces: list[Piece] = []
         end = len(data)
@@ -88,7 +88,7 @@ class Retokenizer:
 
 
 def _ids_by_bytes(tokenizer: Tokenizer, size: int) -> dict[tuple[bytes, bool], int]:
-    """The last id of each token that stands for any bytes, by these and by whether it is a special one."""
+    """The id of each token that has bytes, by the bytes and whether it is special; of several ids, the last one."""
     token_ids = range(min(size, tokenizer.vocab_size))
     keys = ((tokenizer.token_bytes(token_id), tokenizer.is_special(token_id)) for token_id in token_ids)
     return {key: token_id for token_id, key in enumerate(keys) if key[0]}

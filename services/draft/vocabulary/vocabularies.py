@@ -1,4 +1,4 @@
-"""Vocabularies: which targets' tokens the draft can predict, and how."""
+"""Vocabularies: the targets' vocabularies that the draft can predict for, and how."""
 
 import math
 import threading
@@ -17,21 +17,21 @@ from services.engine.text.tokenizer import Tokenizer
 
 
 class Way(StrEnum):
-    """How predictions become those of a target with another vocabulary."""
+    """How predictions are translated for a target with another vocabulary."""
 
     AUTO = "auto"
     INTERSECTION = "intersection"
     BYTES = "bytes"
 
 
-_MOST_MAPS = 4  # for each vocabulary: models that share one differ in their padding
-# The part of the larger vocabulary that both must have for the way along the tokens.
+_MOST_MAPS = 4  # per vocabulary: models that share one differ in their padding
+# The share of the larger vocabulary that both must have for the translation through tokens.
 _ENOUGH = {Way.AUTO: 0.9, Way.INTERSECTION: 0.0, Way.BYTES: math.inf}
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A target's vocabulary as the draft has it; `map` is None where there is nothing to translate."""
+    """A target's vocabulary as the draft knows it; `map` is None if no translation is needed."""
 
     match: VocabularyMatch
     num_shared: int
@@ -39,21 +39,21 @@ class Vocabulary:
     map: VocabularyMap | None = None
 
     def translation(self, params: SamplingParams) -> Translation:
-        """The way of a new sequence, which is drawn so."""
+        """The translation of a new sequence with these sampling parameters."""
         if self.map is None:
             return IdentityTranslation(self.size)
         return translation_along(self.map, params)
 
 
 class Vocabularies:
-    """The draft's own vocabulary, and those of targets that it was told of."""
+    """The draft's own vocabulary, and the targets' that it was configured with."""
 
     def __init__(
         self, own: Tokenizer, others: Iterable[Tokenizer], *, size: int, translates: bool, way: Way = Way.AUTO
     ) -> None:
         """`size` is that of the draft's model; `translates` is whether its device can draw for another vocabulary.
 
-        The way is through the bytes, unless the two have nearly all tokens in common or `way` says it.
+        By default, the translation is through tokens if the two have nearly all of them in common, else through bytes.
         """
         self._own = own
         self._way = way
@@ -65,9 +65,9 @@ class Vocabularies:
         self._finding = threading.Lock()
 
     def find(self, fingerprint: str, size: int) -> Vocabulary | None:
-        """The vocabulary of a target whose model has `size` ids (0: not said), which takes a second the first time.
+        """The vocabulary of a target whose model has `size` ids (0: unknown), which takes a second the first time.
 
-        None if it is not known here. Padding is no difference: models of one tokenizer may have different sizes.
+        None if it is not known here. Padding makes no difference: models of one tokenizer may have different sizes.
         """
         target, is_same = self._known.get(fingerprint), fingerprint == self._own_fingerprint
         if target is None or not (is_same or self._translates):
@@ -78,7 +78,7 @@ class Vocabularies:
             return self._find_map(target, fingerprint, size or target.vocab_size, is_same=is_same)
 
     def _find_map(self, target: Tokenizer, fingerprint: str, size: int, *, is_same: bool) -> Vocabulary | None:
-        """Made once for all sizes that differ in padding only; None where too many others were asked for."""
+        """A map made once for all sizes that differ in padding only; None if too many other sizes were requested."""
         made = (fingerprint, min(size, target.vocab_size))
         if made not in self._made:
             if len(self._made) >= _MOST_MAPS * len(self._known):
@@ -95,7 +95,7 @@ class Vocabularies:
 
 
 def translation_along(vocabulary: VocabularyMap, params: SamplingParams) -> Translation:
-    """The way between two different vocabularies, of a new sequence that is drawn so."""
+    """The translation between two different vocabularies, for a new sequence with these sampling parameters."""
     if vocabulary.through_bytes:
         return ByteTranslation(vocabulary, is_sampled=params.temperature > 0)
     return TokenTranslation(vocabulary)

@@ -1,4 +1,4 @@
-"""VocabularyMap: the way between a target's tokens and the draft's, where they are not the same."""
+"""VocabularyMap: maps a target's vocabulary to the draft's, where they are not the same."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 
 _NO_PARTNER = -1
-_BEYOND = chr(256)  # every byte
+_BEYOND = chr(256)  # sorts after every byte
 
 
 class VocabularyMap:
-    """Tokens of the same bytes are partners; where several of a vocabulary have the same, its last one is.
+    """Tokens with the same bytes are partners; if several tokens of a vocabulary have the same bytes, the last one is.
 
-    Along the tokens, the draft reads every token of the target, spelled with its own where there is no partner, and
+    Through tokens, the draft reads every token of the target, spelled with its own where there is no partner, and
     predicts those of its tokens that have one: the common vocabulary of "Accelerating LLM Inference with Lossless
     Speculative Decoding Algorithms for Heterogeneous Vocabularies" (Timor et al., arXiv 2502.05202), here with the
-    noise of the target's tokens, so that both still make the same draw. Through the bytes it predicts any of its
-    tokens, and the target is told what they spell (string-level exact match, ibid.); a token without a partner has the
+    noise of the target's tokens, so that both still make the same draw. Through bytes it predicts any of its tokens,
+    and the target is sent their text in its own (string-level exact match, ibid.); a token without a partner has the
     noise of the target's token that its bytes begin with.
     """
 
@@ -35,7 +35,7 @@ class VocabularyMap:
     ) -> None:
         """The sizes are those of the models, which may be padded beyond their tokenizers.
 
-        The way is along the tokens if both have so large a part of the larger vocabulary, padding aside.
+        The translation is through tokens if both have the share `enough` of the larger vocabulary, without padding.
         """
         self.target_size = target_size
         self._own, self._target = Retokenizer(own, own_size), Retokenizer(target, target_size)
@@ -57,27 +57,27 @@ class VocabularyMap:
         self.noise_ids = NoiseIds(self._first_ids() if self.through_bytes else self._partners)
 
     def padded_to(self, target_size: int) -> "VocabularyMap":
-        """The same for a target's model of another size, as far as that is padding."""
+        """The same map for a target's model whose size differs in padding only."""
         padded = copy(self)
         padded.target_size = target_size
         return padded
 
     @property
     def own_size(self) -> int:
-        """Tokens of the draft's model."""
+        """The vocabulary size of the draft's model."""
         return len(self._partners)
 
     @property
     def num_shared(self) -> int:
-        """Tokens that both have."""
+        """The number of tokens that both have."""
         return int((self._partners != _NO_PARTNER).sum())
 
     def has_partner(self, own_id: int) -> bool:
-        """Whether the target has a token of ours too."""
+        """Whether the target has this token of ours too."""
         return self.to_target(own_id) != _NO_PARTNER
 
     def to_target(self, own_id: int) -> int:
-        """The partner of a token of ours."""
+        """The target's id of this token of ours, -1 without a partner."""
         return int(self._partners[own_id])
 
     def partners(self, target_ids: Iterable[int]) -> list[int]:
@@ -86,7 +86,7 @@ class VocabularyMap:
         return [own_id for own_id, target_id in own_ids if own_id is not None and self.to_target(own_id) == target_id]
 
     def own_params(self, params: SamplingParams) -> SamplingParams:
-        """A way of drawing the target's tokens, among our own."""
+        """The sampling parameters in our own ids."""
         partners = ((self.partners([token_id]), bias) for token_id, bias in params.logit_bias.items())
         return replace(
             params,
@@ -99,7 +99,7 @@ class VocabularyMap:
         )
 
     def own_tokens(self, target_id: int) -> tuple[int, ...]:
-        """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
+        """A target's token in the draft's: its partner, or else its bytes split greedily into the longest tokens."""
         if target_id >= self._target.tokenizer.vocab_size:
             return ()
         if target_id not in self._own_tokens:
@@ -109,7 +109,7 @@ class VocabularyMap:
         return self._own_tokens[target_id]
 
     def longer_ids(self, text: str) -> NDArray[np.int32]:
-        """Our own tokens without a partner of which a text, as `TextCodec` has it, is only the beginning."""
+        """Our own tokens without a partner that begin with this text (see `TextCodec`) and are longer."""
         first, end = bisect_right(self._unmatched, text), bisect_left(self._unmatched, text + _BEYOND)
         return self._unmatched_ids[first:end]
 
@@ -117,14 +117,14 @@ class VocabularyMap:
         return self._target.tokenizer.token_bytes(target_id), self._target.tokenizer.is_special(target_id)
 
     def _own_allowed(self, allowed: AllowedTokens) -> AllowedTokens | None:
-        """Our own tokens whose partners are allowed; None for any, through the bytes, which have no list of tokens."""
+        """Our own tokens whose partners are allowed; None through bytes, where any token may come next."""
         return None if self.through_bytes else allowed.partners(self._partners)
 
     def _shared_special_ids(self) -> list[int]:
         return [own_id for (_, is_special), own_id in self._own.ids.items() if is_special and self.has_partner(own_id)]
 
     def _first_ids(self) -> NDArray[np.int32]:
-        """For each token of ours, its partner or else the target's token that its bytes begin with."""
+        """For each token of ours, its partner or else the target's token that its bytes begin with; [own_size]."""
         first_ids = self._partners.copy()
         for text, own_id in zip(self._unmatched, self._unmatched_ids, strict=True):
             if (first_id := self._target.first(text.encode("latin-1"))) is not None:

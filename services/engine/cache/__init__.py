@@ -1,1 +1,1 @@
-"""Which sequence owns which block of the KV cache, and which blocks are kept for later ones."""
+"""The KV cache's blocks: block tables of sequences (as in PagedAttention), prefix cache, LRU eviction."""

@@ -1,4 +1,8 @@
-"""BlockManager: which sequences own which KV block, and which blocks are kept for later ones."""
+"""BlockManager: the KV cache as a pool of blocks; sequences own blocks by their block tables, as in PagedAttention.
+
+Requests with the same prefix share blocks. Blocks of ended sequences stay findable (prefix cache) until the memory is
+needed: then the least recently used one is evicted.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -9,7 +13,7 @@ from services.engine.cache.prefix_cache import Key, PrefixCache
 
 
 class BlockOwner(Protocol):
-    """A sequence of either service: it holds the list of its blocks, in the order of its tokens."""
+    """A sequence of either service; `blocks` is its block table, in the order of its tokens."""
 
     tokens: list[int]
     num_computed: int
@@ -17,14 +21,15 @@ class BlockOwner(Protocol):
 
     @property
     def cache_scope(self) -> str | None:
-        """Who may find its blocks: sequences of the same scope; None if nobody may."""
+        """Only sequences of the same scope may find its blocks; None: no other sequence may."""
 
 
 class BlockManager:
     """A pool of equal blocks of KV cache; a sequence's blocks hold its tokens in order.
 
-    Several sequences may own a block. One that somebody else owns too, or that the prefix cache can find, is not
-    written any more: whoever has to gets a copy. A free block that can be found stays so until there is no other.
+    Several sequences may own a block. A block with several owners, or in the prefix cache, is not written any more: a
+    sequence that has to write into it gets a copy (copy-on-write). A free block in the prefix cache is taken only when
+    no empty block is left.
     """
 
     def __init__(
@@ -36,8 +41,8 @@ class BlockManager:
         keeps_prefixes: bool = True,
         offload: KvOffload | None = None,
     ) -> None:
-        """`copy_block` copies a block's keys and values onto another; who never shares nor rewinds needs none. With an
-        `offload`, blocks that can be found no longer come back from there.
+        """`copy_block` copies a block's keys and values to another; it is needed only for sharing and rewinding. With
+        an `offload`, evicted blocks are saved there and restored when they are found again.
         """
         self.num_blocks = num_blocks
         self.block_size = block_size
@@ -55,47 +60,47 @@ class BlockManager:
 
     @property
     def num_by_state(self) -> dict[str, int]:
-        """Blocks that sequences own, and of the others those that hold what one to come may find, and the rest."""
+        """The number of blocks that are used by sequences, only cached for later ones, and empty."""
         num_empty, num_cached = len(self._empty), self._cache.num_idle
         return {"used": self.num_blocks - num_empty - num_cached, "cached": num_cached, "empty": num_empty}
 
     @property
     def num_findable(self) -> int:
-        """Blocks that a sequence with the same tokens would find, owned or not."""
+        """The number of blocks in the prefix cache, owned or not."""
         return len(self._cache)
 
     @property
     def empty(self) -> list[int]:
-        """The free blocks that hold nothing to be found."""
+        """The free blocks that are not in the prefix cache."""
         return [*self._empty]
 
     def blocks_for(self, num_tokens: int) -> int:
-        """Blocks that hold this many tokens."""
+        """Return how many blocks hold this many tokens."""
         return -(-num_tokens // self.block_size)
 
     def num_available(self, sequence: BlockOwner) -> int:
-        """How many further blocks a sequence can get: it takes one for a copy where it may not write on."""
-        return self.num_free - (not self._may_go_on(sequence))
+        """Return how many further blocks a sequence can get, less one for a copy if it may not write its last block."""
+        return self.num_free - (not self._may_write_next(sequence))
 
     def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
-        """Whether the sequence's blocks can come to hold `num_tokens` without taking any from another."""
+        """Return whether the sequence's blocks can grow to `num_tokens` without preemption of another sequence."""
         return self._num_missing(sequence, num_tokens) <= self.num_free
 
     def can_grow_together(self, lengths: Iterable[tuple[BlockOwner, int]]) -> bool:
-        """Whether each of several sequences can come to hold so many tokens, and the others do then too."""
+        """Return whether all of the sequences can grow to their numbers of tokens at the same time."""
         return sum(self._num_missing(sequence, num_tokens) for sequence, num_tokens in lengths) <= self.num_free
 
     def _num_missing(self, sequence: BlockOwner, num_tokens: int) -> int:
-        """How many of the free blocks that takes."""
-        num_kept = len(sequence.blocks) if self._may_go_on(sequence) else sequence.num_computed // self.block_size
+        """Return how many free blocks growing to `num_tokens` takes."""
+        num_kept = len(sequence.blocks) if self._may_write_next(sequence) else sequence.num_computed // self.block_size
         return max(0, self.blocks_for(num_tokens) - num_kept)
 
     def grow(self, sequence: BlockOwner, num_tokens: int) -> None:
-        """Give the sequence blocks for its first `num_tokens` tokens, those behind the computed ones for it to write.
+        """Give the sequence blocks for its first `num_tokens` tokens; it may write those after the computed ones.
 
-        The caller has asked `can_grow`.
+        Call it only if `can_grow`.
         """
-        if not self._may_go_on(sequence):
+        if not self._may_write_next(sequence):
             self._make_own(sequence)
         while len(sequence.blocks) < self.blocks_for(num_tokens):
             sequence.blocks.append(self._take())
@@ -105,20 +110,21 @@ class BlockManager:
         self._cut(sequence, self.blocks_for(num_tokens))
 
     def release(self, sequence: BlockOwner) -> None:
-        """Take back all blocks; nothing of the sequence is computed then."""
+        """Take back all blocks; the sequence then has no computed tokens."""
         self._cut(sequence, 0)
         sequence.num_computed = 0
 
     def share(self, sequence: BlockOwner, other: BlockOwner, num_tokens: int) -> None:
-        """Let a sequence without blocks own those of its first tokens too, which another has computed as its own."""
+        """Let a sequence without blocks share those of its first tokens with `other`, which has computed the same."""
         for block in other.blocks[: self.blocks_for(num_tokens)]:
             self._own(block)
             sequence.blocks.append(block)
         sequence.num_computed = num_tokens
 
     def reuse(self, sequence: BlockOwner, most: int | None = None) -> None:
-        """Let a sequence go on from what is cached of its next tokens: full blocks, of its first `most` tokens, by
-        default all but the last one, which `most` has to leave out too.
+        """Give a sequence the cached full blocks of its next tokens, up to its first `most` tokens.
+
+        `most` is at most, and by default, all tokens but the last: that one must be computed for its logits.
         """
         size = self.block_size
         most = len(sequence.tokens) - 1 if most is None else most
@@ -133,9 +139,9 @@ class BlockManager:
             sequence.num_computed += size
 
     def keep(self, sequence: BlockOwner, num_tokens: int) -> None:
-        """Let others find the full blocks of the sequence's first tokens, which are computed and committed.
+        """Add the full blocks of the sequence's first tokens, which are computed and committed, to the prefix cache.
 
-        A block that holds what a cached one holds already is given back in exchange for that one.
+        A block whose tokens are cached already is exchanged for the cached one and released.
         """
         if not self._is_cached(sequence):
             return
@@ -152,8 +158,9 @@ class BlockManager:
                 sequence.blocks[index] = same
 
     def forget(self) -> int:
-        """Let no block be found any more, nor brought back, and return how many could be, of the cache and the offload;
-        those that sequences own stay theirs, and can be found again once these are kept anew.
+        """Empty the prefix cache and the offload, and return how many blocks both held.
+
+        Sequences keep their blocks, which can be found again after the next `keep`.
         """
         count = len(self._cache)
         self._empty += self._cache.clear()
@@ -162,7 +169,7 @@ class BlockManager:
         return count
 
     def check_integrity(self, sequences: Iterable[BlockOwner]) -> None:
-        """Raise AssertionError unless every block is free, or owned by as many of `sequences` as it is known to be."""
+        """Raise AssertionError unless every block is free, or owned by as many of `sequences` as were counted."""
         owners = Counter(block for sequence in sequences for block in sequence.blocks)
         num_owners = [owners[block] for block in range(self.num_blocks)]
         free = [block for block, count in enumerate(num_owners) if count == 0]
@@ -176,7 +183,7 @@ class BlockManager:
         return self._keeps_prefixes and sequence.cache_scope is not None
 
     def _key(self, sequence: BlockOwner, index: int) -> Key:
-        """What a cached sequence's block is found by; those before it are cached."""
+        """Return the key of a sequence's block; the blocks before it must be cached."""
         start = index * self.block_size
         assert sequence.cache_scope is not None
         prefix = sequence.blocks[index - 1] if index else sequence.cache_scope
@@ -185,13 +192,13 @@ class BlockManager:
     def _may_write(self, block: int) -> bool:
         return self._num_owners[block] == 1 and block not in self._cache
 
-    def _may_go_on(self, sequence: BlockOwner) -> bool:
-        """Whether the sequence may write its next rows into the blocks that it has."""
+    def _may_write_next(self, sequence: BlockOwner) -> bool:
+        """Return whether the sequence may write its next rows into its blocks."""
         index = sequence.num_computed // self.block_size
-        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # and so all behind it
+        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # and so all after it
 
     def _make_own(self, sequence: BlockOwner) -> None:
-        """Take the blocks behind the computed tokens back, and put a copy in the place of one that holds some."""
+        """Take back the blocks after the computed tokens, and replace a partly computed block by a copy."""
         self._cut(sequence, self.blocks_for(sequence.num_computed))
         if sequence.num_computed % self.block_size:
             assert self._copy_block is not None
@@ -216,16 +223,16 @@ class BlockManager:
         return block
 
     def _add(self, key: Key, block: int) -> None:
-        """Let an owned block be found."""
+        """Add an owned block to the prefix cache."""
         self._cache.add(key, block)
         if self._offload is not None:
             self._offload.note(block, key)
 
     def _bring_back(self, key: Key) -> int | None:
-        """A free block that holds what was found by this key before, and is found by it again."""
+        """Restore an evicted block from the offload to a free block, which is cached again; None if that fails."""
         if self._offload is None or not self.num_free or not self._offload.has(key):
             return None
-        block = self._take()  # for which the store may drop what is wanted: it is read only then
+        block = self._take()  # before the read: the eviction that it causes may overwrite the wanted page
         if is_back := self._offload.restore(key, block):
             self._add(key, block)
         self._give_up(block)

@@ -1,4 +1,4 @@
-"""DiskPages: a page store in a file, which outlives the process."""
+"""DiskPages: a page store in a file that the next process can read."""
 
 import logging
 import threading
@@ -22,12 +22,10 @@ _MOST_WAITING = 256 << 20  # bytes: a long prompt evicts many blocks at once
 
 
 class DiskPages:
-    """A PageStore that writes on a thread of its own. With the first error of the disk it is out of use, and holds
-    nothing.
-    """
+    """A PageStore that writes on a thread of its own. After the first error of the disk it holds nothing any more."""
 
     def __init__(self, file: PageFile, *, most_waiting: int = _MOST_WAITING) -> None:
-        """What an earlier process has left is held; pages of `most_waiting` bytes may wait to be written."""
+        """It starts with the pages of an earlier process; at most `most_waiting` bytes may wait to be written."""
         self.problem = ""
         self.num_slots, self.page_bytes = file.num_slots, file.page_bytes
         self.num_dropped = 0
@@ -41,11 +39,11 @@ class DiskPages:
 
     @property
     def num_pages(self) -> int:
-        """How many it holds."""
+        """The number of pages that it holds."""
         return 0 if self.problem else len(self._index)
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
-        """Hold a page, unless too many wait to be written; False if it was held already, or is not now."""
+        """Add a page, unless it is held already or too many wait to be written; returns whether it was added."""
         if self.problem or self._index.renew(key):
             return False
         if self._writer.is_full:
@@ -61,11 +59,11 @@ class DiskPages:
         return True
 
     def has(self, key: PageKey) -> bool:
-        """Whether it holds a page, which may be damaged."""
+        """Return whether it holds a page; the page may be damaged."""
         return not self.problem and self._index.find(key) is not None
 
     def get(self, key: PageKey) -> Page | None:
-        """A page, if it is held and whole."""
+        """Return a page, or None if it is not held or is damaged."""
         if self.problem or (slot := self._index.find(key)) is None:
             return None
         with self._lock:
@@ -76,23 +74,23 @@ class DiskPages:
         return page
 
     def clear(self) -> None:
-        """Hold nothing any more, nor after a start; what waits to be written is no page then."""
+        """Remove all pages, also for later processes; pages that still wait to be written will not be valid."""
         self._index.clear()
         with self._lock:
             self._waiting.clear()
         self._try(self._file.empty)
 
     def flush(self) -> None:
-        """Wait until all that was put is written."""
+        """Wait until all pages are written."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what waits, and let another process have the file."""
+        """Write the waiting pages, and release the file for another process."""
         self._writer.close()
         self._file.close()
 
     def _write(self, number: int, slot: int, key: PageKey, page: Page, epoch: bytes) -> None:
-        """On the writer's thread."""
+        """Write a page; runs on the writer's thread."""
         if not self.problem:
             self._try(lambda: self._file.write(number, slot, key, page, epoch))
         with self._lock:

@@ -1,4 +1,4 @@
-"""KvOffload: what the prefix cache has no block for any more, kept elsewhere and brought back."""
+"""KvOffload: saves blocks that the prefix cache evicts to a page store, and restores them."""
 
 from collections.abc import Callable
 
@@ -8,34 +8,34 @@ from services.engine.cache.prefix_cache import Key
 
 
 class KvOffload:
-    """Knows the findable blocks by what they hold, and moves their bytes between the KV cache and a store of pages."""
+    """Keeps the page key of each cached block, and moves blocks between the KV cache and a store of pages."""
 
     def __init__(
         self, store: PageStore, *, read_block: Callable[[int, Page], None], write_block: Callable[[int, Page], None]
     ) -> None:
-        """`read_block` copies all that a block holds onto a page, and `write_block` back onto any."""
+        """`read_block` copies a block's contents to a page, `write_block` a page's contents to a block."""
         self.store = store
         self.num_stored = self.num_found = self.num_missed = 0  # blocks
         self._read_block, self._write_block = read_block, write_block
         self._keys: dict[int, PageKey] = {}
 
     def note(self, block: int, key: Key) -> None:
-        """A block can be found by this key now."""
+        """Note that a block was added to the prefix cache by this key."""
         self._keys[block] = self._page_key(key)
 
     def save(self, block: int) -> None:
-        """Keep what a block holds, which can be found no longer and is about to be written."""
+        """Save the contents of a block that was evicted and is about to be overwritten."""
         key = self._keys.pop(block)
         self.num_stored += self.store.put(key, lambda page: self._read_block(block, page))
 
     def has(self, key: Key) -> bool:
-        """Whether what would be found by this key is kept."""
+        """Return whether the store holds the block of this key."""
         is_kept = self.store.has(self._page_key(key))
         self.num_missed += not is_kept
         return is_kept
 
     def restore(self, key: Key, block: int) -> bool:
-        """Give a block what is kept by this key; False if that has gone, or was damaged."""
+        """Copy the page of this key to a block; returns False if it is gone or damaged."""
         page = self.store.get(self._page_key(key))
         if page is None:
             self.num_missed += 1
@@ -45,18 +45,18 @@ class KvOffload:
         return True
 
     def forget(self) -> int:
-        """Keep nothing any more, with no block to be found either, and return how many were kept."""
+        """Remove all pages, after the prefix cache was emptied, and return how many there were."""
         count = self.store.num_pages
         self._keys.clear()
         self.store.clear()
         return count
 
     def check_integrity(self, findable: set[int]) -> None:
-        """Raise AssertionError unless these are the blocks that it knows."""
+        """Raise AssertionError unless it knows exactly these cached blocks."""
         if self._keys.keys() != findable:
             raise AssertionError(f"{len(self._keys)} blocks are known to the offload, but {len(findable)} can be found")
 
     def _page_key(self, key: Key) -> PageKey:
         prefix, token_ids = key
         before = self._keys[prefix].digest if isinstance(prefix, int) else scope_digest(prefix)
-        return PageKey.behind(before, token_ids)
+        return PageKey.after(before, token_ids)

@@ -10,41 +10,41 @@ from services.engine.cache.page_store import Page
 
 
 class MemoryPages:
-    """A PageStore whose memory the system gives as pages are first put; all is gone with the process."""
+    """A PageStore whose memory the system allocates as slots are first used; its pages are lost with the process."""
 
     problem = ""
     num_dropped = 0
 
     def __init__(self, *, num_slots: int, page_bytes: int) -> None:
-        """Raises MemoryError."""
+        """Raises MemoryError if there is no room for the slots."""
         self.num_slots, self.page_bytes = num_slots, page_bytes
         self._slots = np.empty((num_slots, page_bytes), np.uint8)
         self._index = PageIndex(num_slots)
 
     @property
     def num_pages(self) -> int:
-        """How many it holds."""
+        """The number of pages that it holds."""
         return len(self._index)
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
-        """Hold a page; False if it was held already."""
+        """Add a page; returns False if it was held already."""
         if self._index.renew(key):
             return False
         fill(self._slots[self._index.add(key)])
         return True
 
     def has(self, key: PageKey) -> bool:
-        """Whether it holds a page."""
+        """Return whether it holds a page."""
         return self._index.find(key) is not None
 
     def get(self, key: PageKey) -> Page | None:
-        """The slot of a page, if it is held."""
+        """Return the page, a view of its slot that the next `put` may overwrite; None if it is not held."""
         slot = self._index.find(key)
         return None if slot is None else self._slots[slot]
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all pages."""
         self._index.clear()
 
     def close(self) -> None:
-        """Nothing is left to be done."""
+        """Do nothing: memory needs no closing."""

@@ -1,8 +1,8 @@
-"""PageFile: pages in slots of one file, each with a checksum, found again by the next process.
+"""PageFile: pages in slots of one file, each with a checksum, which the next process can load.
 
-Layout, numbers little-endian: a header of 4 KiB; a table with an entry for each slot; the pages, each from a multiple
-of 4 KiB on. An entry has the number of its writing, the page's key and SHA-256, and a checksum of its own, keyed with
-the header's epoch: a file is emptied by another epoch.
+Layout, numbers little-endian: a header of 4 KiB; a table with an entry for each slot; the pages, each aligned to 4 KiB.
+An entry holds the sequence number of its write, the page's key and SHA-256, and a checksum of itself that is keyed with
+the header's epoch: a new epoch invalidates all entries, which empties the file.
 """
 
 import fcntl
@@ -20,22 +20,22 @@ from services.engine.cache.page_store import Page
 
 _NAME = "outrider-kv.pages"
 _MAGIC, _VERSION = b"OUTRIDKV", 1
-_HEADER = struct.Struct(f"<8sIIQQ{DIGEST_BYTES}s")  # magic, version, tokens of a block, slots, bytes, whose
+_HEADER = struct.Struct(f"<8sIIQQ{DIGEST_BYTES}s")  # magic, version, tokens of a block, slots, bytes of a page, owner
 _EPOCH_BYTES = _CHECK_BYTES = 16
 _ALIGNMENT = 4096
 
 
 class PageFileInUseError(Exception):
-    """Another process has the file."""
+    """Another process uses the file."""
 
 
 class PageFile:
-    """One process has it at a time; it may be read beside one thread that writes."""
+    """Only one process may open it at a time; within it, one thread may write while another reads."""
 
     def __init__(self, folder: Path, owner: str, *, num_slots: int, page_bytes: int, block_size: int) -> None:
-        """`owner` says what the pages' bytes depend on, their tokens aside. Nothing is read or written before `load`.
+        """`owner` describes everything but the tokens that the pages' bytes depend on, such as the model.
 
-        Raises PageFileInUseError, and OSError for a folder that cannot be used.
+        Nothing is read or written before `load`. Raises PageFileInUseError, and OSError for an unusable folder.
         """
         self.path = folder / _NAME
         self.num_slots, self.page_bytes = num_slots, page_bytes
@@ -43,7 +43,7 @@ class PageFile:
         whose = sha256(owner.encode()).digest()
         self._header = _HEADER.pack(_MAGIC, _VERSION, block_size, num_slots, page_bytes, whose)
         self.epoch = b""
-        """Under which entries are to be written now."""
+        """The epoch with which entries are written now."""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = _open_alone(self.path)
 
@@ -52,8 +52,9 @@ class PageFile:
         return self._entry.size + _CHECK_BYTES
 
     def load(self) -> list[tuple[int, int, PageKey]]:
-        """The number of writing, the slot and the key of each page, the oldest first; none where the file was another
-        owner's, which it is emptied for. Raises OSError.
+        """Return the number of its write, the slot and the key of each page, the oldest first. Raises OSError.
+
+        A file of another owner or shape is emptied, and has no pages.
         """
         size = self._place(self.num_slots)
         if os.fstat(self._file).st_size != size:
@@ -70,19 +71,19 @@ class PageFile:
         return sorted(entry for slot, part in enumerate(parts) if (entry := self._read_entry(slot, part)) is not None)
 
     def empty(self) -> None:
-        """Let none of its pages be found any more; raises OSError."""
+        """Invalidate all pages by a new epoch; raises OSError."""
         self.epoch = secrets.token_bytes(_EPOCH_BYTES)
         plain = self._header + self.epoch
         _write(self._file, plain + _check(plain, b""), 0)
 
     def write(self, number: int, slot: int, key: PageKey, page: Page, epoch: bytes) -> None:
-        """Put a page into a slot: until all is written, nothing there is a page. Raises OSError."""
+        """Write a page to a slot; until it is written completely, the slot holds no valid page. Raises OSError."""
         entry = self._entry.pack(number, key.digest, *key.token_ids, sha256(page.data).digest())
         _write(self._file, page.data, self._place(slot))
         _write(self._file, entry + _check(entry, epoch), self._entry_place(slot))
 
     def read(self, slot: int, key: PageKey) -> Page | None:
-        """The page in a slot, or None where it is not whole, or another; raises OSError."""
+        """Return the page in a slot, or None if it is damaged or has another key; raises OSError."""
         entry = os.pread(self._file, self._entry_bytes, self._entry_place(slot))
         if (found := self._read_entry(slot, entry)) is None or found[2] != key:
             return None
@@ -92,7 +93,7 @@ class PageFile:
         return page if sha256(page.data).digest() == checksum else None
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Close the file, so that another process can open it."""
         os.close(self._file)
 
     def _read_entry(self, slot: int, entry: bytes) -> tuple[int, int, PageKey] | None:
@@ -106,12 +107,12 @@ class PageFile:
         return _ALIGNMENT + slot * self._entry_bytes
 
     def _place(self, slot: int) -> int:
-        """Where a slot's page begins; of the one behind the last, the end of the file."""
+        """Return the offset of a slot's page; for the number after the last slot, the size of the file."""
         return _aligned(self._entry_place(self.num_slots)) + slot * _aligned(self.page_bytes)
 
 
 def _open_alone(path: Path) -> int:
-    # What it holds tells of prompts: nobody else may read it.
+    # The pages reveal prompts: no other user may read them.
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -141,6 +142,6 @@ def _write(file: int, rest: bytes | memoryview, place: int) -> None:
 
 
 def _read(file: int, rest: memoryview, place: int) -> None:
-    """Fill memory, as far as the file goes."""
+    """Fill the memory from the file, up to the file's end."""
     while rest and (count := os.preadv(file, [rest], place)):
         rest, place = rest[count:], place + count

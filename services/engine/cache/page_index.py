@@ -1,4 +1,4 @@
-"""PageIndex: which slot of a page store holds which page, and which page goes for another."""
+"""PageIndex: the slots of a page store by their pages' keys, with LRU eviction."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -7,40 +7,43 @@ from services.engine.cache.page_key import PageKey
 
 
 class PageIndex:
-    """Slots by their pages' keys, ids compared too; the page that was put longest ago is in front, and goes first."""
+    """Slots by their pages' keys, in LRU order: the page that was put or renewed least recently is evicted first.
+
+    Keys compare token ids too, not only digests.
+    """
 
     def __init__(self, num_slots: int, held: Mapping[PageKey, int] | None = None) -> None:
-        """`held` are the slots of pages that are there from the beginning, the first to go in front."""
+        """`held` are the slots of pages that are there from the beginning, the least recently used first."""
         self._slots = OrderedDict(held or {})
         used = {*self._slots.values()}
         self._empty = [slot for slot in reversed(range(num_slots)) if slot not in used]
 
     def __len__(self) -> int:
-        """How many slots hold a page."""
+        """Return how many slots hold a page."""
         return len(self._slots)
 
     def find(self, key: PageKey) -> int | None:
-        """The slot of a page, if it has one."""
+        """Return the slot of a page, or None if it is not held."""
         return self._slots.get(key)
 
     def renew(self, key: PageKey) -> bool:
-        """Let a page be the last to go; False if it is not here."""
+        """Make a page the most recently used; returns False if it is not held."""
         if key not in self._slots:
             return False
         self._slots.move_to_end(key)
         return True
 
     def add(self, key: PageKey) -> int:
-        """Give a page that is not here a slot: an empty one, or that of the page that goes for it."""
+        """Return a slot for a page that is not held: an empty one, or that of the least recently used page."""
         slot = self._empty.pop() if self._empty else self._slots.popitem(last=False)[1]
         self._slots[key] = slot
         return slot
 
     def remove(self, key: PageKey) -> None:
-        """Forget a page that is here."""
+        """Remove a page that is held."""
         self._empty.append(self._slots.pop(key))
 
     def clear(self) -> None:
-        """Forget all pages."""
+        """Remove all pages."""
         self._empty += self._slots.values()
         self._slots.clear()

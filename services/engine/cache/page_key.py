@@ -1,4 +1,4 @@
-"""PageKey: the name of a full KV block that knows nothing of where it lies, the same for all who begin alike."""
+"""PageKey: identifies the contents of a full KV block, independent of its place: equal for equal prefixes."""
 
 from array import array
 from collections.abc import Sequence as Seq
@@ -9,12 +9,12 @@ DIGEST_BYTES = 32
 
 
 def scope_digest(scope: str) -> bytes:
-    """What stands before the first block of all who may find each other's."""
+    """Return the digest that precedes the first block of a cache scope."""
     return blake2b(scope.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def next_digest(before: bytes, token_ids: Seq[int]) -> bytes:
-    """The digest of a block's tokens behind all that `before` is the digest of, and so of all tokens up to its end."""
+    """Return the digest of the prefix that ends with this block's tokens; `before` is that of the prefix before it."""
     return blake2b(before + array("I", token_ids).tobytes(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -25,6 +25,6 @@ class PageKey(NamedTuple):
     token_ids: tuple[int, ...]
 
     @classmethod
-    def behind(cls, before: bytes, token_ids: tuple[int, ...]) -> "PageKey":
-        """The key of the block of these tokens behind what `before` is the digest of."""
+    def after(cls, before: bytes, token_ids: tuple[int, ...]) -> "PageKey":
+        """Return the key of the block of these tokens after the prefix whose digest is `before`."""
         return cls(next_digest(before, token_ids), token_ids)

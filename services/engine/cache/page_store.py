@@ -1,4 +1,4 @@
-"""PageStore: pages of KV blocks beyond the KV cache, as many as a budget holds."""
+"""PageStore: holds the contents of evicted KV blocks outside of the KV cache, within a budget."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,43 +9,46 @@ from numpy.typing import NDArray
 from services.engine.cache.page_key import PageKey
 
 Page = NDArray[np.uint8]
-"""All that a KV block holds, of every layer, as it is stored.  # [block_bytes]"""
+"""The contents of a KV block, of all layers, as they are stored.  # [block_bytes]"""
 
 
 class PageStore(Protocol):
-    """Holds pages by their keys; all of it is for one thread, but for the counts. It never raises: it is a cache."""
+    """Holds pages by their keys. It never raises: it is a cache.
+
+    All methods are for one thread; the properties may be read on any.
+    """
 
     @property
     def num_slots(self) -> int:
-        """The most pages that it holds."""
+        """The most pages that it can hold."""
 
     @property
     def page_bytes(self) -> int:
-        """Bytes of each."""
+        """The bytes of each page."""
 
     @property
     def num_pages(self) -> int:
-        """How many it holds."""
+        """The number of pages that it holds."""
 
     @property
     def num_dropped(self) -> int:
-        """Pages that could not be taken or given back: there was no time for them, or they were damaged."""
+        """The number of pages that were not stored because the writer was busy, or were damaged when read."""
 
     @property
     def problem(self) -> str:
-        """Why it is out of use; empty where it is not."""
+        """The error after which it holds nothing any more; "" if there was none."""
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
-        """Hold a page, which `fill` is given to fill where it is not held already; False if it was."""
+        """Add a page, which `fill` fills in; returns False, without calling `fill`, if it is held already."""
 
     def has(self, key: PageKey) -> bool:
-        """Whether it holds a page, as far as can be told before that is read."""
+        """Return whether it holds a page; reading may still find it damaged."""
 
     def get(self, key: PageKey) -> Page | None:
-        """A page to be read before anything else is put, if it is held and whole."""
+        """Return a page, valid until the next `put`; None if it is not held or is damaged."""
 
     def clear(self) -> None:
-        """Hold nothing any more, of what was put before."""
+        """Remove all pages."""
 
     def close(self) -> None:
-        """End what it does, with what was put so far."""
+        """Finish writing what was put so far, and release files and threads."""

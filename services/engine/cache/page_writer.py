@@ -1,4 +1,4 @@
-"""PageWriter: writes that nobody waits for, one after the other on a thread of their own."""
+"""PageWriter: runs writes in the background, one after the other on a thread of its own."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from queue import Queue
 
 
 class PageWriter:
-    """Its queue is bounded; what does not fit is for the caller, the only one, to leave."""
+    """Its queue is bounded: its only caller must not add a write while `is_full` (backpressure)."""
 
     def __init__(self, most_waiting: int) -> None:
         self._most_waiting = most_waiting
@@ -16,19 +16,19 @@ class PageWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more write has to be left."""
+        """Whether no further write may be added now."""
         return self._queue.qsize() >= self._most_waiting
 
     def add(self, write: Callable[[], None]) -> None:
-        """Have something written, which must not raise; not to be called when full."""
+        """Queue a write, which must not raise; not to be called while full."""
         self._queue.put(write)
 
     def flush(self) -> None:
-        """Wait for all that was added."""
+        """Wait for all writes that were added."""
         self._queue.join()
 
     def close(self) -> None:
-        """Write all that was added, and end."""
+        """Finish all writes that were added, and end the thread."""
         self._queue.put(None)
         self._thread.join()
 

@@ -1,18 +1,19 @@
-"""PrefixCache: which KV block holds the keys and values of which tokens, behind which others."""
+"""PrefixCache: finds KV blocks by their tokens and the prefix before them, with LRU eviction."""
 
 import math
 from collections import OrderedDict
 
 Prefix = int | str
-"""What comes before a block's tokens: another block, or the scope of those who may find it where it is the first."""
+"""What precedes a block: another block or, for the first block of a sequence, the cache scope."""
 Key = tuple[Prefix, tuple[int, ...]]
 
 
 class PrefixCache:
     """Full blocks by their tokens and the block before them, and so by all tokens up to their end.
 
-    Ids are compared, not only their hashes. Whoever owns a block owns all before it and gives the last one up first, so
-    of the blocks that nobody owns the one that was given up first has none behind it: chains lose their tails first.
+    Token ids are compared, not only their hashes. Requests with the same prefix share blocks; the least recently used
+    chain is evicted first, from its tail: an owner of a block owns all blocks before it and releases the last one
+    first, so the idle block that was released first is never followed by a cached one.
     """
 
     def __init__(self) -> None:
@@ -21,61 +22,61 @@ class PrefixCache:
         self._idle: OrderedDict[int, None] = OrderedDict()
 
     def __contains__(self, block: int) -> bool:
-        """Whether a block can be found here."""
+        """Return whether a block is cached."""
         return block in self._keys
 
     def __len__(self) -> int:
-        """How many blocks can be found."""
+        """Return how many blocks are cached."""
         return len(self._keys)
 
     @property
     def idle(self) -> list[int]:
-        """The blocks that nobody owns, those that were given up first in front."""
+        """The cached blocks without an owner, the least recently used first."""
         return [*self._idle]
 
     @property
     def num_idle(self) -> int:
-        """How many blocks nobody owns."""
+        """The number of cached blocks without an owner."""
         return len(self._idle)
 
     def find(self, key: Key) -> int | None:
-        """The block that holds these tokens behind that prefix, if there is one."""
+        """Return the block of these tokens after that prefix, or None if there is none."""
         return self._blocks.get(key)
 
     def add(self, key: Key, block: int) -> None:
-        """Let an owned block be found; no other holds the same."""
+        """Cache an owned block; no other block may be cached by the same key."""
         self._blocks[key] = block
         self._keys[block] = key
 
     def give_up(self, block: int) -> None:
-        """Note that nobody owns the block any more."""
+        """Note that the block has no owner any more; it is now the most recently used idle block."""
         self._idle[block] = None
 
     def take_up(self, block: int) -> None:
-        """Note that somebody owns the block again."""
+        """Note that the block has an owner again."""
         del self._idle[block]
 
     def evict(self) -> int:
-        """Forget the block that nobody has owned for longest, and return it."""
+        """Remove the least recently used idle block, and return it."""
         block, _ = self._idle.popitem(last=False)
         del self._blocks[self._keys.pop(block)]
         return block
 
     def clear(self) -> list[int]:
-        """Forget all blocks, and return those that nobody owned."""
+        """Remove all blocks, and return those that were idle."""
         idle = self.idle
         for forgotten in (self._blocks, self._keys, self._idle):
             forgotten.clear()
         return idle
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless every block can be found, and each is evicted before what it goes on from."""
+        """Raise AssertionError unless every block can be found, and is evicted before the block that precedes it."""
         age = {block: index for index, block in enumerate(self._idle)}
         for block, key in self._keys.items():
             prefix, _ = key
             if self.find(key) != block:
                 raise AssertionError(f"block {block} cannot be found by its key")
             if isinstance(prefix, int) and (prefix not in self or age.get(prefix, math.inf) < age.get(block, math.inf)):
-                raise AssertionError(f"block {block} outlives block {prefix}, which it goes on from")
+                raise AssertionError(f"block {block} outlives block {prefix}, which precedes it")
         if len(self._blocks) != len(self._keys) or not age.keys() <= self._keys.keys():
             raise AssertionError("the index of blocks and that of their keys differ")

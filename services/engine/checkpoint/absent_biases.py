@@ -1,4 +1,4 @@
-"""Biases that a configuration asks for, and no file holds: they are zeros, as in transformers."""
+"""Biases that a configuration declares but no file holds: they are zeros, as in transformers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +12,6 @@ _FIRST = "layers.0.o_bias"
 def without_absent_biases(
     config: ModelConfig, names: Mapping[str, tuple[str, ...]], tensors: StoredTensors
 ) -> ModelConfig:
-    """Return the configuration without biases on what attention gives, where the first layer has none."""
+    """Return the configuration, without biases on attention's output if the files have none for the first layer."""
     has_bias = any(tensor in tensors for tensor, ours in names.items() if ours == (_FIRST,))
     return replace(config, output_bias=config.output_bias and has_bias)

@@ -24,15 +24,15 @@ from services.engine.files.json_fields import shown
 from services.engine.gguf.gguf_file import is_gguf
 from services.engine.text.tokenizer import Tokenizer
 
-_PACKED_AT_ONCE = 16 << 20  # bytes in float32: enough for the threads to share, and little beside the weights
-_DIGESTED_AT_ONCE = 2 << 20  # bytes, by each thread
+_PACKED_AT_ONCE = 16 << 20  # bytes in float32: enough work for all threads, and little memory beside the weights
+_DIGESTED_AT_ONCE = 2 << 20  # bytes that each thread digests in one piece
 
 
 def load_checkpoint(path: str | os.PathLike[str], *, context_length: int | None = None) -> "Checkpoint":
-    """Read and check a folder's or GGUF file's configuration and the names and shapes of its weights, not their data.
+    """Read and check the configuration of a folder or GGUF file, and the names and shapes of its weights; not the data.
 
-    `context_length` shortens the context below what the checkpoint allows, and with it goes what a rotary scaling
-    chooses by the context. Raises CheckpointError naming the file, field or tensor at fault.
+    `context_length` is the context to serve, which also selects the rotary scaling; by default it is the checkpoint's.
+    Raises CheckpointError naming the file, field or tensor at fault.
     """
     path = Path(path)
     return Checkpoint((read_gguf if is_gguf(path) else read_folder)(path, context_length))
@@ -40,7 +40,7 @@ def load_checkpoint(path: str | os.PathLike[str], *, context_length: int | None 
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    """Where one weight lies: rows of a tensor, from `first` on."""
+    """The location of one weight: rows of a tensor, from `first` on."""
 
     tensor: str
     first: int
@@ -74,12 +74,15 @@ class Checkpoint:
         return {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
 
     def shapes_in(self, tensor: str) -> dict[str, Shape]:
-        """Return the shapes of the weights that a folder's tensor holds, in its order; none where it holds none."""
+        """Return the shapes of the weights that a folder's tensor holds, in its order."""
         names = self._source.folder_names.get(tensor, ())
         return {name: self._weights[name].shape for name in names if name in self._weights}
 
     def split_rows(self, tensor: str, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return what each weight in a folder's tensor has of rows that are in the order of that tensor's, in ours."""
+        """Split rows that are in the order of a folder's tensor among its weights, each in our order.
+
+        # rows: [rows of the tensor, …]
+        """
         if (order := self._source.folder_orders.get(tensor)) is not None:
             rows = rows[order]
         shapes = self.shapes_in(tensor)
@@ -89,8 +92,8 @@ class Checkpoint:
     def pieces(self, *, stored: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
 
-        Those of the weights in `stored` come as `stored_rows`. A piece's memory is given back when the next one is
-        asked for.
+        The values of the weights in `stored` are those of `stored_rows`. A piece's memory is released when the next
+        piece is requested.
         """
         for name, weight in self._weights.items():
             rows = self.stored_rows if name in stored else self._values
@@ -103,7 +106,7 @@ class Checkpoint:
         return self._tensors.kind(self._weights[name].tensor)
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return some rows of a weight as they are stored, but in our order; norms that are offsets stay such.
+        """Return rows of a weight as they are stored, but in our order; norms stored as offsets stay offsets.
 
         # [rows, bytes of a row]
         """
@@ -111,7 +114,7 @@ class Checkpoint:
         return self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raise CheckpointError for a tokenizer with ids that the model lacks; the other way round is padding."""
+        """Raise CheckpointError if the tokenizer has ids that the model lacks; the reverse is padding."""
         size = self.config.vocab_size
         for token_id in range(size, tokenizer.vocab_size):
             if (token := tokenizer.token_text(token_id)) not in self._source.foreign_tokens:
@@ -121,7 +124,10 @@ class Checkpoint:
                 )
 
     def find_not_finite(self) -> str | None:
-        """Name the first tensor that holds a value that is not finite, and its file; reads up to all weights."""
+        """Return a message that names the first tensor with a value that is not finite; None if there is none.
+
+        It reads all weights up to that one.
+        """
         for name, _, piece in self.pieces():
             if not np.isfinite(to_float32(piece)).all():
                 tensor = self._weights[name].tensor
@@ -129,23 +135,23 @@ class Checkpoint:
         return None
 
     def identity(self) -> str:
-        """Return what is digested of the configuration: all but the length of the context."""
+        """Return the part of the configuration that is digested: all but the context length."""
         return repr(replace(self.config, max_position=0))
 
     def recommendations(self) -> str:
-        """Return all that requests take from the checkpoint where they say nothing, as one text."""
+        """Return the defaults of requests that come from the checkpoint, as one text."""
         by_name = (sorted(self.generation.items()), sorted(self.token_rules.items()))
         return repr((*by_name, self.forced_ids, self.eos_token_ids))
 
     def file_states(self) -> list[FileState]:
-        """Return the states in which the files of the weights were opened, in the order of their paths."""
+        """Return the states of the weights' files when they were opened, in the order of their paths."""
         return self._tensors.states()
 
     def weights_digest(self, cancelled: threading.Event | None = None) -> str:
         """Return a SHA-256 over the configuration and every weight's name, type, shape and bytes.
 
-        How the tensors are spread over files does not matter, nor does the length of the context by itself. The files
-        are read in their own order, and no further once `cancelled`, which raises CancelledError.
+        It does not depend on how the tensors are spread over files, nor on the context length by itself. The files are
+        read in their own order. Raises CancelledError once `cancelled` is set.
         """
         cancelled = cancelled or threading.Event()
         total = hashlib.sha256(f"{self.identity()} {self._source.norms_are_offsets}".encode())
@@ -157,7 +163,7 @@ class Checkpoint:
         return total.hexdigest()
 
     def _values(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Rows of a weight as numbers."""
+        """Return rows of a weight as numbers.  # [rows, …]"""
         weight = self._weights[name]
         values = self._tensors.rows(weight.tensor, weight.first + begin, weight.first + end)
         is_offset = self._source.norms_are_offsets and name.endswith("norm")
@@ -175,15 +181,16 @@ class Checkpoint:
 
 
 def _pieces(num_rows: int, row_bytes: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """The first row of each piece, and the one behind its last."""
+    """Yield the first row of each piece, and the row after its last."""
     rows = max(1, most_bytes // row_bytes)
     for begin in range(0, num_rows, rows):
         yield begin, min(begin + rows, num_rows)
 
 
 def _find_weights(source: CheckpointSource) -> dict[str, _Weight]:
-    """Return where every weight lies, in the order of the files; raises CheckpointError unless all tensors are there
-    and no other is.
+    """Return the location of every weight, in the order of the files.
+
+    Raises CheckpointError for a missing tensor, a wrong shape and an unknown tensor.
     """
     shapes, tensors, architecture = weight_shapes(source.config), source.tensors, source.config.architecture
     wanted = {tensor: names for tensor, names in source.names.items() if shapes.keys() >= {*names}}

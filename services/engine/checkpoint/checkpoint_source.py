@@ -1,4 +1,4 @@
-"""CheckpointSource: what a checkpoint is made of, whether it was read from a folder or from a GGUF file."""
+"""CheckpointSource: the parts of a checkpoint, as read from a folder or from a GGUF file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from services.engine.forced_tokens import ForcedIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSource:
-    """Its configuration, its recommended sampling settings, and its tensors with our names for what they hold."""
+    """Its configuration, its recommended sampling settings, and its tensors with our names of the weights in them."""
 
     path: Path  # of the folder, or of the file
-    described_by: str  # where the configuration stands, for errors
+    described_by: str  # the source of the configuration, for errors
     config: ModelConfig
     generation: GenerationDefaults
     token_rules: TokenRules
@@ -25,8 +25,8 @@ class CheckpointSource:
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold
-    folder_names: Mapping[str, tuple[str, ...]]  # the same of a folder's tensors, which adapters go by
-    folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of those whose rows a folder has in another one
-    ignored: frozenset[str]  # tensors that say nothing new
+    folder_names: Mapping[str, tuple[str, ...]]  # the same by a folder's tensor names, which LoRA adapters use
+    folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of a folder's tensors with another row order
+    ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
-    foreign_tokens: frozenset[str]  # of the tokenizer, that the embedding need not have
+    foreign_tokens: frozenset[str]  # of the tokenizer, which the embedding may lack

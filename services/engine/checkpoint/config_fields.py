@@ -1,9 +1,9 @@
-"""Which fields of a config.json an architecture must not ignore.
+"""Checks that no field of a config.json that changes the computation is ignored.
 
-With its model type, transformers settles what is computed, and reads few more fields than we do: those are carried out,
-or refused unless they change nothing. A field by which another model type differs from these is refused too: it is the
-mark of a folder with a wrong label. What is left tells of training, of labels or of other programs; a field that is in
-no list here is named in a warning, once.
+For a model type, transformers reads few fields that we do not: those must have a value that changes nothing, or they
+are refused. Fields that only other model types have are refused as well: they are signs of a folder with a wrong model
+type. The remaining fields are about training, labels or other programs. Fields in none of the lists here are named in
+one warning.
 """
 
 import logging
@@ -63,9 +63,9 @@ _MUST_BE_OFF = _names("""
 
 
 def check_fields(config: JsonFields, carried_out: frozenset[str]) -> None:
-    """Raise CheckpointError for a field that would change what is computed, and is not carried out.
+    """Raise CheckpointError for a field that would change the computation and is not implemented.
 
-    `carried_out` are those that the architecture reads beside what all have.
+    `carried_out` are the fields that the architecture implements beside those that all have.
     """
     known = _CARRIED_OUT | carried_out
     for name in config:
@@ -75,11 +75,11 @@ def check_fields(config: JsonFields, carried_out: frozenset[str]) -> None:
 
 
 def warn_of_unknown_fields(config: JsonFields, carried_out: frozenset[str]) -> None:
-    """Name the fields that no list here has, in one line of the log."""
+    """Log one line that names the fields in none of the lists here."""
     known = _CARRIED_OUT | carried_out
     listed = known | _HARMLESS | _MUST_BE_ON | _MUST_BE_1 | _MUST_BE_OFF | {"layer_types"}
     if unknown := sorted(name for name in config if name not in listed):
-        logger.warning("%s: fields that are not known, and change nothing: %s", config.where, shown(unknown))
+        logger.warning("%s: unknown fields, which are ignored: %s", config.where, shown(unknown))
 
 
 def _check_neutral(config: JsonFields, name: str) -> None:
@@ -93,7 +93,7 @@ def _check_neutral(config: JsonFields, name: str) -> None:
 
 
 def _check_layer_types(config: JsonFields, known: Collection[str]) -> None:
-    """Only the architectures that have windows read the kinds of their layers."""
+    """Raise CheckpointError if an architecture without windows has layer types other than full attention."""
     types = config.raw("layer_types")
     if "layer_types" in known or types is None:
         return

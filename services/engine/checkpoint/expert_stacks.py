@@ -1,4 +1,4 @@
-"""ExpertStacks: tensors that hold the matrices of all experts, the transpose of each, as one matrix of all rows."""
+"""ExpertStacks: presents a stack of all experts' transposed matrices as one matrix of rows."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ _DIMENSIONS = 3  # experts, inputs, outputs
 
 
 class ExpertStacks(TensorsOver):
-    """The tensors of `inner`, those of three dimensions with the outputs of all experts one below the other."""
+    """The tensors of `inner`; those of three dimensions appear as matrices, with the experts one below the other."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of one tensor."""
+        """Return the shape of one tensor; for a stack it is (experts * outputs, inputs)."""
         if not self._is_stack(name):
             return self._inner.shape(name)
         experts, inputs, outputs = self._inner.shape(name)
         return experts * outputs, inputs
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Return rows as numbers."""
+        """Return rows as numbers.  # [rows, …]"""
         if not self._is_stack(name):
             return self._inner.rows(name, begin, end)
         _, inputs, outputs = self._inner.shape(name)

@@ -1,4 +1,4 @@
-"""folder_source: a Hugging Face folder, read as what a checkpoint is made of."""
+"""folder_source: reads a Hugging Face folder as a CheckpointSource."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from services.engine.checkpoint.expert_stacks import ExpertStacks
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
     read_generation_defaults,
-    warn_of_what_is_not_carried_out,
+    warn_of_ignored_settings,
 )
 from services.engine.checkpoint.model_config import Experts, ModelConfig
 from services.engine.checkpoint.ordered_tensors import (
@@ -47,7 +47,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     defaults = read_generation_defaults(generation)
     eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
     token_rules = read_token_rules(generation, vocab_size=config.vocab_size, eos_token_ids=eos_token_ids)
-    warn_of_what_is_not_carried_out(generation)
+    warn_of_ignored_settings(generation)
     tensors, idle = _open(folder, read_method(fields))
     names, others = _find_names(expand_names(architecture.names, config), tensors)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
@@ -75,7 +75,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
 
 
 def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]:
-    """Open the files; returns too which tensors say nothing. Raises CheckpointError for numbers without a meaning."""
+    """Open the files; also returns the tensors without effect. Raises CheckpointError for tensors of unknown types."""
     files = TensorFiles(folder)
     if method is None:
         _require_values(files, files)
@@ -95,7 +95,7 @@ def _require_values(files: TensorFiles, names: Iterable[str]) -> None:
 
 
 def _find_names(names: _Names, tensors: StoredTensors) -> tuple[_Names, set[str]]:
-    """Return our names of what each tensor holds, and, in a folder of which a part is text, the tensors of the rest."""
+    """Return our names of the weights in each tensor, and in a multimodal folder the tensors outside the text part."""
     if (prefix := find_prefix(tensors)) is None:
         return names, set()
     of_text = {renamed(tensor, prefix, tensors): ours for tensor, ours in names.items()}
@@ -103,12 +103,12 @@ def _find_names(names: _Names, tensors: StoredTensors) -> tuple[_Names, set[str]
 
 
 def _named(names: _Names, ours: str) -> str:
-    """What files call one of our weights that has a tensor of its own."""
+    """Return the tensor that holds one of our weights alone."""
     return next(tensor for tensor, held in names.items() if held == (ours,))
 
 
 def _untie(config: ModelConfig, names: _Names, tensors: StoredTensors) -> ModelConfig:
-    """Follow transformers where a tied checkpoint holds an output matrix of its own: it counts if it differs."""
+    """Untie the embeddings if a tied checkpoint holds an output matrix that differs, as transformers does."""
     head, embedding = _named(names, "lm_head"), _named(names, "embedding")
     if not config.tied_embeddings or head not in tensors or embedding not in tensors:
         return config
@@ -119,7 +119,7 @@ def _untie(config: ModelConfig, names: _Names, tensors: StoredTensors) -> ModelC
 
 
 def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Which row of the file each of our rows is, in tensors that have another order."""
+    """Return, for tensors whose rows have another order in the file, the file's row of each of our rows."""
     if architecture.turns_neighbours:
         return _orders_of_heads(config, names, tensors)
     if architecture.stacks_experts and config.experts:
@@ -128,7 +128,7 @@ def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tens
 
 
 def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Where gates and ups come by turns, and where a matrix holds a vector of each expert."""
+    """Return the orders of tensors with interleaved gates and ups, and of matrices of one vector for each expert."""
     orders: dict[str, Order] = {}
     for name, ours in names.items():
         if ".experts." in ours[0] and name in tensors:
@@ -140,7 +140,7 @@ def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) 
 
 
 def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Where a tensor has the taps of each channel."""
+    """Return the orders of convolutions that are stored as the taps of each channel."""
     hidden = config.hidden_size
     of_taps = {name: len(ours) for name, ours in names.items() if ours[0].endswith(".conv.0") and name in tensors}
     return {
@@ -149,7 +149,7 @@ def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) 
 
 
 def _orders_of_heads(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Where neighbours turn together."""
+    """Return the orders of queries and keys with interleaved rotary embeddings: we rotate halves of heads."""
     rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
     orders: dict[str, Order] = {}
     for part, num_heads in (("q", config.num_heads), ("k", config.num_kv_heads)):

@@ -10,7 +10,7 @@ from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber
 logger = logging.getLogger(__name__)
 
 _RECOMMENDED = {number.name: number for number in SAMPLING_NUMBERS if number.is_recommended}
-_FOR_GREEDY = ["repetition_penalty", "no_repeat_ngram_size"]  # the others choose among tokens that are drawn by chance
+_FOR_GREEDY = ["repetition_penalty", "no_repeat_ngram_size"]  # the others have no effect without sampling
 _CARRIED_OUT = {"do_sample", "eos_token_id", *_RECOMMENDED, *RULE_FIELDS}
 _HARMLESS = {"_from_model_config", "bos_token_id", "pad_token_id", "transformers_version", "use_cache", "cache_config"}
 _OFF_AT_1 = {
@@ -25,7 +25,7 @@ _OFF_AT_1 = {
 
 
 GenerationDefaults = Mapping[str, float]
-"""The numbers of SamplingParams that generation_config.json asks for, by name."""
+"""The numbers of SamplingParams that generation_config.json recommends, by name."""
 
 
 def read_generation_defaults(fields: JsonFields) -> GenerationDefaults:
@@ -39,11 +39,11 @@ def read_generation_defaults(fields: JsonFields) -> GenerationDefaults:
     return temperature | _read(fields, _RECOMMENDED)
 
 
-def warn_of_what_is_not_carried_out(generation: JsonFields) -> None:
-    """Name the settings of generation_config.json that change nothing here, in one line of the log."""
+def warn_of_ignored_settings(generation: JsonFields) -> None:
+    """Log one line that names the settings of generation_config.json that are not implemented."""
     others = [name for name in generation if name not in _CARRIED_OUT | _HARMLESS]
     if lost := [f"{name} {shown(generation.raw(name))}" for name in others if not _is_off(name, generation.raw(name))]:
-        logger.warning("%s: settings that are not carried out: %s", generation.where, ", ".join(lost))
+        logger.warning("%s: settings that are not supported: %s", generation.where, ", ".join(lost))
 
 
 def _is_off(name: str, value: object) -> bool:
@@ -53,7 +53,10 @@ def _is_off(name: str, value: object) -> bool:
 
 
 def read_eos_token_ids(generation: JsonFields, config: JsonFields, vocab_size: int) -> tuple[int, ...]:
-    """Read the ids that end a generation: generation_config.json's, or config.json's where that names none."""
+    """Read the end-of-sequence ids of generation_config.json, or of config.json if the former has none.
+
+    Raises CheckpointError for ids outside of the vocabulary.
+    """
     fields = generation if "eos_token_id" in generation else config
     value = fields.raw("eos_token_id")
     ids = value if isinstance(value, list) else [] if value is None else [value]
@@ -67,7 +70,7 @@ def _read(fields: JsonFields, names: Iterable[str]) -> dict[str, float]:
 
 
 def _read_number(fields: JsonFields, number: SamplingNumber) -> float:
-    """Read a number within its range; a count below 0 is what others switch one off with."""
+    """Read a number within its range; a count of -1 switches it off, like 0."""
     if number.kind is int:
         return max(0, fields.integer(number.name, minimum=-1))
     least = LEAST_NUMBER if number.allowed.excludes_minimum else number.allowed.minimum

@@ -5,28 +5,28 @@ from enum import StrEnum
 
 
 class Activation(StrEnum):
-    """The activation function in the MLP, of the gate where there is one."""
+    """The activation function of the MLP; it applies to the gate if there is one."""
 
     SILU = "silu"
     GELU = "gelu"
-    GELU_TANH = "gelu_tanh"  # by its tanh
-    CLAMPED_SWIGLU = "clamped_swiglu"  # of gate and what it gates, both clamped, as GPT-OSS has it
+    GELU_TANH = "gelu_tanh"  # the approximation by tanh
+    CLAMPED_SWIGLU = "clamped_swiglu"  # of clamped gate and up, as in GPT-OSS
 
 
 class Norm(StrEnum):
-    """What norms divide by: the root mean square, or the standard deviation, after they have taken off the mean."""
+    """RMS norms divide by the root mean square; layer norms subtract the mean and divide by the standard deviation."""
 
     RMS = "rms"
     LAYER = "layer"
 
 
 class QkNorm(StrEnum):
-    """What the norm of query and key runs over, where there is one."""
+    """The values over which the norm of query and key is taken."""
 
     NONE = "none"
-    HEAD = "head"  # each head, with weights that all share
+    HEAD = "head"  # each head, with shared weights
     EACH = "each"  # each head, with weights of its own
-    FULL = "full"  # all heads as one
+    FULL = "full"  # all heads together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class Rope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """MLPs of which each token goes through those that a router chooses for it."""
+    """A mixture of experts: MLPs among which a router chooses some for each token."""
 
     count: int
     per_token: int
-    size: int  # of each, as intermediate_size is of an MLP
-    are_normalised: bool  # the weights of the chosen ones sum up to 1
-    have_biases: bool = False  # and so has the router
+    size: int  # the intermediate size of each expert
+    are_normalised: bool  # the weights of the chosen experts sum up to 1
+    have_biases: bool = False  # of the experts and the router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ModelConfig:
     architecture: str
     num_layers: int
     hidden_size: int
-    intermediate_size: int  # of the MLP that all tokens go through; 0: none, where there are experts
+    intermediate_size: int  # of the MLP for all tokens; 0: there are only experts
     num_heads: int
     num_kv_heads: int
     head_dim: int
@@ -68,25 +68,25 @@ class ModelConfig:
     ropes: tuple[Rope, ...]
     rope_of_layer: tuple[int, ...]  # [layers]
     tied_embeddings: bool
-    conv_taps: tuple[int, ...] = ()  # [layers], of the short convolution in attention's place, 0: none; or empty
-    conv_bias: bool = False  # on all that a short convolution has
+    conv_taps: tuple[int, ...] = ()  # [layers], of the short convolution instead of attention; 0: attention; or empty
+    conv_bias: bool = False  # on all projections of a short convolution
     attention_softcap: float = 0.0
-    attention_sinks: bool = False  # a score of each head, with no value behind it, joins every softmax
+    attention_sinks: bool = False  # each head has a score without a value that joins every softmax
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
     norm: Norm = Norm.RMS
-    norm_bias: bool = False  # not on those of query and key
+    norm_bias: bool = False  # except norms of query and key
     qk_norm: QkNorm = QkNorm.NONE
     pre_norm: bool = True
     post_norm: bool = False
     attention_bias: bool = False  # on query, key and value
-    output_bias: bool = False  # on what attention gives
+    output_bias: bool = False  # on attention's output
     mlp_bias: bool = False
     gated_mlp: bool = True
-    parallel_mlp: bool = False  # it reads what attention reads, not what that has added to
-    experts: Experts | None = None  # beside an MLP for all tokens, that one by a gate
+    parallel_mlp: bool = False  # the MLP has the same input as attention
+    experts: Experts | None = None  # an MLP for all tokens beside them is gated
 
     def taps_of(self, layer: int) -> int:
-        """How many positions a layer's short convolution reads; 0 where it attends."""
+        """Return how many positions a layer's short convolution reads; 0 for a layer with attention."""
         return self.conv_taps[layer] if self.conv_taps else 0

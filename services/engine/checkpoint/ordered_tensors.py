@@ -1,4 +1,4 @@
-"""OrderedTensors: tensors whose rows a file has in another order than ours."""
+"""OrderedTensors: puts the rows of tensors in our order, if the file has another one."""
 
 import math
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from services.engine.checkpoint.stored_tensors import StoredTensors, TensorsOver
 
 Order = NDArray[np.int64]
-"""The row in the file of each of our rows, all of a head's within it."""
+"""The row in the file of each of our rows; the rows of a head stay within the head.  # [rows]"""
 
 
 class OrderedTensors(TensorsOver):
-    """The tensors of `inner`, the rows of those that `orders` names in our order.
+    """The tensors of `inner`; those in `orders` have their rows in our order.
 
-    One whose order is of all values is a vector here, which the file holds as a matrix.
+    If an order is of all values of a matrix instead of its rows, the tensor is a vector here.
     """
 
     def __init__(self, inner: StoredTensors, orders: Mapping[str, Order]) -> None:
@@ -29,7 +29,7 @@ class OrderedTensors(TensorsOver):
         return (math.prod(shape),) if self._is_of_values(name) else shape
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Return rows as numbers."""
+        """Return rows as numbers.  # [rows, …]"""
         if name not in self._orders:
             return self._inner.rows(name, begin, end)
         if self._is_of_values(name):
@@ -51,15 +51,16 @@ class OrderedTensors(TensorsOver):
         return name in self._orders and len(self._orders[name]) != self._inner.shape(name)[0]
 
     def _place(self, name: str, begin: int, end: int) -> tuple[int, Order]:
-        """The first row of the file that some of our rows need, and where they lie from there on."""
+        """Return the first row of the file that some of our rows need, and their rows relative to it."""
         order = self._orders[name][begin:end]
         first = int(order.min(initial=len(self._orders[name])))
         return first, order - first
 
 
 def gates_before_ups(experts: int, size: int) -> Order:
-    """Return the row in the file, where the gates and ups of each expert come by turns, of each row of all gates of an
-    expert, then all its ups.
+    """Return the order for all gates of an expert, then all its ups, in a file that interleaves them.
+
+    # [experts * 2 * size]
     """
     expert, up, row = np.ogrid[:experts, :2, :size]
     order: Order = (2 * (size * expert + row) + up).reshape(-1)
@@ -67,13 +68,16 @@ def gates_before_ups(experts: int, size: int) -> Order:
 
 
 def taps_apart(channels: int, taps: int) -> Order:
-    """Return the value in the file, which has the taps of each channel, of each value of one tap after the other."""
+    """Return the order for the channels of each tap, in a file that has the taps of each channel.
+
+    # [taps * channels]
+    """
     return np.arange(channels * taps).reshape(channels, taps).T.reshape(-1)
 
 
 def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
-    """Return the row in the file, where neighbours turn together, of each row of a head-by-head matrix, where the
-    halves of a head's first `rotary_dim` rows do.
+    """Return the order in which rotary embeddings pair the halves of a head's first `rotary_dim` rows, for a file with
+    interleaved rotary embeddings.  # [num_heads * head_dim]
     """
     head = np.arange(head_dim)
     head[:rotary_dim] = head[:rotary_dim].reshape(-1, 2).T.reshape(-1)

@@ -1,7 +1,7 @@
 """SafetensorsFile: the tensors of one safetensors file, as views of its memory map.
 
-The header is read here rather than by the safetensors library: that one takes the last of two tensors of one name, says
-neither where a tensor lies nor which one has a shape that does not fit its bytes. Tests compare the two.
+The header is read here rather than by the safetensors library, which takes the last of two tensors of one name and
+reports neither a tensor's offset nor which tensor has a shape that does not fit its bytes. Tests compare the two.
 """
 
 import json
@@ -22,15 +22,15 @@ from services.engine.files.model_file import MIB, map_model_file
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),  # NumPy has no bfloat16: its bits
-    "F8_E4M3": np.dtype("u1"),  # nor this
+    "BF16": np.dtype("<u2"),  # the bits: NumPy has no bfloat16
+    "F8_E4M3": np.dtype("u1"),  # the bits
     "I8": np.dtype("i1"),
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
     "U8": np.dtype("u1"),
 }
 FLOATS = ("F32", "F16", "BF16")
-"""The types of values that need nothing beside them."""
+"""The types of values that have no scales."""
 _PREFIX_BYTES = 8
 _MOST_HEADER_BYTES = 8 * MIB  # some fifty thousand tensors: the largest dense models have a few thousand
 _MOST_DIMENSIONS = 8
@@ -39,7 +39,7 @@ _LARGEST_COUNT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What the header says of one tensor; offsets are in bytes from the end of the header."""
+    """The header's entry of one tensor; offsets are in bytes from the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -83,7 +83,7 @@ class SafetensorsFile:
         return view if view.flags.aligned else view.copy()
 
     def release(self, name: str) -> None:
-        """Give back the memory of what has been read of a tensor; views stay valid and are read anew when used."""
+        """Release the memory that reading one tensor has taken; views stay valid, and are read again when used."""
         info, header = self._tensors[name], len(self._bytes) - len(self._data)
         begin = (header + info.begin) // mmap.PAGESIZE * mmap.PAGESIZE
         if length := header + info.end - begin:
@@ -134,7 +134,7 @@ class SafetensorsFile:
         return TensorInfo(dtype, tuple(shape), begin, end)
 
     def _check_layout(self) -> None:
-        """Check that the tensors fill the data exactly, as the format demands."""
+        """Raise CheckpointError unless the tensors fill the data exactly, as the format demands."""
         position = 0
         for name, info in sorted(self._tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
             if info.begin != position:
@@ -148,7 +148,7 @@ class SafetensorsFile:
 
 
 def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Widen a tensor of any dtype in FLOATS; exact."""
+    """Widen a tensor of any dtype in FLOATS, exactly."""
     if values.dtype == DTYPES["BF16"]:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)

@@ -1,6 +1,4 @@
-"""StoredTensors: what a checkpoint can be asked of its tensors, whichever kind of files holds them; TensorsOver: those
-of others, some of them read in another way.
-"""
+"""StoredTensors: the interface to a checkpoint's tensors, for all kinds of files; TensorsOver: a layer over another."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,9 @@ from services.engine.files.file_state import FileState
 
 
 class StoredTensors(Protocol):
-    """Every tensor by its name in the files; a row is what lies along the last dimension, and of a vector one value.
+    """Every tensor by its name in the files. A row lies along the last dimension; that of a vector is one value.
 
-    Rows are in our order: where files have another one, it is undone here.
+    Rows are in our order, also if the files have another one.
     """
 
     def __contains__(self, name: str) -> bool:
@@ -37,17 +35,17 @@ class StoredTensors(Protocol):
         """Return the type in which a tensor's values are stored, such as "BF16" or "Q4_K"."""
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Return rows as numbers: float32, float16, or bfloat16 as uint16 bits; a view where nothing is computed."""
+        """Return rows as numbers: float32, float16, or bfloat16 as uint16 bits; a view if nothing is computed."""
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
         """Return rows as they are stored.  # [rows, bytes of a row]"""
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        """Release the memory that reading one tensor has taken; views stay valid."""
 
 
 class TensorsOver:
-    """The tensors of `inner` as they are; whoever reads some in another way says how."""
+    """The tensors of `inner`, unchanged; subclasses override how some are read."""
 
     def __init__(self, inner: StoredTensors) -> None:
         self._inner = inner
@@ -73,5 +71,5 @@ class TensorsOver:
         return self._inner.kind(name)
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        """Release the memory that reading one tensor has taken; views stay valid."""
         self._inner.release(name)

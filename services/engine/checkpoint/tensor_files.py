@@ -1,4 +1,4 @@
-"""TensorFiles: the tensors of a checkpoint folder, whether in one file or in shards with an index."""
+"""TensorFiles: the tensors of a checkpoint folder, in one file or in shards with an index."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ class TensorFiles:
     """Every tensor of a folder by name, with the file that holds it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open and check all files; raises CheckpointError naming the one at fault."""
+        """Open and check all files; raises CheckpointError naming the file at fault."""
         if (folder / SINGLE).exists():
             file = SafetensorsFile(folder / SINGLE)
             self._files = dict.fromkeys(file, file)
@@ -69,12 +69,12 @@ class TensorFiles:
         return rows.view(np.uint8).reshape(len(rows), -1)
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        """Release the memory that reading one tensor has taken; views stay valid."""
         self._files[name].release(name)
 
 
 def read_weight_map(path: Path) -> dict[str, str]:
-    """Return the file that holds each tensor, as an index says; raises CheckpointError."""
+    """Return the file that holds each tensor, from an index file; raises CheckpointError if it is bad."""
     index = JsonFields.from_file(path, most_bytes=_MOST_INDEX_BYTES)
     names = index.raw("weight_map")
     if not isinstance(names, dict) or not names or not all(_is_file_name(file) for file in names.values()):

@@ -1,8 +1,9 @@
-"""Tensor names: what each architecture's checkpoints call the weights.
+"""Tensor names: the names of weights in the checkpoints of each architecture.
 
-A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert, {t} for a tap of a convolution, {h}
-for a head of queries and {k} for one of keys, to ours; where a tensor holds the rows of several of our weights, to all
-of them in order, separated by spaces. A letter that only our name has stands for all of its kind, one below the other.
+A table maps a tensor's name in the file to ours. {i} stands for the layer, {e} for an expert, {t} for a tap of a
+convolution, {h} for a head of queries and {k} for a head of keys. A tensor that holds the rows of several of our
+weights maps to all of them in order, separated by spaces. A letter that only our name has means that the tensor holds
+all of that kind, one below the other.
 """
 
 _ENDS = {

@@ -1,4 +1,4 @@
-"""Token rules: the tokens that a checkpoint says are not to be drawn, and those that must be."""
+"""Token rules of a checkpoint: tokens that must not be sampled, and tokens that are forced."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeGuard
@@ -8,7 +8,7 @@ from services.engine.forced_tokens import ForcedIds
 from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, MAX_SUPPRESSED_IDS
 
 TokenRules = Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], ...]]
-"""The lists of SamplingParams that generation_config.json asks for, by name."""
+"""The lists of SamplingParams that generation_config.json sets, by name."""
 
 _IDS = {"suppress_tokens": "suppressed_ids", "begin_suppress_tokens": "begin_suppressed_ids"}
 _WORDS = {"bad_words_ids": "bad_words"}
@@ -19,7 +19,7 @@ RULE_FIELDS = (*_IDS, *_WORDS, *_FORCED)
 def read_token_rules(fields: JsonFields, *, vocab_size: int, eos_token_ids: Collection[int]) -> TokenRules:
     """Read generation_config.json; raises CheckpointError naming a list that is too long or has an unknown token.
 
-    A bad word that is nothing but an end of sequence is passed over, as transformers' NoBadWordsLogitsProcessor does.
+    A bad word of a single end-of-sequence token is ignored, as transformers' NoBadWordsLogitsProcessor does.
     """
     ids = {ours: _read_ids(fields, name, vocab_size) for name, ours in _IDS.items() if name in fields}
     words = {
@@ -32,7 +32,7 @@ def read_token_rules(fields: JsonFields, *, vocab_size: int, eos_token_ids: Coll
 
 
 def read_forced_ids(fields: JsonFields, *, vocab_size: int) -> ForcedIds:
-    """Read generation_config.json; raises CheckpointError naming a field that holds no token, or an unknown one."""
+    """Read generation_config.json; raises CheckpointError naming a field without a token or with an unknown one."""
     return ForcedIds(**{ours: _read_forced(fields, name, vocab_size) for name, ours in _FORCED.items()})
 
 

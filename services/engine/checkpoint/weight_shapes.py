@@ -1,6 +1,6 @@
 """The weights that a decoder of a given configuration has, under our names.
 
-The native DecoderWeights lays the same out in its packed matrices, and takes none of another name or shape.
+The native DecoderWeights allocates the same weights as packed matrices, and refuses other names and shapes.
 """
 
 import math
@@ -24,12 +24,12 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Return how many numbers all weights have."""
+    """Return how many numbers all weights have together."""
     return sum(map(math.prod, weight_shapes(config).values()))
 
 
 def count_active_parameters(config: ModelConfig) -> int:
-    """Return how many numbers of all layers' matrices one token is multiplied with."""
+    """Return how many numbers of the layers' matrices are used for one token; experts count only if chosen."""
     shapes = weight_shapes(config)
     matrices = {name: shape for name, shape in shapes.items() if name.startswith("layers.") and len(shape) > 1}
     of_experts = sum(math.prod(shape) for name, shape in matrices.items() if ".experts." in name)
@@ -81,7 +81,7 @@ def _attention_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 
 def _convolution_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:
-    """A tap is a vector, the own position's the last."""
+    """Return the shapes of a short convolution; each tap is a vector, and the last tap is the current position's."""
     hidden = config.hidden_size
     shapes: dict[str, Shape] = {"conv_in": (3 * hidden, hidden), "conv_out": (hidden, hidden)}
     shapes |= {f"conv.{tap}": (hidden,) for tap in range(taps)}

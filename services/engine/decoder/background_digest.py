@@ -1,4 +1,4 @@
-"""BackgroundDigest: a checkpoint's digest, computed beside what else is loaded."""
+"""BackgroundDigest: computes a checkpoint's digest in the background while the model is loaded."""
 
 import threading
 from concurrent.futures import Future
@@ -8,12 +8,12 @@ from services.engine.decoder.digest_record import DigestRecord
 
 
 class BackgroundDigest:
-    """Begins at once, on a thread of its own: the weights that it reads from a disk are in memory for who packs them,
-    so that they are read once.
+    """Starts at once, on a thread of its own. The loader finds the weights that it reads in the system's page cache, so
+    they are read from the disk once.
     """
 
     def __init__(self, checkpoint: Checkpoint, record: DigestRecord | None = None) -> None:
-        """`record` may know the digest from an earlier start, and nothing is read then."""
+        """If `record` holds the digest from an earlier start, nothing is read."""
         self._future: Future[str] = Future()
         self._cancelled = threading.Event()
         self._compute = record.compute if record else checkpoint.weights_digest
@@ -27,8 +27,9 @@ class BackgroundDigest:
         return self
 
     def __exit__(self, problem: object, *_: object) -> None:
-        """Wait until no file is read any more: one that is cut short then ends no process. A problem ends the reading,
-        since nobody will ask for the digest.
+        """Wait until no file is read any more: then truncating a mapped file cannot end the process.
+
+        After an exception the reading is cancelled: the digest will not be needed.
         """
         if problem is not None:
             self._cancelled.set()
@@ -41,7 +42,7 @@ class BackgroundDigest:
         return self._future.done()
 
     def value(self) -> str:
-        """The checkpoint's `weights_digest`, as soon as it is known."""
+        """Wait for the checkpoint's `weights_digest`, and return it; raises the errors of computing it."""
         return self._future.result()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""DigestRecord: the digest of a checkpoint, remembered for as long as its files stay as they are."""
+"""DigestRecord: stores the digest of a checkpoint for as long as its files do not change."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class DigestRecord:
-    """One checkpoint's digest, in a folder; known by the states of its files and by how it is read."""
+    """One checkpoint's digest in a folder, under a name that depends on the states of its files and how it is read."""
 
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -32,13 +32,13 @@ class DigestRecord:
         self._path = folder / f"{hashlib.sha256(known_by.encode()).hexdigest()[:32]}.digest"
 
     def known(self) -> str | None:
-        """The checkpoint's `weights_digest` as it is remembered, if it is."""
+        """Return the stored `weights_digest` of the checkpoint, None if there is none."""
         try:
             with open_regular(self._path) as file:
                 text = file.read(_MOST_BYTES).decode("ascii")
             if _DIGEST.fullmatch(text):
                 return text
-            logger.warning("%s: holds no digest; it is made anew", self._path)
+            logger.warning("%s: holds no digest; it is computed again", self._path)
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
@@ -46,8 +46,8 @@ class DigestRecord:
         return None
 
     def compute(self, cancelled: threading.Event | None = None) -> str:
-        """The digest, computed, which reads all weights, and remembered; raises CancelledError."""
-        # A file written within the clock's resolution could be written again without a trace.
+        """Compute the digest, which reads all weights, and store it; raises CancelledError."""
+        # A file could be changed twice within the clock's resolution, with the same time.
         settled = time.time() - max(state.changed for state in self._states) / 1e9 > _SETTLED_SECONDS
         digest = self._checkpoint.weights_digest(cancelled)
         if settled and all(state.is_current for state in self._states):

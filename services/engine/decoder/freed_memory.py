@@ -1,12 +1,12 @@
-"""give_back_freed_memory: what was freed goes back to the system."""
+"""give_back_freed_memory: returns freed memory to the system."""
 
 import ctypes
 
 
 def give_back_freed_memory() -> None:
-    """Give back at once what the C library would keep for later: matrices of a model that is gone.
+    """Return memory that the C library would keep for later allocations, such as an unloaded model's, to the system.
 
-    It takes milliseconds; nothing where the library has no such call.
+    It takes milliseconds. It does nothing with a C library that has no such call.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

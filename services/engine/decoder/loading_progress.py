@@ -1,4 +1,4 @@
-"""LoadingProgress: how much of a model's weights is loaded, for the log and for whoever asks meanwhile."""
+"""LoadingProgress: how much of a model's weights is loaded, for the log and for health checks, with cancellation."""
 
 import logging
 import time
@@ -6,18 +6,18 @@ from concurrent.futures import CancelledError
 
 logger = logging.getLogger(__name__)
 
-_LOGGED_SECONDS = 1.0  # between two lines at least
+_LOGGED_SECONDS = 1.0  # the least time between two lines
 
 
 class LoadingProgress:
-    """Written by the thread that loads, read by any, and cancelled by whoever knows that loading is in vain."""
+    """Written by the thread that loads; any thread may read or cancel it."""
 
     def __init__(self) -> None:
         self._share, self._is_cancelled = 0.0, False
         self._logged_tenths, self._logged_at = 0, time.monotonic()
 
     def advance(self, share: float) -> None:
-        """Note that this share of all weights is loaded, 0 to 1; raises CancelledError."""
+        """Set the share of the weights that is loaded, 0 to 1; raises CancelledError after `cancel`."""
         if self._is_cancelled:
             raise CancelledError
         self._share, tenths, now = share, int(10 * share), time.monotonic()
@@ -27,13 +27,13 @@ class LoadingProgress:
 
     @property
     def share(self) -> float:
-        """How much of the weights is loaded, 0 to 1."""
+        """The share of the weights that is loaded, 0 to 1."""
         return self._share
 
     def cancel(self) -> None:
-        """Have loading end at the next `advance`."""
+        """Make the next `advance` raise CancelledError, which ends the loading."""
         self._is_cancelled = True
 
     def __str__(self) -> str:
-        """As a message says it."""
+        """Return the progress as a sentence for messages."""
         return f"{self._share:.0%} of the weights are loaded"

@@ -1,4 +1,4 @@
-"""Loading: a checkpoint's weights packed into a native decoder."""
+"""Loading: packs a checkpoint's weights into a native decoder."""
 
 import logging
 import math
@@ -26,7 +26,7 @@ def load_decoder(
     num_blocks: int | None = None,
     cache: WeightsCache | None = None,
 ) -> Decoder:
-    """A new decoder with all of its weights, which the cache has then: see `new_decoder` and `fill_decoder`."""
+    """Return a new decoder with all weights, and save them in the cache; see `new_decoder` and `fill_decoder`."""
     decoder = new_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
     if fill_decoder(checkpoint, decoder, device, weights, cache) and cache is not None:
         for _ in cache.save(decoder, device, weights):
@@ -37,11 +37,11 @@ def load_decoder(
 def new_decoder(
     checkpoint: Checkpoint, device: Device, *, weights: str, kv: str, num_blocks: int | None = None
 ) -> Decoder:
-    """Build a decoder without its weights, of which no file is read yet.
+    """Build a decoder without loading its weights; no weight file is read.
 
-    `weights` and `kv` are formats that the configuration allows; without `num_blocks` the cache is still to be
-    allocated. Raises DeviceError where the device has too little memory, CheckpointError for a configuration that the
-    decoder refuses.
+    `weights` and `kv` are formats that the configuration allows. Without `num_blocks` the KV cache must be allocated
+    later. Raises DeviceError if the device has too little memory, CheckpointError for a configuration that the decoder
+    refuses.
     """
     is_stored = weights == STORED
     held = find_blocks(checkpoint) if is_stored else {}
@@ -63,10 +63,10 @@ def fill_decoder(
     cache: WeightsCache | None = None,
     progress: LoadingProgress | None = None,
 ) -> bool:
-    """Give a new decoder its weights, packed now or, as the cache has it, by an earlier start; return whether now.
+    """Load a new decoder's weights, from the cache or by packing them; returns whether they were packed now.
 
-    `progress` is told how much is loaded, and may cancel it. Raises CheckpointError for a weight that the decoder
-    refuses or misses, CancelledError.
+    `progress` is advanced meanwhile, and may be cancelled. Raises CheckpointError for a weight that the decoder refuses
+    or misses, and CancelledError.
     """
     progress = progress or LoadingProgress()
     is_cached = cache is not None and cache.restore(decoder, device, weights)
@@ -77,7 +77,7 @@ def fill_decoder(
 
 
 def find_blocks(checkpoint: Checkpoint) -> dict[str, str]:
-    """The matrices that are stored in blocks of integers, and of which type: a CPU can hold them as they are."""
+    """Return the matrices that are stored in blocks of integers, with their types: a CPU uses them unchanged."""
     known = block_types()
     return {name: kind for name, kind in checkpoint.matrices().items() if kind in known}
 

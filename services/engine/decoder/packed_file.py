@@ -1,4 +1,4 @@
-"""PackedFile: packed weights in a file, read straight into the memory where they are used.
+"""PackedFile: packed weights in a file, which are read directly into the decoder's memory.
 
 Layout: 8 bytes of magic, the header's length (u64) and CRC-32 (u32), the header in JSON, then the weights' bytes in the
 order of the header. Numbers are little-endian.
@@ -23,16 +23,16 @@ Weights = Mapping[str, NDArray[np.uint8]]
 _MAGIC = b"OUTRIDER"
 _VERSION = 1
 _PREFIX = struct.Struct("<8sQI")
-_MOST_HEADER_BYTES = 16 << 20  # checksums of four terabytes
-_SLICE = 4 << 20  # bytes that are read and checked at once: still in the cache when their checksum is computed
+_MOST_HEADER_BYTES = 16 << 20  # enough for the checksums of four terabytes
+_SLICE = 4 << 20  # bytes read at once: small enough to be in the CPU's cache for their checksum
 
 
 class PackedFileError(ValueError):
-    """A file that is damaged, or holds other weights than were asked for; the message names it."""
+    """A file is damaged, or holds other weights than those requested; the message names it."""
 
 
 class PackedFile:
-    """The weights that belong to one key, which is any JSON object; `threads` share the reading."""
+    """The packed weights of one key, which is any JSON object; `threads` threads read them."""
 
     def __init__(self, path: Path, key: Mapping[str, str], *, threads: int) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class PackedFile:
         self._threads = threads
 
     def write(self, file: BinaryIO, weights: Weights) -> Generator[None]:
-        """Write into a file that is open and empty, step by step on one thread; raises OSError."""
+        """Write to an open, empty file, step by step on one thread; raises OSError."""
         checksums = []
         for item in _slices(weights, 0):
             checksums.append(zlib.crc32(item.memory))
@@ -52,7 +52,7 @@ class PackedFile:
             yield
 
     def read(self, weights: Weights) -> None:
-        """Fill the weights; what is in them after an error is undefined.
+        """Fill the weights; after an error their contents are undefined.
 
         Raises FileNotFoundError, any other OSError, and PackedFileError.
         """
@@ -69,7 +69,7 @@ class PackedFile:
         return {"version": _VERSION, "key": self._key, "slice": _SLICE, "bytes": sizes}
 
     def _read_header(self, file: BinaryIO) -> tuple[dict[str, Any], int]:
-        """The header, and where the weights begin."""
+        """Return the header, and the offset of the weights; raises PackedFileError for a damaged header."""
         prefix = file.read(_PREFIX.size)
         if len(prefix) < _PREFIX.size or not prefix.startswith(_MAGIC):
             raise PackedFileError(f"{self.path}: holds no packed weights")
@@ -86,7 +86,7 @@ class PackedFile:
         return header, _PREFIX.size + size
 
     def _match(self, header: dict[str, Any], weights: Weights) -> list[int]:
-        """The checksums of all slices; raises PackedFileError where the file is not of these weights."""
+        """Return the checksums of all slices; raises PackedFileError if the file is for other weights."""
         layout = self._layout(weights)
         if (key := header.get("key")) != self._key:
             raise PackedFileError(f"{self.path}: was made for {key}; it must be for {self._key}")
@@ -113,7 +113,7 @@ class PackedFile:
 
 
 class _Slice(NamedTuple):
-    """A part of a weight, and where in the file it is."""
+    """A part of a weight, and its offset in the file."""
 
     weight: str
     position: int
@@ -121,7 +121,7 @@ class _Slice(NamedTuple):
 
 
 def _slices(weights: Weights, position: int) -> Iterator[_Slice]:
-    """Slices of weights that begin in the file at a position."""
+    """Yield the slices of weights that begin in the file at a position."""
     for name, values in weights.items():
         for first in range(0, values.nbytes, _SLICE):
             yield _Slice(name, position + first, values.data[first : first + _SLICE])

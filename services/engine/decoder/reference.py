@@ -14,12 +14,12 @@ from torch.nn import functional
 
 from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm, Rope
 
-_SWIGLU_LIMIT = 7.0  # where GPT-OSS clamps
+_SWIGLU_LIMIT = 7.0  # GPT-OSS clamps to this
 
 
 @dataclass
 class KvCache:
-    """Of all positions so far, per layer, rotated keys and values, or a short convolution's inputs."""
+    """For each layer the rotated keys and values of all positions so far, or a short convolution's inputs."""
 
     keys: dict[int, Tensor] = field(default_factory=dict)  # [kv_heads, positions, head_dim]
     values: dict[int, Tensor] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class KvCache:
         return keys, values
 
     def append_inputs(self, layer: int, inputs: Tensor) -> Tensor:
-        """Add new positions to one layer that convolves and return all of its inputs."""
+        """Add new positions to one layer with a convolution and return all of its inputs."""
         self.inputs[layer] = torch.cat([self.inputs[layer], inputs]) if layer in self.inputs else inputs
         return self.inputs[layer]
 
@@ -50,7 +50,7 @@ class ReferenceDecoder:
     def __init__(
         self, config: ModelConfig, weights: Iterable[tuple[str, NDArray[Any]]], dtype: torch.dtype = torch.float32
     ) -> None:
-        """`weights` are those of `Checkpoint.weights`."""
+        """`weights` is the result of `Checkpoint.weights`."""
         self.config = config
         self.dtype = dtype
         self._weights = {name: _to_torch(values, _weight_dtype(name, dtype)) for name, values in weights}
@@ -102,7 +102,7 @@ class ReferenceDecoder:
         return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
 
     def _convolution(self, layer: int, hidden: Tensor, cache: KvCache) -> Tensor:
-        """Each position's gated input and those of the positions before it, as many as there are taps."""
+        """Return the short convolution over each position's gated input and those before it.  # [tokens, hidden]"""
         config, prefix, count = self.config, f"layers.{layer}.", len(hidden)
         before, gate, value = self._linear(prefix + "conv_in", hidden, has_bias=config.conv_bias).chunk(3, dim=-1)
         taps = torch.stack([self._weights[f"{prefix}conv.{tap}"] for tap in range(config.taps_of(layer))])
@@ -134,7 +134,7 @@ class ReferenceDecoder:
         return self._linear(prefix + "down", _activated(self.config.activation, up, gate), has_bias=has_bias)
 
     def _experts(self, prefix: str, hidden: Tensor) -> Tensor:
-        """The experts that a router chooses, and an MLP by a gate where there is one (arXiv 1701.06538, section 2)."""
+        """Return the sum of the experts that the router chooses (arXiv 1701.06538, section 2), plus any gated MLP."""
         experts, out = self.config.experts, torch.zeros_like(hidden)
         assert experts is not None
         logits = self._linear(prefix + "router", hidden, has_bias=experts.have_biases).float()
@@ -177,7 +177,7 @@ def _rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
 
 
 def _activated(activation: Activation, up: Tensor, gate: Tensor | None) -> Tensor:
-    """What an MLP's first half gives: without a gate, the activation is of `up` itself."""
+    """Return the activation of the gate times `up`, or without a gate that of `up` itself."""
     value = up if gate is None else gate
     match activation:
         case Activation.CLAMPED_SWIGLU:
@@ -199,7 +199,7 @@ def _weight_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
 
 
 def _to_torch(values: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    copy = values.copy()  # torch wants memory that it may write
+    copy = values.copy()  # torch requires writable memory
     if copy.dtype == np.uint16:
         return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16).to(dtype)
     return torch.from_numpy(copy).to(dtype)

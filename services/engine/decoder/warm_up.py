@@ -1,4 +1,4 @@
-"""The first pass of a loaded model: it touches all weights, and finds weights that are no numbers."""
+"""The first pass of a loaded model: it reads all weights, and detects weights that are not finite."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ _MOST_TOKENS = 8
 
 
 def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
-    """Run tokens from all over the vocabulary through the first KV block, which no sequence has yet.
+    """Run tokens from all over the vocabulary, using the first KV block, which no sequence owns yet.
 
-    Raises CheckpointError where a logit is not finite, naming the tensor that is to blame if one is.
+    Raises CheckpointError if a logit is not finite, naming the tensor at fault if there is one.
     """
     config = checkpoint.config
     num_tokens = min(_MOST_TOKENS, config.max_position)

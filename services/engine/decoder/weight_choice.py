@@ -1,4 +1,4 @@
-"""weight_choice: the format in which weights are read fastest, and the one that is nearest to what their files hold."""
+"""weight_choice: chooses the weight format that is read fastest, or the one closest to the files."""
 
 from dataclasses import dataclass
 
@@ -6,30 +6,30 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 
 AUTO, STORED = "auto", "stored"
-"""The fastest for a model, and integers as its files hold them."""
+"""The fastest format for a model, and the integers of its files unchanged."""
 
 _PORTABLE = "portable"
-_CACHED_BYTES = 32 << 20  # of weights in bf16, which the caches of a server's cores hold
+_CACHED_BYTES = 32 << 20  # of weights in bf16 that fit in the caches of a server's cores
 _INT4_GROUP = 32  # inputs that share a scale
 
 
 @dataclass(frozen=True, slots=True)
 class WeightChoice:
-    """A weight format, and why it is the one."""
+    """A weight format, and the reason for it."""
 
     weights: str
     reason: str
 
 
 def choose_stored(*, is_grouped: bool, on_cpu: bool) -> WeightChoice:
-    """Return STORED where files hold integers in groups and the device does too, else bf16."""
+    """Return STORED if the files hold integers in groups and the device supports them, else bf16."""
     if is_grouped and not on_cpu:
         return WeightChoice("bf16", "a GPU does not hold integers as the files do")
     return WeightChoice(STORED if is_grouped else "bf16", "as near to the files as can be")
 
 
 def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str, is_grouped: bool = False) -> WeightChoice:
-    """Return the fastest format for passes over few rows, which changes a draft's guesses and no word of its target."""
+    """Return the fastest format for passes over few rows; a draft's format never changes its target's text."""
     if on_cpu and isa == _PORTABLE:
         return WeightChoice("bf16", "the portable kernels are slower with integers")
     if on_cpu and is_grouped:

@@ -1,4 +1,4 @@
-"""weight_memory: what a checkpoint's weights will take, told before they are loaded."""
+"""weight_memory: estimates the memory of a checkpoint's weights before they are loaded."""
 
 import math
 
@@ -12,12 +12,12 @@ _BITS = {
     "fp8": 8.25,
     "int8": 8.25,
     "int4": 4.5,
-}  # of each weight, its part of a scale included
-_LEAST_BITS = 8.25  # of each weight of the tables of all tokens, which are held in int8 where the rest is in less
+}  # bits of each weight, including its part of a scale
+_LEAST_BITS = 8.25  # of the embedding and the output matrix, which are at least int8
 
 
 def weight_memory(checkpoint: Checkpoint, weights: str) -> int:
-    """Bytes of a checkpoint's weights in a format, scales included."""
+    """Return the bytes of a checkpoint's weights in a format, including scales."""
     if weights == STORED:
         return sum(state.size for state in checkpoint.file_states())
     config, bits = checkpoint.config, _BITS[weights]

@@ -1,4 +1,4 @@
-"""WeightsCache: a checkpoint's weights as an earlier start has packed them."""
+"""WeightsCache: keeps a checkpoint's packed weights for the next start."""
 
 import hashlib
 import json
@@ -17,12 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class WeightsCache:
-    """Keeps packed weights in files of a folder. Any may be deleted at any time; who may write them decides what is
-    served.
+    """Keeps packed weights in files of a folder, which may be deleted at any time.
+
+    The files are trusted: a user who can write them decides what is served.
     """
 
     def __init__(self, folder: Path, digest: BackgroundDigest, *, threads: int) -> None:
-        """`digest` is that of the checkpoint."""
+        """`digest` is the digest of the checkpoint."""
         self._folder = folder
         self._digest = digest
         self._threads = threads
@@ -30,8 +31,8 @@ class WeightsCache:
     def restore(self, decoder: Decoder, device: Device, weights: str) -> bool:
         """Fill a new decoder, whose weights are of the format `weights`.
 
-        Returns False, with the decoder as new, where no file is there, or none that is whole and of this checkpoint,
-        device, format and build.
+        Returns False, with the decoder unchanged, if there is no undamaged file for this checkpoint, device, format and
+        build.
         """
         if not self._digest.is_known and not any(self._folder.glob(f"{_prefix(device, weights)}*")):
             return False  # the weights are packed while their digest is computed
@@ -42,7 +43,7 @@ class WeightsCache:
         except FileNotFoundError:
             return False
         except (OSError, PackedFileError) as error:
-            logger.warning("packed weights are made anew: %s", error)
+            logger.warning("weights are packed again: %s", error)
             for values in packed.values():
                 values.fill(0)
             return False
@@ -51,7 +52,7 @@ class WeightsCache:
         return True
 
     def save(self, decoder: Decoder, device: Device, weights: str) -> Generator[None]:
-        """Keep what a decoder has packed, a part in each step; where that fails, a warning says why."""
+        """Save a decoder's packed weights, a part in each step; a failure is logged as a warning."""
         packed_file, begin = self._file(device, weights), time.perf_counter()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

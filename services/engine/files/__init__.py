@@ -1,1 +1,1 @@
-"""Files that strangers may have put there: opened without waiting, bounded before they are read, with clear errors."""
+"""Untrusted files: opened without blocking, checked for their size before they are read, with clear errors."""

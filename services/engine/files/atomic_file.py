@@ -1,4 +1,4 @@
-"""atomic_file: a file that appears under its name once it is whole and on disk, or not at all."""
+"""atomic_file: writes a file that appears under its name only when it is complete and on disk."""
 
 import fcntl
 import os
@@ -12,8 +12,8 @@ from typing import BinaryIO
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file to be written under the name `path`; after an error in the block nothing is left of it.
 
-    One process writes at a time, and overwrites what one that was killed has left. Raises OSError, and of those
-    BlockingIOError while another process writes.
+    Only one process writes at a time; it overwrites the remains of a process that was killed. Raises OSError, in
+    particular BlockingIOError while another process writes.
     """
     part = path.with_name(f"{path.name}.part")
     with part.open("ab") as file:
@@ -35,7 +35,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise BlockingIOError("another process is writing it") from error
-    if not _is_named(file, path):  # whoever had the lock before has finished
+    if not _is_named(file, path):  # the process that held the lock has renamed the file
         raise BlockingIOError("another process has just written it")
 
 

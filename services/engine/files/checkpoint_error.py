@@ -1,5 +1,5 @@
-"""CheckpointError: a model folder that cannot be served as it is."""
+"""CheckpointError: a model folder or file cannot be served."""
 
 
 class CheckpointError(ValueError):
-    """One sentence that names the file, what in it is wrong, and what would be right."""
+    """The message is one sentence that names the file, what is wrong in it, and what is allowed."""

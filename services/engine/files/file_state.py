@@ -1,4 +1,4 @@
-"""FileState: what tells whether a file is still the same, without reading it."""
+"""FileState: tells whether a file has changed, without reading it."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileState:
-    """Times are in nanoseconds; no program can set `changed`, and every write moves it."""
+    """Times are in nanoseconds; every write changes `changed`, which no program can set."""
 
     path: str
     size: int
@@ -17,7 +17,7 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path, status: os.stat_result) -> "FileState":
-        """The state that `status` describes, under the path that all links lead to."""
+        """Return the state of a file with this status; links in the path are resolved."""
         return cls(str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
     @property

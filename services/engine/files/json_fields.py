@@ -17,13 +17,13 @@ _MOST_SHOWN = 200  # characters of a value, in an error
 
 
 def shown(value: object) -> str:
-    """A JSON value as an error quotes it: on one line, and cut short where it is long."""
+    """Return a JSON value as an error quotes it: on one line, and truncated if it is long."""
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a JSON value is a finite number; Python counts true and false among the integers."""
+    """Return whether a JSON value is a finite number; true and false, which are integers in Python, are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -32,17 +32,20 @@ def _is_moderate(value: object) -> TypeGuard[int | float]:
 
 
 class JsonFields:
-    """The fields of one JSON object; null counts as absent, but where it switches a feature off."""
+    """The fields of one JSON object; null counts as absent, except where it switches a feature off.
+
+    All methods that return a checked value raise CheckpointError for another one.
+    """
 
     def __init__(self, values: dict[str, Any], where: str, names: Mapping[str, str] | None = None) -> None:
-        """`names` are those by which the file itself calls fields, for errors; "a.b" is field b of the nested a."""
+        """`names` are the file's own names of fields, for errors; "a.b" is field b of the nested object a."""
         self._values = values
         self._where = where
         self._names = names or {}
 
     @classmethod
     def from_file(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
-        """Read a file; raises CheckpointError where it is missing, not regular, too large, or holds no JSON object."""
+        """Read a file; raises CheckpointError if it is missing, not regular, too large, or no JSON object."""
         text = read_model_text(path, most_bytes=most_bytes)
         try:
             values = json.loads(text)
@@ -54,11 +57,11 @@ class JsonFields:
 
     @classmethod
     def from_file_if_any(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
-        """Read a file that may be left out: without it there are no fields."""
+        """Read an optional file; without it there are no fields. Raises CheckpointError as `from_file` does."""
         return cls.from_file(path, most_bytes=most_bytes) if path.exists() else cls({}, str(path))
 
     def completed(self, defaults: Mapping[str, Any]) -> "JsonFields":
-        """Return the fields with others for those that are absent; null is there."""
+        """Return the fields with defaults for absent ones; null counts as present."""
         return JsonFields({**defaults, **self._values}, self._where, self._names)
 
     def replaced(self, values: Mapping[str, Any]) -> "JsonFields":
@@ -70,16 +73,16 @@ class JsonFields:
         return (name for name in self._values if name in self)
 
     def __contains__(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field is present and not null."""
         return self._values.get(name) is not None
 
     @property
     def where(self) -> str:
-        """The file, and the object within it."""
+        """The file, and the object in it, for messages."""
         return self._where
 
     def raw(self, name: str) -> object:
-        """Return a field's value unchecked, None where it is absent."""
+        """Return a field's value unchecked, None if it is absent."""
         return self._values.get(name)
 
     def error(self, name: str, problem: str) -> CheckpointError:
@@ -87,7 +90,7 @@ class JsonFields:
         return CheckpointError(f"{self._where}: field {self._names.get(name, name)!r}: {problem}")
 
     def nested(self, name: str) -> "JsonFields | None":
-        """Return a nested object, None where it is absent or empty."""
+        """Return a nested object, None if it is absent or empty."""
         value = self._values.get(name)
         if value is None or value == {}:
             return None
@@ -96,13 +99,13 @@ class JsonFields:
         return JsonFields(value, f"{self._where}: {name}", self._nested_names(name))
 
     def required(self, name: str) -> "JsonFields":
-        """Return a nested object that must be there."""
+        """Return a nested object that must be present."""
         if (fields := self.nested(name)) is None:
             raise self.error(name, "is missing")
         return fields
 
     def empty(self, name: str) -> "JsonFields":
-        """Return a nested object without fields, for one that may be left out."""
+        """Return a nested object without fields, in place of an absent one."""
         return JsonFields({}, f"{self._where}: {name}", self._nested_names(name))
 
     def integer(
@@ -115,18 +118,18 @@ class JsonFields:
         return value
 
     def integer_or_off(self, name: str) -> int:
-        """Return a whole number above 0, or 0 where the field is null; it must be there."""
+        """Return a whole number above 0, or 0 if the field is null; it must be present."""
         return 0 if self._is_null(name) else self.integer(name)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a number above 0 that float32 holds well; without a default the field is required."""
+        """Return a number above 0 within a range safe for float32; without a default the field is required."""
         value = self._required(name, default)
         if not _is_moderate(value):
             raise self.error(name, f"must be a finite number above 0, {_RANGE}, is {shown(value)}")
         return float(value)
 
     def number_or_off(self, name: str) -> float:
-        """Return a finite number above 0, or 0 where the field is null; it must be there."""
+        """Return a finite number above 0, or 0 if the field is null; it must be present."""
         return 0.0 if self._is_null(name) else self.number(name)
 
     def numbers(self, name: str, count: int) -> list[float]:
@@ -137,7 +140,7 @@ class JsonFields:
         return [float(value) for value in values]
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean."""
         value = self._required(name, default)
         if not isinstance(value, bool):
             raise self.error(name, f"must be true or false, is {shown(value)}")

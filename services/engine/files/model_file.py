@@ -1,4 +1,4 @@
-"""Files of a model folder: only regular ones are opened, and none is read that is larger than it may be."""
+"""Files of a model folder: only regular files are opened, and only up to a given size."""
 
 import mmap
 import os
@@ -35,7 +35,7 @@ def map_model_file(path: Path) -> tuple[mmap.mmap, FileState]:
 
 
 def read_model_file(path: Path, *, most_bytes: int) -> bytes:
-    """Return what a file holds; raises CheckpointError where it is not regular, too large, or unreadable."""
+    """Return a file's contents; raises CheckpointError if it is not regular, too large, or unreadable."""
     with open_model_file(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > most_bytes:
             raise CheckpointError(f"{path}: has {size} bytes; it may have at most {most_bytes}")
@@ -46,7 +46,7 @@ def read_model_file(path: Path, *, most_bytes: int) -> bytes:
 
 
 def read_model_text(path: Path, *, most_bytes: int) -> str:
-    """Return a file's text, in UTF-8; raises CheckpointError as `read_model_file` does, and for other bytes."""
+    """Return a file's text; raises CheckpointError as `read_model_file` does, and if it is not UTF-8."""
     try:
         return read_model_file(path, most_bytes=most_bytes).decode()
     except UnicodeDecodeError as error:

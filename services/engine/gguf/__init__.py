@@ -1,1 +1,1 @@
-"""A GGUF file, read and checked: its metadata, its tensors as they are stored, and its tokenizer."""
+"""A GGUF file, read and checked: its metadata, its stored tensors, and its tokenizer."""

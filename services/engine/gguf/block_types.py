@@ -1,6 +1,6 @@
-"""Block types: in which ways a GGUF file may store a tensor's values, and how they become numbers again.
+"""Block types: the formats in which a GGUF file may store a tensor's values, and their dequantisation.
 
-What the types are and how they are undone is llama.cpp's to say; it publishes both as the package `gguf`.
+llama.cpp defines the types and how they are dequantised; it publishes both as the package `gguf`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PLAIN: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
-}  # NumPy has no bfloat16: its bits
+}  # bfloat16 as its bits: NumPy has no such type
 _QUANTISED = (
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
     *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -26,20 +26,20 @@ _QUANTISED = (
 
 @dataclass(frozen=True, slots=True)
 class BlockType:
-    """One way of storing; a row of a tensor is a whole number of blocks."""
+    """One format; a row of a tensor is a whole number of blocks."""
 
     name: str
     values: int  # of one block
     size: int  # bytes of one block
 
     def row_bytes(self, columns: int) -> int:
-        """Bytes of a row, whose columns are whole blocks."""
+        """Return the bytes of a row; `columns` is a multiple of the block's values."""
         return columns // self.values * self.size
 
     def decode(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return the values of stored rows: as they are, bfloat16 as its bits, or else as float32.
+        """Return the values of stored rows: unchanged, bfloat16 as its bits, or dequantised to float32.
 
-        `rows` is contiguous, [rows, bytes]; the result is [rows, columns], and a view where nothing is computed.
+        `rows` is contiguous, [rows, bytes]; the result is [rows, columns], and a view if nothing is computed.
         """
         if dtype := _PLAIN.get(self.name):
             return rows.view(dtype) if rows.ctypes.data % dtype.itemsize == 0 else rows.copy().view(dtype)
@@ -54,9 +54,9 @@ def _block_type(name: str) -> BlockType:
 
 
 BLOCK_TYPES = {int(GGMLQuantizationType[name]): _block_type(name) for name in (*_PLAIN, *_QUANTISED)}
-"""By the number with which a file names a type."""
+"""The supported types, by their numbers in a file."""
 
 
 def type_name(number: int) -> str:
-    """The name of a type, supported or not, where it has one."""
+    """Return the name of a type, supported or not; if it has none, its number."""
     return next((kind.name for kind in GGMLQuantizationType if kind == number), str(number))

@@ -1,7 +1,7 @@
 """GgufFile: one mapped, validated GGUF file.
 
-The container is read here rather than by the gguf package: that one trusts every count and offset in it, makes an
-array for each element of each list, and fails with whatever goes wrong first. Tests compare the two.
+The container is read here rather than by the gguf package, which trusts every count and offset in it, makes an array
+for each element of each list, and has no clear errors. Tests compare the two.
 """
 
 import math
@@ -29,7 +29,7 @@ _LARGEST_COUNT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """What the header says of one tensor, and where it begins, in bytes from the start of the data."""
+    """The header's entry of one tensor; `begin` is in bytes from the start of the data."""
 
     kind: BlockType
     shape: tuple[int, ...]  # the outermost dimension first; a row lies along the last
@@ -37,7 +37,7 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes of the tensor."""
         return math.prod(self.shape[:-1]) * self.kind.row_bytes(self.shape[-1])
 
 
@@ -59,12 +59,12 @@ class GgufFile:
         self._lay_out(reader.position)
 
     def rows(self, name: str) -> NDArray[np.uint8]:
-        """Return a tensor as it is stored, a read-only view.  # [rows, bytes of a row]; one row for a vector"""
+        """Return a tensor as it is stored, a read-only view; a vector has one row.  # [rows, bytes of a row]"""
         tensor = self.tensors[name]
         return self._data[tensor.begin : tensor.begin + tensor.size].reshape(math.prod(tensor.shape[:-1]), -1)
 
     def release(self, name: str) -> None:
-        """Give back the memory of what has been read of a tensor; views stay valid and are read anew when used."""
+        """Release the memory that reading a tensor has taken; views stay valid, and are read again when used."""
         tensor, header = self.tensors[name], len(self._map) - len(self._data)
         begin = (header + tensor.begin) // mmap.PAGESIZE * mmap.PAGESIZE
         self._map.madvise(mmap.MADV_DONTNEED, begin, header + tensor.begin + tensor.size - begin)
@@ -103,7 +103,7 @@ class GgufFile:
         self.tensors[name] = StoredTensor(kind, shape, begin)
 
     def _lay_out(self, header_end: int) -> None:
-        """Check that the tensors lie behind the header one after the other, each at the next multiple of alignment."""
+        """Raise CheckpointError unless the tensors follow the header one after the other, each aligned."""
         alignment = self.metadata.index("general.alignment", _MOST_ALIGNMENT + 1)
         alignment = _ALIGNMENT if alignment is None else alignment
         if alignment.bit_count() != 1:
@@ -125,5 +125,5 @@ class GgufFile:
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a model's path is that of a GGUF file, and not of a folder."""
+    """Return whether a model's path is a GGUF file, not a folder."""
     return not path.is_dir() and (path.suffix == ".gguf" or path.is_file())

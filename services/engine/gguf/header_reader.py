@@ -1,4 +1,4 @@
-"""HeaderReader: the header of a GGUF file, read value by value and never beyond its end."""
+"""HeaderReader: reads the header of a GGUF file value by value, never beyond its end."""
 
 import mmap
 import struct
@@ -11,18 +11,18 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import shown
 from services.engine.files.model_file import MIB
 
-# By the number with which a file names a type: the code by which `struct` reads it.
+# The code of `struct` for each type, by its number in a file.
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 FLOAT32, BOOL, STRING, ARRAY = 6, 7, 8, 9
 _MOST_HEADER_BYTES = 64 * MIB  # six times the largest vocabulary with its merges
-_MOST_ELEMENTS = 1 << 22  # of one list; beyond any vocabulary that there is
+_MOST_ELEMENTS = 1 << 22  # of one list; larger than any existing vocabulary
 
 Scalar = int | float | bool | str
 
 
 @dataclass(frozen=True, slots=True)
 class GgufArray:
-    """A list in the metadata, as it lies in the file; its elements are read when they are asked for."""
+    """A list in the metadata; its elements are read from the file when they are requested."""
 
     kind: int  # the type of its elements
     count: int
@@ -30,7 +30,7 @@ class GgufArray:
 
 
 class HeaderReader:
-    """Reads from a position on; raises CheckpointError naming the file and what it wanted to read there."""
+    """Reads from a position on; all methods raise CheckpointError naming the file and what they could not read."""
 
     def __init__(self, path: Path, data: mmap.mmap, position: int = 0) -> None:
         self._path = path
@@ -39,13 +39,13 @@ class HeaderReader:
         self.position = position
 
     def number(self, code: str, what: str) -> int | float:
-        """Read one number, by its code of `struct`; `what` names it in an error."""
+        """Read one number, by its code of `struct`; `what` names it in errors."""
         size = struct.calcsize(code)
         (value,) = struct.unpack_from(f"<{code}", self._data, self._skip(size, what))
         return value  # type: ignore[no-any-return]
 
     def count(self, what: str, *, most: int, least_bytes: int) -> int:
-        """Read how many of something follow, each of which takes `least_bytes` at least."""
+        """Read a count of items that follow, each of at least `least_bytes`."""
         count = int(self.number("Q", what))
         if count > most:
             raise self.error(what, f"is {count}; it must be from 0 to {most}")
@@ -54,7 +54,7 @@ class HeaderReader:
         return count
 
     def text(self, what: str, *, most: int = _MOST_HEADER_BYTES) -> str:
-        """Read a string of at most `most` bytes; they must be UTF-8."""
+        """Read a string of at most `most` bytes, which must be UTF-8."""
         size = self.count(f"{what}: the length", most=most, least_bytes=1)
         begin = self._skip(size, what)
         try:
@@ -63,7 +63,7 @@ class HeaderReader:
             raise self.error(what, f"is not UTF-8: {error}") from error
 
     def value(self, what: str) -> Scalar | GgufArray:
-        """Read a value behind its type."""
+        """Read a type and the value after it."""
         kind = int(self.number("I", f"{what}: the type"))
         if kind == STRING:
             return self.text(what)
@@ -72,11 +72,11 @@ class HeaderReader:
         return self.scalar(kind, what)
 
     def scalar(self, kind: int, what: str) -> int | float | bool:
-        """Read a number, or true or false."""
+        """Read a number or a boolean."""
         if kind not in SCALARS:
             raise self.error(f"{what}: the type", f"is {kind}; allowed are 0 to 12")
         value = self.number(SCALARS[kind], what)
-        if kind == FLOAT32:  # the shortest decimal that is stored so, which is what its author wrote
+        if kind == FLOAT32:  # the shortest decimal with this float32 value, presumably what the author wrote
             return float(str(np.float32(value)))
         if kind != BOOL:
             return value
@@ -111,7 +111,7 @@ class HeaderReader:
         self._skip(0, what)
 
     def _skip(self, size: int, what: str) -> int:
-        """Step over bytes, and return where they begin."""
+        """Skip bytes, and return where they begin."""
         begin = self.position
         if begin + size > self._end:
             limit = f"; a header may have at most {_MOST_HEADER_BYTES}" if self._end == _MOST_HEADER_BYTES else ""
@@ -122,5 +122,5 @@ class HeaderReader:
 
 
 def described(value: Scalar | GgufArray | None) -> str:
-    """A value as an error quotes it."""
+    """Return a value as an error quotes it."""
     return f"a list of {value.count}" if isinstance(value, GgufArray) else shown(value)

@@ -1,4 +1,4 @@
-"""Metadata: the keys and values of a GGUF file, read one by one with clear errors."""
+"""Metadata: the keys and values of a GGUF file, with clear errors for bad ones."""
 
 import mmap
 import struct
@@ -14,14 +14,14 @@ from services.engine.gguf.header_reader import BOOL, SCALARS, STRING, GgufArray,
 
 _NUMPY = {"B": "u1", "b": "i1", "H": "u2", "h": "i2", "I": "u4", "i": "i4", "f": "f4", "Q": "u8", "q": "i8", "d": "f8"}
 _MOST_KEYS = 1 << 12
-_MOST_KEY_BYTES = (1 << 16) - 1  # as the format says
+_MOST_KEY_BYTES = (1 << 16) - 1  # the format's limit
 
 
 class Metadata:
-    """What stands before the tensors of one file."""
+    """The metadata of one file; methods that return a checked value raise CheckpointError for another one."""
 
     def __init__(self, path: Path, data: mmap.mmap, reader: HeaderReader, count: int) -> None:
-        """Read `count` pairs; raises CheckpointError for a key that occurs twice, and for what is not well formed."""
+        """Read `count` pairs; raises CheckpointError for a key that occurs twice, and for malformed data."""
         self.path = path
         self._data = data
         self._values: dict[str, Scalar | GgufArray] = {}
@@ -33,7 +33,7 @@ class Metadata:
 
     @classmethod
     def count(cls, reader: HeaderReader) -> int:
-        """Read how many pairs there are."""
+        """Read the number of pairs."""
         return reader.count("the number of keys", most=_MOST_KEYS, least_bytes=8 + 4 + 1)
 
     def __contains__(self, key: str) -> bool:
@@ -49,34 +49,34 @@ class Metadata:
         return CheckpointError(f"{self.path}: key {key!r}: {problem}")
 
     def raw(self, key: str) -> object:
-        """Return a value unchecked, None where it is absent; a list of numbers as Python's, of texts not at all."""
+        """Return a value unchecked, None if it is absent; of a list of texts only a description of its length."""
         value = self._values.get(key)
         if isinstance(value, GgufArray):
             return f"a list of {value.count} texts" if value.kind == STRING else self.numbers(key).tolist()
         return value
 
     def text(self, key: str) -> str | None:
-        """Return a text, None where it is absent."""
+        """Return a text, None if it is absent."""
         value = self._values.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, f"must be a text, is {described(value)}")
         return value
 
     def required_text(self, key: str) -> str:
-        """Return a text that must be there."""
+        """Return a text that must be present."""
         if (value := self.text(key)) is None:
             raise self.error(key, "is missing")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean."""
         value = self._values.get(key, default)
         if not isinstance(value, bool):
             raise self.error(key, f"must be true or false, is {described(value)}")
         return value
 
     def index(self, key: str, size: int) -> int | None:
-        """Return a whole number from 0 to `size` - 1, None where it is absent."""
+        """Return a whole number from 0 to `size` - 1, None if it is absent."""
         value = self._values.get(key)
         if value is None:
             return None
@@ -85,7 +85,7 @@ class Metadata:
         return value
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts that must be there; one that is not UTF-8 has U+FFFD in it, as in llama.cpp."""
+        """Return a list of texts that must be present; bytes that are not UTF-8 become U+FFFD, as in llama.cpp."""
         array = self._array(key, "texts")
         if array.kind != STRING:
             raise self.error(key, "must be a list of texts, is one of numbers")
@@ -97,7 +97,7 @@ class Metadata:
         return texts
 
     def numbers(self, key: str) -> NDArray[Any]:
-        """Return a list of numbers that must be there, as a copy."""
+        """Return a list of numbers that must be present, as a copy.  # [count]"""
         array = self._array(key, "numbers")
         if array.kind == STRING:
             raise self.error(key, "must be a list of numbers, is one of texts")

@@ -1,7 +1,7 @@
-"""Pre-tokenizers: how each `tokenizer.ggml.pre` cuts a text into the words within which tokens are merged.
+"""Pre-tokenizers: how each `tokenizer.ggml.pre` splits a text into words, within which tokens are merged.
 
-The patterns are llama.cpp's, one applied to what the one before it leaves, so that ids are equal to its own. Two are
-those of the models instead, as its words for classes of letters miss all but ASCII ones: GPT-4o's and Tekken's.
+The patterns are llama.cpp's, each applied to the pieces that the one before it leaves, so that ids equal its own. Those
+of GPT-4o and Tekken are the models' own instead: llama.cpp's versions know the letter classes of ASCII only.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _DEEPSEEK3 = (
     rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
 )
 _DEEPSEEK_CHINESE = "[一-龥ࠀ-一가-퟿]+"
-_DEEPSEEK_LETTERS = (  # that have case, of all scripts
+_DEEPSEEK_LETTERS = (  # letters with case, of all scripts
     "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄ"
     "ῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
@@ -57,14 +57,14 @@ _DIGIT, _DIGITS, _UP_TO_3_DIGITS = r"\p{N}", r"\p{N}+", r"\p{N}{1,3}"
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """The patterns of one kind, and what comes with it where the file says nothing else."""
+    """The patterns of one kind, and its defaults for settings that the file does not give."""
 
     patterns: tuple[str, ...]
-    ignores_merges: bool = False  # a word that is a token is that token, however its merges lead
-    adds_begin: bool = False  # a begin token before each text
+    ignores_merges: bool = False  # a word that is a token becomes that token, whatever its merges give
+    adds_begin: bool = False  # there is a begin token before each text
 
     def describe(self) -> dict[str, Any]:
-        """What tokenizer.json says of it."""
+        """Return its description for tokenizer.json."""
         splits = [
             {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
             for pattern in self.patterns
@@ -114,4 +114,4 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), PreTokenizer((_GPT4O,))),
     "granite-embed-multi-97m": PreTokenizer((_GPT4O,), ignores_merges=True),
 }
-"""By the name that a file gives; `default` is what llama.cpp does for a file that gives none."""
+"""By the name in the file; `default` is what llama.cpp does for a file without a name."""

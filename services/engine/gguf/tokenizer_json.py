@@ -1,4 +1,4 @@
-"""tokenizer_json: the tokenizer of a GGUF file, as the tokenizer.json that does the same."""
+"""tokenizer_json: translates the tokenizer of a GGUF file to an equivalent tokenizer.json."""
 
 import logging
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from services.engine.gguf.vocabulary import PREFIX, TokenType, Vocabulary
 
 logger = logging.getLogger(__name__)
 
-_MARK = "▁"  # for a space, in SentencePiece
-_MOST_SPLITS = 1 << 23  # of tokens into two; three times what the largest vocabulary has
-_ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}  # to whether it is hidden
-_BEFORE_SPACES = {"<unk>", "<s>", "<|endoftext|>"}  # tokens of Phi-3 behind which spaces count
+_MARK = "▁"  # SentencePiece's mark for a space
+_MOST_SPLITS = 1 << 23  # of tokens into two; three times as many as in the largest vocabulary
+_ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}  # whether it is special
+_BEFORE_SPACES = {"<unk>", "<s>", "<|endoftext|>"}  # Phi-3's tokens that keep the spaces after them
 _MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
 _Description = dict[str, Any]
 _Pair = tuple[str, str]
@@ -37,7 +37,7 @@ def describe_tokenizer(path: Path) -> _Description:
 
 
 def _describe_bpe(vocabulary: Vocabulary) -> _Description:
-    """Byte-level BPE: merges of pairs, within the words of a pre-tokenizer."""
+    """Describe byte-level BPE: pairs are merged within the words of a pre-tokenizer."""
     pre = _pre_tokenizer(vocabulary)
     return {
         "normalizer": None,
@@ -49,7 +49,7 @@ def _describe_bpe(vocabulary: Vocabulary) -> _Description:
 
 
 def _describe_spm(vocabulary: Vocabulary) -> _Description:
-    """SentencePiece's BPE: the pair whose token has the best score is merged first, what is left becomes bytes."""
+    """Describe SentencePiece's BPE: the pair with the best score is merged first, unknown characters become bytes."""
     begins_with_space = vocabulary.metadata.flag(f"{PREFIX}add_space_prefix", True)
     marks = [{"type": "Prepend", "prepend": _MARK}] if begins_with_space else []
     to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
@@ -82,7 +82,7 @@ def _pre_tokenizer(vocabulary: Vocabulary) -> PreTokenizer:
 
 
 def _model(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
-    unused = int(TokenType.UNUSED)  # it pads the embedding, and no text leads to it
+    unused = int(TokenType.UNUSED)  # padding of the embedding, which no text is encoded as
     tokens = zip(vocabulary.tokens, range(len(vocabulary.tokens)), vocabulary.types, strict=True)
     used = [(token, token_id) for token, token_id, kind in tokens if kind != unused]
     if len(ids := dict(used)) != len(used):
@@ -95,9 +95,9 @@ def _model(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
 
 
 def _added_tokens(vocabulary: Vocabulary) -> Iterator[_Description]:
-    """The tokens that are found in a text before anything else is."""
+    """Yield the tokens that are matched in a text before it is split into words."""
     name = (vocabulary.metadata.text("general.name") or "").lower()
-    keeps_spaces = "phi-3" not in name and "phi3" not in name  # no key says it, so llama.cpp goes by the name too
+    keeps_spaces = "phi-3" not in name and "phi3" not in name  # there is no key for it; llama.cpp looks at the name too
     for token_id, kind in enumerate(vocabulary.types):
         if kind in _ADDED and (token := vocabulary.tokens[token_id]):
             flags = {"single_word": False, "lstrip": False, "normalized": False}
@@ -106,12 +106,12 @@ def _added_tokens(vocabulary: Vocabulary) -> Iterator[_Description]:
 
 
 def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description | None:
-    """What is put around a text."""
+    """Describe the tokens that are added before and after each text; None if there are none."""
     metadata, around = vocabulary.metadata, {}
     for name, default in (("bos", adds_begin), ("eos", False)):
         if metadata.flag(f"{PREFIX}add_{name}_token", default):
             if (token_id := vocabulary.task_id(f"{name}_token")) is None:
-                raise metadata.error(f"{PREFIX}{name}_token_id", "is missing, though each text is to have that token")
+                raise metadata.error(f"{PREFIX}{name}_token_id", "is missing, though add_{name}_token requires it")
             around[name] = {
                 "id": vocabulary.tokens[token_id],
                 "ids": [token_id],
@@ -128,7 +128,7 @@ def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description
 
 
 def _stored_merges(vocabulary: Vocabulary) -> list[_Pair]:
-    """The pairs that the file lists, best first; a space parts them, and a token may begin with one."""
+    """Return the pairs that the file lists, best first; a space separates them, and a token may begin with one."""
     merges = vocabulary.metadata.texts(key := f"{PREFIX}merges")
     pairs = [(merge[:cut], merge[cut + 1 :]) for merge in merges if (cut := merge.find(" ", 1)) > 0]
     if len(pairs) < len(merges):
@@ -138,7 +138,7 @@ def _stored_merges(vocabulary: Vocabulary) -> list[_Pair]:
 
 
 def _merges_by_score(vocabulary: Vocabulary) -> list[_Pair]:
-    """All pairs of tokens that make a token, in the order of its score."""
+    """Return all pairs of tokens that form a token, in the order of its score."""
     scores = vocabulary.list_of(f"{PREFIX}scores")
     tokens = [token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MERGED]
     types = vocabulary.types

@@ -1,13 +1,13 @@
-"""Vocabulary: the tokens of a GGUF file, what each is for, and those that have a task of their own."""
+"""Vocabulary: the tokens of a GGUF file, with their types and the ids of special tokens."""
 
 from enum import IntEnum
 from functools import cached_property
 
 from services.engine.gguf.metadata import Metadata
 
-PREFIX = "tokenizer.ggml."  # of the keys
-_MOST_TOKEN_BYTES = 1 << 10  # what is made of a token's parts takes the square of this
-# The texts by which llama.cpp knows tokens that end a turn or a text, whatever the file says of them.
+PREFIX = "tokenizer.ggml."  # prefix of the keys
+_MOST_TOKEN_BYTES = 1 << 10  # the pairs of parts of a token take memory with the square of its length
+# The texts that llama.cpp takes as tokens that end a turn or a text, whatever the file says.
 _ENDS = {
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "</s>"),
     *("<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>"),
@@ -17,7 +17,7 @@ _TASKS = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
     "unk_token": "unknown_token_id",
-    "sep_token": "seperator_token_id",  # so it is spelled
+    "sep_token": "seperator_token_id",  # sic
     "pad_token": "padding_token_id",
     "cls_token": "cls_token_id",
     "mask_token": "mask_token_id",
@@ -26,7 +26,7 @@ _OF_SPM = {"bos_token": 1, "eos_token": 2, "unk_token": 0}
 
 
 class TokenType(IntEnum):
-    """What a token is for."""
+    """The purpose of a token."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -44,7 +44,7 @@ class Vocabulary:
 
     @cached_property
     def model(self) -> str:
-        """Which kind of tokenizer it is, as llama.cpp names it."""
+        """llama.cpp's name for the kind of tokenizer; raises CheckpointError if it is missing."""
         return self.metadata.required_text(f"{PREFIX}model")
 
     @cached_property
@@ -59,32 +59,32 @@ class Vocabulary:
 
     @cached_property
     def types(self) -> list[int]:
-        """What each token is for, see TokenType."""
+        """The TokenType of each token."""
         if (key := f"{PREFIX}token_type") not in self.metadata:
             return [TokenType.NORMAL] * len(self.tokens)
         return [int(kind) for kind in self.list_of(key)]
 
     def list_of(self, key: str) -> list[float]:
-        """A list with a number for each token."""
+        """Return a list with a number for each token; raises CheckpointError for another length."""
         numbers: list[float] = self.metadata.numbers(key).tolist()
         if len(numbers) != len(self.tokens):
             raise self.metadata.error(key, f"has {len(numbers)} elements for {len(self.tokens)} tokens")
         return numbers
 
     def task_id(self, name: str) -> int | None:
-        """The id of the token with a task, such as `bos_token`; None where there is none."""
+        """Return the id of a special token, such as `bos_token`; None if there is none."""
         token_id = self.metadata.index(f"{PREFIX}{_TASKS[name]}", len(self.tokens))
         if token_id is None and self.model == "llama" and _OF_SPM.get(name, len(self.tokens)) < len(self.tokens):
             return _OF_SPM[name]
         return token_id
 
     def special_tokens(self) -> dict[str, str]:
-        """The texts of the tokens with a task, under the names that chat templates have for them."""
+        """Return the texts of the special tokens, by their names in chat templates."""
         found = {name: self.task_id(name) for name in _TASKS}
         return {name: self.tokens[token_id] for name, token_id in found.items() if token_id is not None}
 
     def end_ids(self) -> set[int]:
-        """The ids that end a generation: those that the file names, and those whose texts say so."""
+        """Return the ids that end a generation: those that the file names, and those known by their texts."""
         named = [self.metadata.index(f"{PREFIX}{end}_token_id", len(self.tokens)) for end in ("eot", "eom")]
         marks = (TokenType.CONTROL, TokenType.USER_DEFINED)
         known = [i for i, token in enumerate(self.tokens) if token in _ENDS and self.types[i] in marks]

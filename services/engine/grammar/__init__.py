@@ -1,1 +1,1 @@
-"""Grammars that a text must follow: tried out where they can do no harm, compiled, and followed token by token."""
+"""Grammars that constrain a text: tried in a process that may crash, compiled, and matched token by token."""

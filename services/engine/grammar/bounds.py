@@ -1,24 +1,25 @@
-"""Grammar bounds: how a grammar may be written, so that a mask far into a text cannot take long all of a sudden."""
+"""Grammar bounds: limits on grammars, so that no mask in the middle of a text can suddenly take long."""
 
 import re
 from collections.abc import Iterator
 
 from services.engine.grammar.source import GrammarKind, GrammarSource, read_json
 
-# The library takes one step of a regex at once, whatever its limits are. The step's time grows with the square of how
-# many parts in a row may be empty: 10 ms for 1000.
+# The library's limits do not interrupt a single step of a regex. Its time grows with the square of the number of
+# consecutive parts that may be empty: 10 ms for 1000.
 _MOST_OPTIONAL = 1000
 _OPTIONAL = re.compile(r"[*+?{]|\(\)|\(\||\|\||\|\)|\A\||\|\Z")
-_SPACED = re.compile(r"\(\?[a-zA-Z]*x")  # such a regex may hide an empty branch behind white space
-# The library takes one step of all parts of an intersection or complement at once, with every combination of theirs.
+_SPACED = re.compile(r"\(\?[a-zA-Z]*x")  # such a regex may hide an empty branch in white space
+# A single step of an intersection or complement goes through every combination of its parts.
 _MOST_COMBINED = 2
 _LARK_TEXTS = re.compile(r'"(?:\\.|[^"\\\x00-\x1f\x7f])*"|/(?:\\.|[^/\\])+/|<[^<>\s]+>|(?:#|//)[^\n]*')
 _COMMENTS = {"description", "title", "$comment"}
 
 
 def check_bounds(source: GrammarSource) -> None:
-    """Raise ValueError where a grammar has too much of what takes long; a Lark grammar's regexes are bounded by their
-    compiled size instead, since its terminals may repeat one another.
+    """Raise ValueError if a grammar has too many constructs that take long.
+
+    The regexes of a Lark grammar are limited by their compiled size instead, since its terminals may contain others.
     """
     (text, *_) = source.texts
     match source.kind:
@@ -39,12 +40,12 @@ def _check_optional(count: int) -> None:
 
 
 def _num_optional(regex: str) -> int:
-    """Return no less than the number of parts of a regex that may be empty."""
+    """Return an upper bound of the number of parts of a regex that may be empty."""
     return len(_OPTIONAL.findall(regex)) + (regex.count("|") if _SPACED.search(regex) else 0)
 
 
 def _strings(value: object) -> Iterator[str]:
-    """All strings of a schema but its comments: any of them may be a regex."""
+    """Yield all strings of a schema except its comments: any of them may be a regex."""
     waiting = [value]
     while waiting:
         match waiting.pop():

@@ -1,4 +1,4 @@
-"""GrammarCompiler: grammars as they are written to grammars that the texts of one model can follow."""
+"""GrammarCompiler: compiles the sources of grammars for the vocabulary of one model."""
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -7,22 +7,22 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.grammar.vocabulary import GrammarVocabulary
 from services.engine.text.tokenizer import Tokenizer
 
-_MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
-_MAX_LARK_ITEMS = 600  # in a row; the time of an ambiguous grammar's mask grows with their square, to some 20 ms
+_MOST_SAID = 500  # characters of an error message: the library quotes the whole grammar
+_MAX_LARK_ITEMS = 600  # in a row; the time of an ambiguous grammar's mask grows with its square, here to about 20 ms
 _MAX_LARK_REGEXES = 6_000  # by the library's measure of their size; see services/engine/grammar/bounds.py
 
 
 def _limits(
     *, max_items: int | None = None, max_regexes: int | None = None, precomputes: bool = True
 ) -> LLParserLimits:
-    """A few times what usual grammars need, and a part of what the library lets a mask take."""
+    """Return limits of a few times the needs of usual grammars, and below the library's defaults for a mask."""
     return LLParserLimits(
         max_items_in_row=max_items,
         initial_lexer_fuel=max_regexes,
         precompute_large_lexemes=precomputes,
         step_lexer_fuel=100_000,
         step_max_items=5_000,
-        max_lexer_states=50_000,  # each of up to 2 kB
+        max_lexer_states=50_000,  # each takes up to 2 kB
         verbose_errors=False,
     )
 
@@ -34,7 +34,7 @@ _LIMITS = {
 
 
 class GrammarError(ValueError):
-    """A grammar that cannot be followed."""
+    """A grammar that is wrong, too large, or matches no text."""
 
 
 class GrammarCompiler:
@@ -46,14 +46,14 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
         vocabulary = GrammarVocabulary(tokenizer, vocab_size=vocab_size)
         self._vocab_size = vocab_size
-        self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # whatever has these fields will do
+        self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # it takes any object with these fields
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
 
     def compile(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
-        """Read a grammar for `num_states` texts, which may take a tenth of a second for each; `looks_ahead` says
-        whether predictions are to be checked.
+        """Compile a grammar for `num_states` texts, which may take a tenth of a second for each.
 
-        Raises GrammarError, with the library's message, for one that is wrong, too large, or followed by no text.
+        `looks_ahead` says whether masks are needed for predictions too. Raises GrammarError, with the library's
+        message, for a grammar that is wrong, too large, or matches no text.
         """
         try:
             text = source.serialized()
@@ -63,7 +63,7 @@ class GrammarCompiler:
         return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
 
     def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
-        """Read a grammar that has passed `compile` before, and so is not checked again."""
+        """Compile a grammar that has passed `compile` before, without checking it again."""
         return self._make(source, source.serialized(), looks_ahead=looks_ahead, num_states=num_states)
 
     def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
@@ -77,7 +77,7 @@ class GrammarCompiler:
 
 
 def _check(matcher: LLMatcher) -> None:
-    """Raise GrammarError where there is no first mask. `matcher` is for this alone: a text's makes each mask once."""
+    """Raise GrammarError if there is no first mask. `matcher` must not be used for a text afterwards."""
     matcher.compute_bitmask()
     if matcher.is_error():
         message = matcher.get_error().removesuffix("<non-verbose/>").strip()

@@ -1,4 +1,4 @@
-"""Grammar: what a text must follow, ready to be followed."""
+"""Grammar: a compiled grammar that constrains generated texts."""
 
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
@@ -12,10 +12,10 @@ from services.engine.grammar.state import GrammarState
 
 
 class Grammar:
-    """A grammar that can be followed.
+    """A compiled grammar, which makes a state for each text.
 
-    Each state has matchers of its own, read from the source: copies of one share what they learn on the way, and where
-    that becomes too much for one of them, all of them fail.
+    Each state has matchers of its own, compiled from the source: copies of one matcher share its caches, and if one
+    copy exceeds a limit, all of them fail.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Grammar:
         looks_ahead: bool,
         num_states: int = 1,
     ) -> None:
-        """`read` makes a matcher, which may take long: what so many states need is made here."""
+        """`read` compiles a matcher, which may take long; the matchers of `num_states` states are compiled here."""
         self.source = source
         self._read = read
         self._vocab_size = vocab_size
@@ -36,11 +36,11 @@ class Grammar:
         self._unused = [read() for _ in range(num_states * (1 + looks_ahead))]
 
     def prepare(self, received: Seq[int], *, stop_ids: Collection[int]) -> None:
-        """Follow what was received of a text, which takes long for a long one, so that the next `begin` need not."""
+        """Advance through the received tokens, which takes long for a long text, so that the next `begin` is fast."""
         self._prepared = self.begin(received, stop_ids=stop_ids)
 
     def begin(self, received: Seq[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
-        """Return the state of a text so far; a token that ends it, and all behind that, are not followed."""
+        """Return the state of a text so far; a token that ends it, and all tokens after that, are ignored."""
         state, self._prepared = self._prepared, None
         if state is None:
             scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
@@ -49,7 +49,7 @@ class Grammar:
         return state
 
     def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
-        """Return an empty text's matcher; the tokens that end a text may be drawn wherever the grammar lets it end."""
+        """Return the matcher of an empty text; `stop_ids` are allowed wherever the grammar lets the text end."""
         matcher = self._unused.pop() if self._unused else self._read()
         return GrammarMatcher(
             matcher, stop_ids=stop_ids, vocab_size=self._vocab_size, prefers_end=self.source.prefers_end

@@ -1,4 +1,4 @@
-"""GrammarMatcher: a text as far as it follows a grammar, token by token."""
+"""GrammarMatcher: matches a text with a grammar, token by token, and makes masks of the next tokens."""
 
 from collections.abc import Collection, Iterable
 from collections.abc import Sequence as Seq
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 
 class GrammarMatcher:
-    """Follows one text, forward only: what may have to be taken back is followed by a fork.
+    """Matches one text, forward only: predictions, which may be rejected, go to a fork.
 
-    The library can take tokens back, but then may give a mask that it remembers of them. It also forces bytes where it
-    makes a mask, and may read them differently where it makes none: so the masks that were made on the way count too.
+    The library can rewind, but may then return a cached mask of the removed tokens. It also forces bytes when it makes
+    a mask, and may read the same bytes differently if it makes none, so its state depends on the masks that were made.
 
-    A token that the grammar forbids, and all that follow it, are counted but not followed, and nothing may be drawn
-    behind them.
+    A token that the grammar forbids, and all tokens after it, are counted but not matched, and no token is allowed
+    after them.
     """
 
     def __init__(
         self, matcher: LLMatcher, *, stop_ids: Collection[int], vocab_size: int, prefers_end: bool = False
     ) -> None:
-        """The library's matcher knows one id more than the vocabulary has: the last one stands for the end of the text.
+        """The library's matcher has one more id than the vocabulary, which stands for the end of the text.
 
-        The tokens that end a text may be drawn wherever the grammar lets it end, and only there; with `prefers_end`
-        nothing else may be drawn there, if there are any.
+        `stop_ids` are allowed wherever the grammar lets the text end, and only there. With `prefers_end` they are the
+        only tokens allowed there, if there are any.
         """
         self._matcher = matcher
         self._end_id = vocab_size
@@ -35,18 +35,18 @@ class GrammarMatcher:
         self._stop_mask = _mask_of(self._stop_ids, vocab_size)
         self._prefers_end = prefers_end and bool(self._stop_mask.any())
         self.num_followed = 0
-        """Tokens of the text up to the first that is forbidden."""
+        """The number of tokens before the first forbidden one."""
         self.num_tokens = 0
-        """All tokens of the text."""
+        """The number of all tokens of the text."""
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the text does not follow the grammar."""
+        """Whether the text does not match the grammar."""
         return self.num_followed < self.num_tokens
 
     @property
     def is_broken(self) -> bool:
-        """Whether the text has become too costly to follow, or cannot be ended."""
+        """Whether the text became too costly to match, or cannot be completed."""
         return self._matcher.is_error()
 
     @property
@@ -55,16 +55,16 @@ class GrammarMatcher:
         return self._matcher.get_error().partition("\n")[0]
 
     def fork(self) -> "GrammarMatcher":
-        """A copy that goes on by itself, but for what both learn on the way: too much for one is too much for both.
+        """Return an independent copy; both share caches, so if one exceeds a limit, both fail.
 
-        Takes 10 µs, or 100 µs and most of a megabyte behind some thousand tokens.
+        It takes 10 µs, or 100 µs and most of a megabyte after some thousand tokens.
         """
         other = copy(self)
         other._matcher = self._matcher.deep_copy()
         return other
 
     def advance(self, token_ids: Iterable[int]) -> None:
-        """Follow further tokens, none of which ends the text; one behind which that becomes too costly is allowed."""
+        """Match further tokens, but no stop token; a token that makes the grammar too costly counts as allowed."""
         for token_id in token_ids:
             if not (self.is_rejected or self.is_broken):
                 is_followed = self._matcher.try_consume_tokens([token_id]) == 1
@@ -72,13 +72,13 @@ class GrammarMatcher:
             self.num_tokens += 1
 
     def num_allowed(self, token_ids: Seq[int]) -> int:
-        """How many of these tokens the text may go on with, up to one that ends it."""
+        """Return how many of these tokens are allowed next, before the first that is forbidden or ends the text."""
         ahead = self.fork()
         ahead.advance(takewhile(lambda token_id: token_id not in self._stop_ids, token_ids))
         return ahead.num_followed - self.num_followed
 
     def mask(self) -> NDArray[np.uint32]:
-        """What may be drawn next, one bit per token id, [words]; none where that is too costly to find out."""
+        """Return the mask of the next token, one bit per token id; all zeros if it is too costly.  # [words]"""
         mask = np.zeros(get_bitmask_shape(1, self._end_id + 1), dtype=np.int32)
         if not self.is_rejected:
             fill_next_token_bitmask(self._matcher, mask, 0)

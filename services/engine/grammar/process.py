@@ -1,4 +1,4 @@
-"""GrammarProcess: tries grammars out where they can do no harm, and compiles those that pass."""
+"""GrammarProcess: tries grammars in a sandboxed process, and compiles those that pass."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,16 @@ _TOO_MUCH = f"compiling it takes more than {MAX_SECONDS:g} s, {MAX_MEMORY >> 20}
 
 
 class GrammarProcess:
-    """Owns the process that grammars are tried in, which `start` starts, and anew where it has ended.
+    """Owns the process in which grammars are tried; `start` starts it, and restarts it if it has ended.
 
-    The library that compiles them can be made to overflow its stack, or to take memory without bound, by a few lines.
-    So each is compiled once in a fork of that process, which ends with the call that wants it, or where it takes too
-    much. What passes there is compiled again here, on a thread, where it takes no more than it took there.
+    A grammar of a few lines can make the compiling library overflow its stack or allocate unbounded memory. So each
+    grammar is first compiled in a fork of that process, which ends with the call, on its cancellation, or when it
+    exceeds a limit. A grammar that passes is compiled again here, on a thread, where it takes no more than it took
+    there.
     """
 
     def __init__(self, tokenizer: Tokenizer, compiler: GrammarCompiler, *, vocab_size: int) -> None:
-        """`compiler` is of the same vocabulary."""
+        """`compiler` must be for the same vocabulary."""
         self._vocabulary = (tokenizer, vocab_size)
         self._compiler = compiler
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "grammar")
@@ -52,7 +53,7 @@ class GrammarProcess:
     async def compile(
         self, source: GrammarSource, caller: str, *, looks_ahead: bool = True, num_states: int = 1
     ) -> Grammar:
-        """Compile a grammar, one of each caller at a time; raises GrammarError, for one that takes too much as well."""
+        """Compile a grammar, one of each caller at a time; raises GrammarError for a bad one or one over the limits."""
         async with self._limit.take(caller):
             trial = GrammarTrial(source, num_states, looks_ahead)
             if trial.digest() not in self._passed:
@@ -67,7 +68,7 @@ class GrammarProcess:
         return self._compiler.compile_again(trial.source, looks_ahead=trial.looks_ahead, num_states=trial.num_states)
 
     async def _try_out(self, trial: GrammarTrial) -> str:
-        """What is wrong with a grammar; empty where nothing is."""
+        """Return what is wrong with a grammar; "" if nothing is."""
         connection = await asyncio.get_running_loop().run_in_executor(self._threads, self._open_trial)
         with connection:
             try:
@@ -79,18 +80,18 @@ class GrammarProcess:
                 return _TOO_MUCH
 
     def begin(self) -> None:
-        """Have it started by a thread; whoever wants a grammar meanwhile waits for it."""
+        """Start the process on a thread; calls of `compile` wait for it meanwhile."""
         self._threads.submit(self.start)
 
     def start(self) -> None:
-        """Start the process, if there is none; takes as long as loading the vocabulary."""
+        """Start the process, if it does not run; takes as long as loading the vocabulary."""
         with self._starting:
             if self._process is not None and self._process.poll() is None:
                 return
             self._worker, theirs = multiprocessing.Pipe()
             with theirs:
                 command = worker_command(_WORKER, theirs.fileno())
-                # A session of its own: Ctrl-C in a terminal is for the service.
+                # In a session of its own, so that Ctrl-C in a terminal reaches only the service.
                 with self._spawning:
                     if self._is_closed:
                         return
@@ -99,7 +100,7 @@ class GrammarProcess:
             self._worker.recv_bytes()
 
     def _open_trial(self) -> Connection:
-        """A connection to a fork that waits for its trial, and has said its process id."""
+        """Return a connection to a new fork, which sends its process id and then waits for its trial."""
         self.start()
         assert self._worker is not None
         ours, theirs = multiprocessing.Pipe()
@@ -108,9 +109,9 @@ class GrammarProcess:
         return ours
 
     def close(self) -> None:
-        """End the process, and its forks."""
+        """Kill the process and its forks."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        with self._spawning:  # or what `begin` is just about to start would be left running
+        with self._spawning:  # `begin` may just be starting the process
             self._is_closed = True
         if self._process is not None and self._worker is not None:
             self._worker.close()
@@ -121,9 +122,9 @@ class GrammarProcess:
 
 @contextlib.asynccontextmanager
 async def _fork(connection: Connection) -> AsyncIterator[None]:
-    """The fork at the other end of a connection, ended with the context, however it ends."""
+    """Kill the fork at the other end of a connection when the context ends, in any way."""
     await _readable(connection)
-    process = os.pidfd_open(int(connection.recv_bytes()))  # it waits for its trial, so the number is still its own
+    process = os.pidfd_open(int(connection.recv_bytes()))  # it still waits for its trial, so the id is not reused
     try:
         yield
     finally:
@@ -133,7 +134,7 @@ async def _fork(connection: Connection) -> AsyncIterator[None]:
 
 
 async def _readable(connection: Connection) -> None:
-    """Return once something can be read, or the other end is gone."""
+    """Wait until something can be read or the other end is closed."""
     loop, event = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection.fileno(), event.set)
     try:

@@ -1,4 +1,4 @@
-"""GrammarSource: a grammar as it was written."""
+"""GrammarSource: the source of a grammar."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from llguidance import LLMatcher
 
 
 class GrammarKind(Enum):
-    """What a grammar is written in."""
+    """The language of a grammar."""
 
     JSON_SCHEMA = auto()
     REGEX = auto()
@@ -19,23 +19,23 @@ class GrammarKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GrammarSource:
-    """What was asked for: one text, or for a choice the several texts that it is among."""
+    """The source of a grammar: one text, or for a choice the texts to choose from."""
 
     kind: GrammarKind
     texts: tuple[str, ...]
-    prefers_end: bool = False  # a text ends as soon as it may
+    prefers_end: bool = False  # the generated text ends as soon as the grammar allows it
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all texts together."""
+        """The bytes of all texts together."""
         return sum(len(text.encode()) for text in self.texts)
 
     def serialized(self) -> str:
-        """The grammar in llguidance's own format; raises ValueError for a JSON schema that is no JSON."""
+        """Return the grammar in llguidance's own format; raises ValueError for a JSON schema that is not JSON."""
         (text, *_) = self.texts
         match self.kind:
             case GrammarKind.JSON_SCHEMA:
-                read_json(text)  # the library would put one that is no JSON between its own and speak of both
+                read_json(text)  # the library would embed invalid JSON in its own, with confusing errors
                 return LLMatcher.grammar_from_json_schema(text)
             case GrammarKind.REGEX:
                 return LLMatcher.grammar_from_regex(text)
@@ -46,7 +46,7 @@ class GrammarSource:
 
 
 def read_json(text: str) -> object:
-    """What a text says in JSON; raises ValueError where that is nothing."""
+    """Parse JSON; raises ValueError if it is invalid or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:

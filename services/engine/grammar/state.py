@@ -1,4 +1,4 @@
-"""GrammarState: where one text stands in its grammar, and what it may go on with."""
+"""GrammarState: the position of one text in its grammar, and the masks of its next tokens and predictions."""
 
 import logging
 from collections.abc import Iterator
@@ -14,46 +14,46 @@ logger = logging.getLogger(__name__)
 
 
 class GrammarState:
-    """Where a text stands, a pure function of its tokens: whatever was looked at ahead of them leaves no trace.
+    """The state of a text is a pure function of its tokens; predictions that were tried leave no trace.
 
-    The text's own matcher does the same for the same text, whether it was predicted, received or drawn: it makes a
-    mask, follows a token, makes a mask, and so on. A mask that was made behind predictions is a prediction itself: what
-    was drawn with it counts only if it equals the one that the text's own matcher makes there.
+    The text's own matcher does the same for the same text, whether it was predicted, received or sampled: make a mask,
+    match a token, make a mask, and so on. A mask after predictions is a prediction itself: a token that was sampled
+    with it counts only if the mask equals the one that the text's own matcher makes at that position.
     """
 
     def __init__(self, text: GrammarMatcher, scout: GrammarMatcher | None) -> None:
-        """Predictions are for forks of the scout, which shares nothing with the text: one that is too costly to follow
-        breaks all forks. Without a scout no prediction is allowed.
+        """Predictions are matched by forks of the scout, which shares no caches with the text's matcher: a prediction
+        that exceeds a limit breaks all forks. Without a scout no prediction is allowed.
         """
         self._text = text
         self._scout = scout
-        self._mask: NDArray[np.uint32] | None = None  # behind the last token, once it is made
-        self._last_masks: list[NDArray[np.uint32]] = []  # those that `masks` gave, from behind the last token on
+        self._mask: NDArray[np.uint32] | None = None  # after the last token, once it is made
+        self._last_masks: list[NDArray[np.uint32]] = []  # rows of the last `masks`, from after the last token on
 
     @property
     def num_followed(self) -> int:
-        """Tokens of the text up to the first that the grammar forbids."""
+        """The number of tokens before the first that the grammar forbids."""
         return self._text.num_followed
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the text does not follow the grammar."""
+        """Whether the text does not match the grammar."""
         return self._text.is_rejected
 
     @property
     def was_mask_right(self) -> bool:
-        """Whether the last masks had the one that is right here, in their row behind the tokens that came since."""
+        """Whether the last `masks` had the correct mask for this position, in the row after the tokens added since."""
         return bool(self._last_masks) and np.array_equal(self._own_mask(), self._last_masks[0])
 
     def fork(self) -> "GrammarState":
-        """A copy that goes on by itself, as `GrammarMatcher.fork`."""
+        """Return an independent copy, see `GrammarMatcher.fork`."""
         other = copy(self)
         other._text, other._scout = self._text.fork(), self._scout and self._scout.fork()
         other._last_masks = []
         return other
 
     def advance(self, token_ids: Seq[int]) -> None:
-        """Follow further tokens, none of which ends the text."""
+        """Match further tokens, but no stop token."""
         for token_id in token_ids:
             self._own_mask()
             self._text.advance([token_id])
@@ -63,15 +63,14 @@ class GrammarState:
             self._scout.advance(token_ids)
 
     def num_allowed(self, token_ids: Seq[int]) -> int:
-        """How many of these tokens the text may go on with, up to one that ends it."""
+        """Return how many of these tokens are allowed next, before the first that is forbidden or ends the text."""
         return 0 if self._scout is None else self._scout.num_allowed(token_ids)
 
     def masks(self, predictions: Seq[int] = ()) -> NDArray[np.uint32]:
-        """What may be drawn next, and behind each prediction if those before it come true.
+        """Return the masks of the next token, and of the token after each prediction.  # [1 + len(predictions), words]
 
-        One bit per token id, [1 + len(predictions), words]. The first row has no bit where nothing may be drawn, or
-        where the text has become too costly to follow; another row has none where its mask is not known yet, or where
-        the prediction before it is not allowed.
+        There is one bit per token id. The first row is all zeros if no token is allowed or the text became too costly
+        to match; another row is all zeros if the mask is not known yet, or the prediction before it is not allowed.
         """
         masks = np.zeros((1 + len(predictions), len(self._own_mask())), dtype=np.uint32)
         for row, mask in enumerate([self._own_mask(), *self._ahead(predictions)]):
@@ -83,11 +82,11 @@ class GrammarState:
         if self._mask is None:
             self._mask = self._text.mask()
             if self._text.is_broken:
-                logger.info("a grammar cannot be followed any further: %s", self._text.error)
+                logger.info("a text cannot be matched with its grammar any further: %s", self._text.error)
         return self._mask
 
     def _ahead(self, predictions: Seq[int]) -> Iterator[NDArray[np.uint32]]:
-        """The masks behind the predictions that can be followed."""
+        """Yield the masks after the predictions, up to the first that the grammar forbids."""
         if self._scout is None:
             return
         ahead = self._scout.fork()

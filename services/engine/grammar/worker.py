@@ -1,6 +1,6 @@
-"""The grammar worker: a process that tries grammars out, each in a fork of its own that may end however it likes.
+"""The grammar worker: a process that tries grammars, each in a fork of its own, which may crash.
 
-It must not have threads, since it forks: so it is a program of its own, which imports neither gRPC nor the decoder.
+A process that forks must not have threads, so this is a program of its own, which imports neither gRPC nor the decoder.
 """
 
 import gc
@@ -27,16 +27,16 @@ _WALK_SECONDS = 0.25
 
 
 def main(descriptor: int) -> None:
-    """Serve the service at the other end of an open socket for as long as it lives.
+    """Serve the service at the other end of an open socket until it closes the socket.
 
-    It sends the tokenizer and the size of the vocabulary, then a connection for each trial. The fork answers there with
-    its process id, gets the GrammarTrial, and says what is wrong with it, or nothing.
+    The service sends the tokenizer and the size of the vocabulary, then a connection for each trial. On that, the fork
+    sends its process id, receives the GrammarTrial, and sends what is wrong with it, or "".
     """
     connection = Connection(descriptor)
     tokenizer, vocab_size = connection.recv()
     compiler = GrammarCompiler(tokenizer, vocab_size=vocab_size)
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks leave nothing behind
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks leave no zombies
     connection.send_bytes(b"")
     while True:
         try:
@@ -50,7 +50,7 @@ def main(descriptor: int) -> None:
 
 
 def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
-    """Try one grammar out, and end the process."""
+    """Try one grammar, and end the process."""
     try:
         connection.send_bytes(str(os.getpid()).encode())
         trial: GrammarTrial = connection.recv()
@@ -61,7 +61,7 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
 
 
 def _limit_resources() -> None:
-    """End this process where it takes too much, and soon after nobody waits for it any longer."""
+    """Make the system end this process if it exceeds a limit, or after the time that the service waits."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stderr.fileno())
     signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
@@ -73,13 +73,13 @@ def _limit_resources() -> None:
 
 
 def _memory() -> tuple[int, int]:
-    """Bytes of this process: those that it may use, and those that it uses."""
+    """Return the bytes of this process's address space, and those resident in memory."""
     size, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
     return size * resource.getpagesize(), resident * resource.getpagesize()
 
 
 def _fault(trial: GrammarTrial, compiler: GrammarCompiler) -> str:
-    """What is wrong with a grammar; empty where nothing is."""
+    """Return what is wrong with a grammar; "" if nothing is."""
     _, used = _memory()
     try:
         check_bounds(trial.source)
@@ -89,10 +89,10 @@ def _fault(trial: GrammarTrial, compiler: GrammarCompiler) -> str:
     if (held := _memory()[1] - used) > MAX_HELD:
         return f"it holds {held >> 20} MB of memory; at most {MAX_HELD >> 20} MB are allowed"
     slowest = _slowest_mask(grammar)
-    if slowest > _MAX_MASK_SECONDS:  # measured anew before it is held against the grammar: a machine may be busy
+    if slowest > _MAX_MASK_SECONDS:  # measured again before it is refused: the machine may have been busy
         slowest = min(slowest, _slowest_mask(_compiled(trial, compiler)))
     if slowest > _MAX_MASK_SECONDS:
-        return f"telling what may come next takes {slowest:.3f} s; at most {_MAX_MASK_SECONDS} s are allowed"
+        return f"making a mask takes {slowest:.3f} s; at most {_MAX_MASK_SECONDS} s are allowed"
     return ""
 
 
@@ -101,7 +101,7 @@ def _compiled(trial: GrammarTrial, compiler: GrammarCompiler) -> Grammar:
 
 
 def _slowest_mask(grammar: Grammar) -> float:
-    """Seconds of the processor, along a few texts that are drawn at random, from what nobody has followed before."""
+    """Return the most CPU seconds of a mask along a few random texts; `grammar` must not have been used before."""
     slowest, end = 0.0, time.monotonic() + _WALK_SECONDS
     for seed in range(_NUM_WALKS):
         if seed and time.monotonic() > end:

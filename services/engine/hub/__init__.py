@@ -1,1 +1,1 @@
-"""Models by their names on the hub: which of their files are needed, and how these come into the cache."""
+"""Models by their names on the hub: the files that are needed, and their download into the cache."""

@@ -1,4 +1,4 @@
-"""CachedModel: what of a model is in the hub's cache, whoever has downloaded it."""
+"""CachedModel: a model in the hub's local cache, which any program may have downloaded."""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
@@ -20,8 +20,8 @@ class CachedModel:
     """A repository at one revision, or one of its GGUF files."""
 
     repository: str
-    revision: str  # its hash
-    refs: Seq[str]  # branches and tags that were found to lead there
+    revision: str  # the commit's hash
+    refs: Seq[str]  # branches and tags that pointed to the revision when they were resolved
     file: str | None
     path: Path
     num_bytes: int
@@ -29,21 +29,21 @@ class CachedModel:
 
     @property
     def name(self) -> HubName:
-        """What a command takes for it: without the revision where that is the main branch's."""
+        """The name that commands take for it, without the revision if it is the main branch's."""
         return HubName(self.repository, None if _MAIN in self.refs else self.revision, self.file)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCache:
-    """What the cache holds."""
+    """The contents of the cache."""
 
     folder: Path
     models: Seq[CachedModel]
-    damages: Seq[str]  # what in it cannot be read, such as downloads that have only begun
+    damages: Seq[str]  # problems with its contents, such as downloads that have only begun
 
     @classmethod
     def scan(cls) -> "ModelCache":
-        """Read the whole cache; raises OSError and ValueError where it is none. Without any, nothing is cached."""
+        """Read the whole cache, which is empty if the folder does not exist; raises OSError and ValueError."""
         folder = Path(constants.HF_HUB_CACHE)
         try:
             cache = scan_cache_dir(folder)

@@ -1,4 +1,4 @@
-"""Download: the files that a model needs, from the hub into the cache that all programs share."""
+"""Download: fetches the files that a model needs from the hub into the cache that all programs share."""
 
 import logging
 import shutil
@@ -43,11 +43,12 @@ logger = logging.getLogger(__name__)
 
 
 class Download:
-    """That of one model; what is in the cache already is taken from there, and without a network all of it.
+    """The download of one model; files that are in the cache are not downloaded again, so a complete model needs no
+    network.
 
-    The library puts a file under its name once it has all of its bytes, takes up again where a connection broke, and
-    shows progress where stderr is a terminal. It reads its settings, such as HF_TOKEN, HF_HOME, HF_ENDPOINT and
-    HF_HUB_OFFLINE, from the environment.
+    The library gives a file its name once it is complete, resumes after a broken connection, and shows progress if
+    stderr is a terminal. It reads its settings, such as HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE, from the
+    environment.
     """
 
     def __init__(self, name: HubName, *, tokenizer_only: bool = False) -> None:
@@ -55,7 +56,7 @@ class Download:
         self._tokenizer_only = tokenizer_only
 
     def run(self) -> FetchedModel:
-        """Return where the model is, once all of it is there; raises HubError."""
+        """Download the missing files, and return the location of the model; raises HubError."""
         try:
             return self._run()
         except HubError:
@@ -67,9 +68,9 @@ class Download:
 
     def _run(self) -> FetchedModel:
         names = self._names()
-        for name in names:  # one by one on this thread, where Ctrl-C ends a transfer at once, and leaves nothing of it
+        for name in names:  # one by one on this thread, so that Ctrl-C ends a transfer at once
             self._get(name)
-        # All is there: this keeps the list of files too, so that the next start needs no network.
+        # This call only saves the list of files, so that the next start needs no network.
         folder = self._snapshot(allow_patterns=[*map(escape, names)], tqdm_class=_Silent)
         source, files = replace(self._name, revision=self._revision.resolved), [folder / name for name in names]
         if files[0].suffix.lower() == ".gguf":
@@ -79,7 +80,7 @@ class Download:
     def _names(self) -> Seq[str]:
         try:
             sizes = self._listed()
-        except Exception as error:  # another program may have downloaded it, and kept no list
+        except Exception as error:  # another program may have downloaded the model without saving the list
             try:
                 return self._choose(self._on_disk())
             except SeveralFilesError:
@@ -102,22 +103,22 @@ class Download:
 
     @cached_property
     def _revision(self) -> ResolvedRevision:
-        """The commit that the name stands for now, or, where the hub says nothing, that it stood for last."""
+        """The commit of the name now, or if the hub does not answer, the last known one."""
         name = self._name
         try:
             return resolve_revision(name.repository, revision=name.revision, local_files_only=is_offline_mode())
         except RevisionNotFoundError:
             raise
-        except HfHubHTTPError as error:  # a token that is no longer valid must not stop what is here from starting
+        except HfHubHTTPError as error:  # an expired token must not keep a cached model from starting
             try:
                 revision = resolve_revision(name.repository, revision=name.revision, local_files_only=True)
             except RevisionResolutionError:
                 raise error from None
-            logger.warning("%s; revision %s is in the cache, and taken", explain(error, name), revision.resolved)
+            logger.warning("%s; using revision %s from the cache", explain(error, name), revision.resolved)
             return revision
 
     def _listed(self) -> Mapping[str, int]:
-        """The size in bytes of each file of the repository."""
+        """Return the size in bytes of each file of the repository."""
         repository, revision = self._name.repository, self._revision
         with suppress(CachedRepoTreeNotFoundError):
             return {file.path: file.size for file in get_cached_repo_tree(repository, revision=revision)}
@@ -129,12 +130,12 @@ class Download:
         return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
     def _check_space(self, size: int) -> None:
-        """Raise HubError before anything is downloaded that cannot be kept."""
+        """Raise HubError if the disk has too little space for the download."""
         cache = Path(constants.HF_HUB_CACHE)
         free = shutil.disk_usage(next(folder for folder in (cache, *cache.absolute().parents) if folder.is_dir())).free
         if size > free:
-            problem = f"{size} bytes are to be downloaded into {cache}, whose disk has {free} left"
-            raise HubError(f"{self._name}: {problem}: free some of it, or set HF_HOME to another")
+            problem = f"the download has {size} bytes, but the disk of {cache} has {free} left"
+            raise HubError(f"{self._name}: {problem}: free some space, or set HF_HOME to a folder on another disk")
         if size:
             logger.info("downloading %s bytes of %s into %s", size, self._name, cache)
 
@@ -150,7 +151,7 @@ class Download:
 
 
 class _Silent(tqdm):
-    """A progress bar that nobody sees."""
+    """A progress bar that is not displayed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the library's
         super().__init__(*arguments, **{**options, "disable": True})  # type: ignore[no-untyped-call]

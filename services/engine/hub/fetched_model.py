@@ -1,4 +1,4 @@
-"""fetch: a model on this machine, whether it was there or had to be downloaded."""
+"""fetch: returns the location of a model on this machine, after downloading it if necessary."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -9,30 +9,33 @@ from services.engine.hub.hub_name import HubName, ModelSource
 
 @dataclass(frozen=True, slots=True)
 class FetchedModel:
-    """Where a model is, and what it is called."""
+    """The location of a model, and its name."""
 
     path: Path  # its folder, or its first GGUF file
-    source: ModelSource  # a name on the hub has the commit that was found, under which it never changes
-    files: Seq[Path] = ()  # those that a name on the hub stands for
+    source: ModelSource  # a name on the hub is pinned to its commit
+    files: Seq[Path] = ()  # the files of a name on the hub
 
     @property
     def name(self) -> str:
-        """What clients see as its name: the name on the hub with its commit, or that of the folder or file."""
+        """The model's name for clients: the name on the hub with its commit, or the name of the folder or file."""
         return str(self.source) if isinstance(self.source, HubName) else self.path.resolve().name
 
 
 def fetch(source: ModelSource) -> FetchedModel:
-    """Download what the hub's cache lacks of a model; a path stands for itself. Raises HubError."""
+    """Download the files of a model that the cache lacks, and return its location; raises HubError.
+
+    A path is returned as it is.
+    """
     if isinstance(source, Path):
         return FetchedModel(source, source)
-    # The library and its HTTP client are loaded for names alone: a third of a second.
+    # Imported only for names: the library and its HTTP client take a third of a second.
     from services.engine.hub.download import Download
 
     return Download(source).run()
 
 
 def fetch_tokenizer(source: ModelSource) -> Path:
-    """As `fetch`, without the weights where the tokenizer has a file of its own."""
+    """As `fetch`, but download only the tokenizer if it has a file of its own; raises HubError."""
     if isinstance(source, Path):
         return source
     from services.engine.hub.download import Download

@@ -1,4 +1,4 @@
-"""HubError: a model that cannot be had by its name, and what to do about it."""
+"""HubError: a model cannot be downloaded, and what to do about it."""
 
 from huggingface_hub import constants, is_offline_mode
 from huggingface_hub.errors import (
@@ -17,22 +17,22 @@ _UNAUTHORIZED = 401
 
 
 class HubError(CheckpointError):
-    """One sentence that names the model, what is in the way, and what to do."""
+    """The message is one sentence that names the model, the problem, and what to do."""
 
 
 class SeveralFilesError(HubError):
-    """A name that stands for several files, which the message lists."""
+    """A name matches several files, which the message lists."""
 
 
 def explain(error: Exception, name: HubName) -> HubError:
-    """What an error of the library, its HTTP client or the file system means for whoever gave the name."""
+    """Return the HubError for an error of the library, its HTTP client or the file system."""
     page, cache = f"{constants.ENDPOINT}/{name.repository}", constants.HF_HUB_CACHE
-    absent = f"is no folder or file here, and not, or not wholly, in the cache {cache}"
+    absent = f"is not a local folder or file, and not completely in the cache {cache}"
     match error:
         case GatedRepoError():
             text = f"its owners must grant access: ask for it on {page}, then {_LOG_IN} with a token of that account"
         case RepositoryNotFoundError():
-            text = f"is no folder or file here, and there is no such model on {page}; for a private one {_LOG_IN}"
+            text = f"is not a local folder or file, and there is no such model on {page}; for a private one {_LOG_IN}"
         case RevisionNotFoundError():
             text = f"{page} has no branch, tag or commit {name.revision!r}"
         case RemoteEntryNotFoundError():
@@ -43,19 +43,19 @@ def explain(error: Exception, name: HubName) -> HubError:
             text = f"cannot be kept in the cache {cache}: {error.strerror}; make room there, or set HF_HOME to another"
         case _ if is_offline_mode():
             text = (
-                f"{absent}, and HF_HUB_OFFLINE forbids to download it: unset that, or run `outrider pull {name}` where "
+                f"{absent}, and HF_HUB_OFFLINE forbids to download it: unset that, or run `outrider pull {name}` while "
                 f"there is a network"
             )
         case _:
             text = (
-                f"{absent}, and {constants.ENDPOINT} does not give it ({_brief(error)}): check the network and "
+                f"{absent}, and {constants.ENDPOINT} does not serve it ({_brief(error)}): check the network and "
                 f"HF_ENDPOINT, and try again"
             )
     return HubError(f"{name}: {text}")
 
 
 def _brief(error: BaseException) -> str:
-    """The first error of a chain, on one line."""
+    """Return the first error of a chain, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

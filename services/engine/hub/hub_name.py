@@ -19,7 +19,7 @@ class HubName:
 
     @classmethod
     def parse(cls, text: str) -> "HubName | None":
-        """The name that a text is, if it is one."""
+        """Return the name in a text, None if it is not one."""
         match = _NAME.fullmatch(text)
         return cls(**match.groupdict()) if match else None
 
@@ -35,7 +35,7 @@ SOURCES = "a folder, a GGUF file, or a name on the hub, org/name[@revision][:fil
 
 
 def read_source(text: str) -> ModelSource:
-    """What an option says of a model: a path where there is something under it, or where it can be no name."""
+    """Read a model option: a path if it exists or cannot be a name, else a name on the hub."""
     name = None if os.path.exists(text) else HubName.parse(text)
     if name is None or (name.repository.endswith(".gguf") and not name.file):  # such a file is missing
         return Path(text)

@@ -1,4 +1,4 @@
-"""Which files of a repository make a model: those that are read here, no other format of the weights and no copy."""
+"""Which files of a repository a model needs: only those that are read here, not other formats of the weights."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
@@ -16,12 +16,12 @@ _MOST_SHOWN = 40  # files, in an error
 
 
 def is_gguf(name: HubName, files: Collection[str]) -> bool:
-    """Whether a name stands for a GGUF file: it says so, or its repository has no other weights."""
+    """Return whether a name means a GGUF file: it names one, or its repository has no other weights."""
     return name.file is not None or (not {SINGLE, INDEX} & {*files} and bool(gguf_files(files)))
 
 
 def text_files(name: HubName, files: Collection[str]) -> list[str]:
-    """What there is beside the weights; raises HubError where a file is missing that a model must have."""
+    """Return the files beside the weights; raises HubError if a required file is missing."""
     for file in (*_REQUIRED, SINGLE):
         if file not in files and not (file == SINGLE and INDEX in files):
             raise HubError(f"{name}: its repository has no {file}{f' or {INDEX}' if file == SINGLE else ''}")
@@ -29,10 +29,10 @@ def text_files(name: HubName, files: Collection[str]) -> list[str]:
 
 
 def gguf_parts(name: HubName, files: Collection[str]) -> Seq[str]:
-    """The parts of the GGUF file that a name stands for, in their order.
+    """Return the parts of the GGUF file that a name means, in order.
 
-    A file is named by its path, by the end of it, by what its parts have in common, or by a pattern with `*`. Raises
-    HubError where that is no file, or several.
+    A file is named by its path, by the end of its path, by the common name of its parts, or by a pattern with `*`.
+    Raises HubError if that matches no file or several.
     """
     models = gguf_files(files)
     chosen = _choose(models, name.file)
@@ -49,7 +49,7 @@ def gguf_parts(name: HubName, files: Collection[str]) -> Seq[str]:
 
 
 def gguf_files(files: Collection[str]) -> Mapping[str, Seq[str]]:
-    """The parts of each GGUF file; that of several parts has the name that it would have in one."""
+    """Return the parts of each GGUF file, by the name that the file would have if it were not split."""
     models: dict[str, list[str]] = {}
     for file in sorted(files):
         if file.lower().endswith(".gguf"):

@@ -1,4 +1,4 @@
-"""ModelSummary: what a model is, by all of its files but the values of its weights."""
+"""ModelSummary: the properties of a model, read from its files without the values of the weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ class ModelSummary:
 
     architecture: str | None = None
     parameters: int | None = None
-    bits_per_weight: float | None = None  # as it is stored
-    context_length: int | None = None  # in tokens, as it was made for
-    problem: str | None = None  # why it is refused
+    bits_per_weight: float | None = None  # in the files
+    context_length: int | None = None  # the model's own, in tokens
+    problem: str | None = None  # why it cannot be served
 
     @classmethod
     def of(cls, path: Path) -> "ModelSummary":
-        """Read a folder or GGUF file as a service does before it loads the weights."""
+        """Read a folder or GGUF file, with the checks that a service makes before it loads the weights."""
         try:
             checkpoint = load_checkpoint(path)
             checkpoint.check_vocabulary(Tokenizer.from_model(path))

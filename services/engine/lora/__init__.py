@@ -1,1 +1,1 @@
-"""LoRA adapters: PEFT's folders, checked, and given to a decoder under the names that requests ask for."""
+"""LoRA adapters: PEFT folders, checked, and loaded into a decoder under the names that requests use."""

@@ -1,19 +1,19 @@
-"""Adapter: one of a decoder's adapters, as requests carry it."""
+"""Adapter: one of a decoder's LoRA adapters, as requests refer to it."""
 
 from dataclasses import dataclass
 
 NO_ADAPTER = -1
-"""What rows have in place of an adapter's number."""
+"""The number of rows without an adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Known by its name and the hash of its files; `number` is what rows in a batch have that ask for it."""
+    """Identified by its name and the hash of its files; `number` is that of the decoder, for the rows of a batch."""
 
     name: str
     digest: str
     number: int
 
     def __str__(self) -> str:
-        """All that an answer by it depends on beside the model; holds no \\0."""
+        """Return everything but the model that an answer with it depends on; contains no \\0."""
         return f"{self.name} {self.digest}"

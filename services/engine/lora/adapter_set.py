@@ -1,4 +1,4 @@
-"""AdapterSet: the adapters that a decoder has, by the names that requests ask for."""
+"""AdapterSet: the LoRA adapters of a decoder, by their names in requests."""
 
 import logging
 from collections import Counter
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class AdapterSet(Mapping[str, Adapter]):
-    """Changed by one thread; others may read it meanwhile, and passes go on beside that."""
+    """Only one thread may change it; others may read it meanwhile, and passes may run."""
 
     def __init__(self, checkpoint: Checkpoint, decoder: Decoder) -> None:
         self._checkpoint, self._decoder = checkpoint, decoder
@@ -24,7 +24,7 @@ class AdapterSet(Mapping[str, Adapter]):
 
     @classmethod
     def load(cls, folders: Mapping[str, Path], checkpoint: Checkpoint, decoder: Decoder) -> "AdapterSet":
-        """Read the folders, by their adapters' names, and give all to the decoder; raises as `read`."""
+        """Load the adapters in these folders, by their names; raises CheckpointError as `read` does."""
         adapters = cls(checkpoint, decoder)
         for name, folder in folders.items():
             adapters.add(adapters.read(name, folder))
@@ -40,9 +40,9 @@ class AdapterSet(Mapping[str, Adapter]):
         return len(self._adapters)
 
     def read(self, name: str, folder: Path) -> Adapter:
-        """Read a folder and give it to the decoder, which may take long; any thread may.
+        """Load the adapter in a folder to the decoder, which may take long; any thread may call this.
 
-        Raises CheckpointError for a folder that is not as it should be, and for a device that computes no adapters.
+        Raises CheckpointError for a bad folder, and for a device that does not support adapters.
         """
         peft = PeftFolder(folder)
         try:
@@ -54,31 +54,31 @@ class AdapterSet(Mapping[str, Adapter]):
         return adapter
 
     def add(self, adapter: Adapter) -> None:
-        """Let requests ask for it by its name, which none has yet."""
+        """Make an adapter available to requests by its name, which no other adapter has."""
         self._adapters[adapter.name] = adapter
 
     def drop(self, name: str) -> Adapter:
-        """Let no further request ask for it; once `is_unused`, `forget` it."""
+        """Make an adapter unavailable to further requests, and return it; once `is_unused`, `forget` it."""
         return self._adapters.pop(name)
 
     def use(self, adapter: Adapter) -> None:
-        """Note one more who computes by it."""
+        """Count one more request that uses it."""
         self._num_users[adapter] += 1
 
     def leave(self, adapter: Adapter) -> None:
-        """Note one less."""
+        """Count one less request that uses it."""
         self._num_users[adapter] -= 1
 
     def num_users(self, adapter: Adapter) -> int:
-        """How many compute by it."""
+        """Return how many requests use it."""
         return self._num_users[adapter]
 
     def is_unused(self, adapter: Adapter) -> bool:
-        """Whether it was dropped, and nobody computes by it any more."""
+        """Return whether it was dropped, and no request uses it any more."""
         return self._adapters.get(adapter.name) != adapter and not self._num_users[adapter]
 
     def forget(self, adapter: Adapter) -> None:
-        """Give its memory back."""
+        """Remove it from the decoder, which frees its memory."""
         del self._num_users[adapter]
         self._decoder.remove_adapter(adapter.number)
         logger.info("lora %s: unloaded", adapter.name)

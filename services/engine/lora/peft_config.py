@@ -1,4 +1,4 @@
-"""peft_config: what an adapter_config.json says of an adapter, where it asks for nothing that is not computed."""
+"""peft_config: reads the adapter_config.json of a LoRA adapter, and refuses unsupported settings."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from services.engine.files.json_fields import JsonFields, shown
 
 CONFIG = "adapter_config.json"
-_MOST_RANK = 1024  # as the decoder has it
+_MOST_RANK = 1024  # the decoder's limit
 
 
 def _names(text: str) -> frozenset[str]:
@@ -20,21 +20,21 @@ _HARMLESS = _names("""
     layers_to_transform loftq_config lora_dropout lora_ga_config megatron_config megatron_core peft_version
     qalora_group_size revision runtime_config target_modules task_type
 """)
-"""Which tensors there are says where an adapter is; the rest tells of its training, or of other programs."""
+"""The tensors show which weights an adapter changes; the other fields are about its training or other programs."""
 _KEEPS_WEIGHTS = (True, False, "gaussian", "orthogonal", "eva", "lora_ga")
-"""The ways to begin a training that leave the model's own weights as they are."""
+"""The initialisations of a training that do not change the model's own weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeftConfig:
-    """An adapter's rank, and the factor on what its matrices give."""
+    """An adapter's rank, and the scale of the product of its matrices."""
 
     rank: int
     scale: float
 
 
 def read_peft_config(folder: Path) -> PeftConfig:
-    """Read a folder's configuration; raises CheckpointError, naming the field, for what is not computed here.
+    """Read a folder's configuration; raises CheckpointError, naming the field, for an unsupported setting.
 
     The scale is alpha / r (arXiv 2106.09685, section 4.1) or, with rsLoRA, alpha / sqrt(r) (arXiv 2312.03732,
     section 3).

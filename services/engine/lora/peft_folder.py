@@ -1,4 +1,4 @@
-"""PeftFolder: an adapter as PEFT saves it, as changes of a checkpoint's weights under our names."""
+"""PeftFolder: reads a LoRA adapter as PEFT saves it, as updates of a checkpoint's weights under our names."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class PeftFolder:
     """One adapter; the format is described at https://huggingface.co/docs/peft/developer_guides/checkpoint."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the configuration and check the names; raises CheckpointError naming the file and what is at fault."""
+        """Read the configuration and check the tensors' names; raises CheckpointError naming the file and the fault."""
         self._config = read_peft_config(folder)
         self._file = SafetensorsFile(folder / WEIGHTS)
         self.scale = self._config.scale
@@ -43,9 +43,9 @@ class PeftFolder:
         return digest.hexdigest()
 
     def updates(self, checkpoint: Checkpoint) -> Iterator[tuple[str, Update]]:
-        """Yield the change of every weight that the adapter changes; one tensor may hold the rows of several.
+        """Yield the update of every weight that the adapter changes; one tensor may hold the rows of several weights.
 
-        Raises CheckpointError for a module that the checkpoint lacks or that no adapter changes, and for shapes.
+        Raises CheckpointError for a module that the checkpoint lacks or an adapter cannot change, and for wrong shapes.
         """
         for module in sorted(self._modules):
             down, up = self._tensor(module, _DOWN), self._tensor(module, _UP)
@@ -69,8 +69,8 @@ class PeftFolder:
             raise CheckpointError(f"{where} is none of {checkpoint.path}'s")
         if not all(_is_changed(name) for name in shapes):
             allowed = (
-                "those of the queries, keys, values and outputs of attention, before and behind a short convolution, "
-                "and of an MLP that all tokens go through"
+                "those of the queries, keys, values and outputs of attention, before and after a short convolution, "
+                "and of an MLP for all tokens"
             )
             raise CheckpointError(f"{where} cannot be changed by an adapter; allowed are {allowed}")
         return next(iter(shapes.values()))[1], sum(shape[0] for shape in shapes.values())

@@ -1,1 +1,1 @@
-"""Text to token ids, and token ids to the bytes that they stand for."""
+"""Tokenization: text to token ids, and token ids to bytes."""

@@ -1,6 +1,6 @@
-"""assemble_bpe: the library's tokenizer of a byte-pair vocabulary, from the fields of a tokenizer.json.
+"""assemble_bpe: builds the library's tokenizer of a byte-pair vocabulary from the fields of a tokenizer.json.
 
-To write the text of these, for the library to parse, would take three times as long.
+Writing the fields as text for the library to parse would take three times as long.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, models
 
 
 def assemble_bpe(fields: Mapping[str, Any]) -> Tokenizer:
-    """Build what the library reads from such a text; raises what it raises there."""
+    """Build the tokenizer that the library would read from the fields' text; raises the library's errors."""
     empty = {"type": "BPE", "vocab": {}, "merges": []}
     encoder: Tokenizer = Tokenizer.from_str(json.dumps({**fields, "added_tokens": [], "model": empty}))
     model = fields["model"]

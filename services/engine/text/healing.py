@@ -1,4 +1,4 @@
-"""Healing: the last token of a prompt, to be drawn anew among those that begin as it does."""
+"""Healing (token healing): resamples the last token of a prompt among the tokens that begin with its text."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -8,19 +8,17 @@ from services.engine.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healing:
-    """How a prompt's end is healed: text cut off at a place where the tokenizer would not have cut it goes on as if
-    it had not been.
-    """
+    """How to heal a prompt's end, so that a text that ends in the middle of a usual token continues naturally."""
 
-    num_known: int  # bytes of the token that is taken back, with which the healed one begins
-    masked_ids: tuple[int, ...]  # the tokens that begin otherwise, special ones included
+    num_known: int  # bytes of the removed token, with which the new one begins
+    masked_ids: tuple[int, ...]  # the tokens that begin otherwise, including special tokens
 
 
 def plan_healing(prompt: Seq[int], tokenizer: Tokenizer, *, vocab_size: int) -> Healing | None:
-    """Return how to heal a prompt that is not empty; None where there is nothing to choose.
+    """Return how to heal a prompt that is not empty; None if it needs no healing.
 
-    That is so for a single token, which leaves nothing to draw after, for a special one, which is no text, and where
-    no other token begins with the last one's bytes.
+    That is so if the prompt is a single token, which leaves nothing before it, if the last token is special, and if no
+    other token begins with its bytes.
     """
     *before, last = prompt
     known = tokenizer.token_bytes(last)

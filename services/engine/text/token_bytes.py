@@ -1,4 +1,4 @@
-"""The bytes that each token id stands for, read from the vocabulary and decoder of a tokenizer.json."""
+"""The bytes of each token id, read from the vocabulary and decoder of a tokenizer.json."""
 
 import codecs
 import re
@@ -9,20 +9,19 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import shown
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-MOST_TOKENS = 1 << 22  # beyond any vocabulary that there is
-_MOST_TOKEN_BYTES = 1 << 10  # the grammars' library takes no more
+MOST_TOKENS = 1 << 22  # larger than any existing vocabulary
+_MOST_TOKEN_BYTES = 1 << 10  # the limit of the grammar library
 _MOST_REPLACEMENT = 64  # characters
-_MOST_BYTES = 1 << 28  # of all tokens
+_MOST_BYTES = 1 << 28  # of all tokens together
 _SUPPORTED = "allowed are ByteLevel, Metaspace, and a Sequence of ByteLevel, Replace, ByteFallback, Fuse and Strip"
 
 
 def read_token_bytes(tokenizer: Mapping[str, Any], vocabulary: Mapping[str, int], where: str) -> tuple[bytes, ...]:
-    """Return the table from id to bytes; an id that no token has stands for none.
+    """Return the table from id to bytes; an id without a token has no bytes.
 
-    Added tokens of a byte-level vocabulary stand for their literal text; those of a SentencePiece-like one are spelled
-    with its marks for spaces, as Gemma's runs of spaces are. The space that some decoders strip from the start of a
-    text is kept: what is decoded here goes on from a prompt. Raises CheckpointError for a decoder of an unsupported
-    type, and for ids or bytes beyond what a vocabulary may have.
+    Added tokens of a byte-level vocabulary are literal text; those of a SentencePiece-like one contain its marks for
+    spaces, such as Gemma's runs of spaces. The space that some decoders strip from the start of a text is kept, because
+    generated text continues a prompt. Raises CheckpointError for an unsupported decoder, and for too many ids or bytes.
     """
     last, last_id = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
     if last_id >= MOST_TOKENS:
@@ -74,13 +73,13 @@ def _from_pieces(token: str, replacements: Mapping[str, str], has_byte_tokens: b
     if has_byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
         return bytes([int(match[1], 16)])
     for mark, content in replacements.items():
-        if len(token) <= _MOST_TOKEN_BYTES:  # a longer one is refused later, and must not grow until then
+        if len(token) <= _MOST_TOKEN_BYTES:  # a longer token is refused later, and must not grow further
             token = token.replace(mark, content)
     return token.encode()
 
 
 def _from_byte_level(token: str) -> bytes:
-    """Convert a byte-level token, each of whose characters stands for one byte; any other token is literal."""
+    """Convert a byte-level token, in which each character stands for one byte; any other token is literal."""
     try:
         data, _ = codecs.charmap_encode(token, "strict", _BYTE_OF)
         return data

@@ -1,4 +1,4 @@
-"""Tokenizer: text to token ids, and token ids to the bytes they stand for."""
+"""Tokenizer: converts text to token ids, and token ids to bytes."""
 
 import functools
 import hashlib
@@ -17,7 +17,7 @@ from services.engine.gguf.tokenizer_json import describe_tokenizer
 from services.engine.text.assembled_bpe import assemble_bpe
 from services.engine.text.token_bytes import read_token_bytes
 
-_MOST_BYTES = 128 * MIB  # four times the largest that is in use
+_MOST_BYTES = 128 * MIB  # four times the largest published one
 _SAMPLE = "Hello, wörld: 1 + 1 = 2!\n"
 
 
@@ -25,8 +25,9 @@ class Tokenizer:
     """The vocabulary of one checkpoint; immutable, and safe to share between threads."""
 
     def __init__(self, description: str | Mapping[str, Any], where: str = "tokenizer.json") -> None:
-        """Build from the text of a tokenizer.json, or from the fields of one of a byte-pair vocabulary, where the model
-        has all tokens; raises CheckpointError where it cannot be used.
+        """Build from the text of a tokenizer.json, or from the fields of one with a byte-pair vocabulary of all tokens.
+
+        Raises CheckpointError if it cannot be used.
         """
         try:
             if isinstance(description, str):
@@ -37,7 +38,7 @@ class Tokenizer:
                 self._description, vocabulary = self._encoder.to_str(), fields["model"]["vocab"]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the library raises bare Exception for any flaw, and panics beside that
+        except BaseException as error:  # the library raises bare Exception, or panics
             raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
         self._where = where
         self._bytes = read_token_bytes(fields, vocabulary, where)
@@ -48,13 +49,13 @@ class Tokenizer:
 
     @classmethod
     def from_model(cls, model: str | os.PathLike[str]) -> "Tokenizer":
-        """Read the tokenizer of a folder or a GGUF file, and try it; raises CheckpointError."""
+        """Read the tokenizer of a folder or a GGUF file, and test it; raises CheckpointError."""
         path = Path(model)
         return cls.from_gguf(path) if is_gguf(path) else cls.from_folder(path)
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> "Tokenizer":
-        """Read a folder's tokenizer.json, and try it; raises CheckpointError."""
+        """Read a folder's tokenizer.json, and test it; raises CheckpointError."""
         path = Path(folder) / "tokenizer.json"
         tokenizer = cls(read_model_text(path, most_bytes=_MOST_BYTES), str(path))
         tokenizer._try_out()
@@ -62,7 +63,7 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, path: Path) -> "Tokenizer":
-        """Build what a GGUF file's metadata describes, and try it; raises CheckpointError."""
+        """Build the tokenizer that a GGUF file's metadata describes, and test it; raises CheckpointError."""
         tokenizer = cls(describe_tokenizer(path), str(path))
         tokenizer._try_out()
         return tokenizer
@@ -78,48 +79,47 @@ class Tokenizer:
         return self._where
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str, str]]:
-        """It is pickled as the text that it can be built from: all that is there already."""
+        """Pickle it as the text that it was built from."""
         return Tokenizer, (self._description, self._where)
 
     @property
     def description(self) -> str:
-        """The text of a tokenizer.json, from which another process builds it anew."""
+        """The text of a tokenizer.json, from which another process can build it again."""
         return self._description
 
     @property
     def longest_token(self) -> int:
-        """The most bytes that one token stands for."""
+        """The most bytes of a single token."""
         return self._longest_token
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """Ids of control tokens, which are hidden from text unless asked for."""
+        """Ids of control tokens, which are hidden in text unless requested."""
         return self._special_ids
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Return the ids of a text.
 
-        `add_special_tokens` puts in what the checkpoint wants around a prompt, such as a begin token. With
-        `parse_special`, the default of the field, a control token's name inside the text becomes that token; without
-        it, it is encoded as the characters it is written with. Other threads run meanwhile, but for some ten
-        nanoseconds per token.
+        `add_special_tokens` adds the tokens that the checkpoint wants around a prompt, such as a begin token. With
+        `parse_special`, as is usual, the name of a control token in the text becomes that token; without it, the name
+        is encoded as plain characters. The GIL is released meanwhile, except for some ten nanoseconds per token.
         """
         encoder = self._encoder if parse_special else self._literal_encoder
-        # As a batch of one text, since only for a batch does the library give the GIL away.
+        # As a batch of one text: the library releases the GIL only for batches.
         (encoding,) = encoder.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         ids: list[int] = encoding.ids
         return ids
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of one token, none for an id that is padding."""
+        """Return the bytes of one token; none for an id of padding."""
         return self._bytes[token_id] if 0 <= token_id < len(self._bytes) else b""
 
     def token_text(self, token_id: int) -> str:
-        """Return one token's bytes as text, with U+FFFD where they are not whole characters."""
+        """Return one token's bytes as text, with U+FFFD for incomplete characters."""
         return self.token_bytes(token_id).decode(errors="replace")
 
     def ids_beginning_with(self, prefix: bytes) -> list[int]:
-        """Return the ids, those of control tokens aside, whose bytes begin with a prefix."""
+        """Return the ids, without control tokens, whose bytes begin with a prefix."""
         return [
             token_id
             for token_id, data in enumerate(self._bytes)
@@ -127,7 +127,7 @@ class Tokenizer:
         ]
 
     def is_special(self, token_id: int) -> bool:
-        """Whether the id is that of a control token."""
+        """Return whether the id is that of a control token."""
         return token_id in self._special_ids
 
     def fingerprint(self) -> str:
@@ -150,7 +150,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _literal_encoder(self) -> tokenizers.Tokenizer:
-        encoder = tokenizers.Tokenizer(self._encoder.model)  # which both share: it is large, and takes long to build
+        encoder = tokenizers.Tokenizer(self._encoder.model)  # shared: it is large and slow to build
         for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
             setattr(encoder, part, getattr(self._encoder, part))
         for _, token in sorted(self._encoder.get_added_tokens_decoder().items()):

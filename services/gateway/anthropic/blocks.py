@@ -1,4 +1,4 @@
-"""Blocks: what Anthropic's messages are made of, and as messages of the RPC's client."""
+"""Blocks: the parts of Anthropic's messages, and their conversion to messages of the RPC's client."""
 
 import json
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from services.gateway.generation.request import Part
 
 
 class Cached(Part):
-    """A mark of what is to be cached, which changes nothing: all of it is, while there is room."""
+    """A block with a cache mark, which has no effect: all prompts are cached while there is room."""
 
     cache_control: dict[str, Any] | None = None
 
 
 class TextBlock(Cached):
-    """A text."""
+    """A text block of a message."""
 
     type: Literal["text"]
     text: str
@@ -25,7 +25,7 @@ class TextBlock(Cached):
 
 
 class ThinkingBlock(Part):
-    """What the model thought before."""
+    """Thinking of the model in an earlier message."""
 
     type: Literal["thinking"]
     thinking: str
@@ -33,7 +33,7 @@ class ThinkingBlock(Part):
 
 
 class ToolUseBlock(Cached):
-    """A call of the model's."""
+    """A tool call of the model."""
 
     type: Literal["tool_use"]
     id: str
@@ -42,7 +42,7 @@ class ToolUseBlock(Cached):
 
 
 class ToolResultBlock(Cached):
-    """What a call has given."""
+    """The result of a tool call."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -54,24 +54,24 @@ Block = Annotated[TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock, Di
 
 
 class AnthropicMessage(Part):
-    """One message."""
+    """One message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str | list[Block]
 
 
 def as_messages(message: AnthropicMessage) -> list[dict[str, Any]]:
-    """It as the client takes it: results of calls are messages of their own, before what is said beside them."""
+    """Convert a message for the client: tool results become messages of their own, before the other blocks."""
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
-    told = [{"role": "tool", "tool_call_id": one.tool_use_id, "content": text_of(one.content)} for one in results]
+    tools = [{"role": "tool", "tool_call_id": one.tool_use_id, "content": text_of(one.content)} for one in results]
     others = [block for block in message.content if not isinstance(block, ToolResultBlock)]
-    return [*told, _message(message.role, others)] if others or not told else told
+    return [*tools, _message(message.role, others)] if others or not tools else tools
 
 
 def sources_of(message: AnthropicMessage, name: str) -> list[MessageSource]:
-    """Where each of these comes from."""
+    """Return the source of each message that `as_messages` returns, for the field names of errors."""
     if isinstance(message.content, str):
         return [MessageSource(name)]
     blocks = [(f"{name}.content[{index}]", block) for index, block in enumerate(message.content)]
@@ -100,5 +100,5 @@ def _message(role: str, blocks: Iterable[Block]) -> dict[str, Any]:
 
 
 def text_of(content: str | Iterable[TextBlock]) -> str:
-    """Texts, each on a line of its own."""
+    """Return the texts of a content, each on a line of its own."""
     return content if isinstance(content, str) else "\n".join(block.text for block in content)

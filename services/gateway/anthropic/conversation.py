@@ -1,4 +1,4 @@
-"""AnthropicConversation: what is said, and what may be called, in requests of Anthropic's API."""
+"""AnthropicConversation: the messages and tools in requests of Anthropic's API."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from services.gateway.generation.request import Part
 
 
 class AnthropicTool(Cached):
-    """What the model may call; Anthropic's own tools are not served."""
+    """A tool that the model may call; Anthropic's own tools are not supported."""
 
     type: Literal["custom"] | None = None
     name: str
@@ -21,7 +21,7 @@ class AnthropicTool(Cached):
 
 
 class AnthropicToolChoice(Part):
-    """Whether it is to call one."""
+    """Whether the model calls a tool."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = Field(None, validate_default=True)
@@ -36,7 +36,7 @@ class AnthropicToolChoice(Part):
 
 
 class Thinking(Part):
-    """Whether it is to think, where its template has a variable for that."""
+    """Whether the model thinks, if its chat template has a variable for that."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = None
@@ -47,7 +47,7 @@ _WORDS = {"auto": "auto", "any": "required", "none": "none"}
 
 
 class AnthropicConversation(Part):
-    """A conversation; where its last message is the assistant's, that one is gone on with."""
+    """A conversation; if its last message is the assistant's, the model continues it."""
 
     messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
     system: str | list[TextBlock] | None = None
@@ -57,12 +57,12 @@ class AnthropicConversation(Part):
     template_variables: dict[str, Any] | None = None
 
     def conversation(self) -> list[dict[str, Any]]:
-        """It as the client takes it."""
+        """Return the conversation as messages of the client."""
         system = [] if self.system is None else [{"role": "system", "content": text_of(self.system)}]
         return [*system, *(one for message in self.messages for one in as_messages(message))]
 
     def chat_options(self) -> ChatOptions:
-        """How it becomes a prompt."""
+        """Return the client's options for turning the conversation into a prompt."""
         options = ChatOptions()
         if self.messages[-1].role == "assistant":
             options["continue_final_message"] = True
@@ -76,7 +76,7 @@ class AnthropicConversation(Part):
         return options
 
     def message_name(self, path: str) -> str | None:
-        """What the API calls a field of a message, where the system and results of calls are messages too."""
+        """Return the API's name of a field of the RPC's messages, which include the system prompt and tool results."""
         sources = [] if self.system is None else [MessageSource("system")]
         for index, message in enumerate(self.messages):
             sources += sources_of(message, f"messages[{index}]")
@@ -84,5 +84,5 @@ class AnthropicConversation(Part):
 
 
 def _tool(tool: AnthropicTool) -> dict[str, Any]:
-    told = {"name": tool.name, "parameters": tool.input_schema}
-    return {**told, **tool.model_dump(include={"description", "strict"}, exclude_none=True)}
+    function = {"name": tool.name, "parameters": tool.input_schema}
+    return {**function, **tool.model_dump(include={"description", "strict"}, exclude_none=True)}

@@ -1,4 +1,4 @@
-"""POST /v1/messages/count_tokens: how long a conversation is for the model."""
+"""POST /v1/messages/count_tokens: counts the tokens of a conversation."""
 
 from starlette.requests import Request
 
@@ -11,18 +11,18 @@ from services.gateway.generation.writer import Json
 
 
 class CountRequest(AnthropicConversation):
-    """A conversation that is counted."""
+    """A conversation whose tokens are counted."""
 
     model: str | None = None
 
     def name_of(self, path: str) -> str:
-        """What the API calls a field of the RPC's request."""
+        """Return the API's name of a field of the RPC's request."""
         path = f"prompt.{path}"
         return self.message_name(path) or api_name(path, RPC_NAMES)
 
 
 async def count_tokens(client: AsyncClient, _: Request, body: bytes) -> Json:
-    """The number; raises OutriderError and Problem."""
+    """Return the number of tokens; raises OutriderError and Problem."""
     request = parse(CountRequest, body)
     try:
         encoding = await client.tokenize(request.conversation(), model=request.model, **request.chat_options())

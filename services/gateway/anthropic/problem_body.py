@@ -1,4 +1,4 @@
-"""Errors in the shape of Anthropic's API, whose messages name the field."""
+"""Errors in the format of Anthropic's API; their messages name the field."""
 
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Event, Json
@@ -16,11 +16,11 @@ _TYPES = {
 
 
 def problem_body(problem: Problem) -> Json:
-    """The body of an error."""
+    """Return the body of an error response."""
     kind = _TYPES.get(problem.kind, "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": problem.message, "field": problem.field}}
 
 
 def problem_event(problem: Problem) -> Event:
-    """An error in a stream."""
+    """Return the event of an error in a stream."""
     return Event(problem_body(problem), "error")

@@ -24,7 +24,7 @@ RPC_NAMES: Mapping[str, str] = {
 
 
 class MessageRequest(GenerationRequest, AnthropicConversation):
-    """A conversation, and how the model is to go on with it."""
+    """A conversation, and the options of the model's answer."""
 
     rpc_names: ClassVar[Mapping[str, str]] = RPC_NAMES
     reads_messages: ClassVar[bool] = True
@@ -35,14 +35,14 @@ class MessageRequest(GenerationRequest, AnthropicConversation):
     service_tier: str | None = None
 
     def prompts(self) -> Seq[Prompt]:
-        """The conversation."""
+        """Return the conversation, the only prompt."""
         return (self.conversation(),)
 
     def name_of(self, path: str) -> str:
-        """What the API calls a field of the RPC's request."""
+        """Return the API's name of a field of the RPC's request."""
         return self.message_name(path) or super().name_of(path)
 
     def options(self) -> GenerateOptions:
-        """Those that all have, and those of conversations; the answer is read as a message."""
+        """Return the common options and those of conversations; the answer is parsed as a message."""
         own = GenerateOptions(message_deltas=True, max_tokens=self.max_tokens, stop=self.stop_sequences)
         return {**super().options(), **self.chat_options(), **own}

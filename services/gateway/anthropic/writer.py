@@ -1,4 +1,4 @@
-"""MessageWriter: messages as objects and events of Anthropic's API."""
+"""MessageWriter: writes answers as objects and events of Anthropic's API."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DE
 
 
 class MessageWriter:
-    """What is thought and said become blocks that grow; calls come as a whole."""
+    """Thinking and text become blocks that are streamed in deltas; tool calls are sent whole."""
 
     def __init__(self, _: MessageRequest, head: Head) -> None:
         self._head = head
@@ -25,24 +25,24 @@ class MessageWriter:
         self._index = -1
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """What it adds to the block that is open, or to another one."""
+        """Return the events of a piece, which extends the open block or begins another one."""
         return [*self._begin(), *(() if piece.delta is None else self._delta(piece.delta))]
 
     def end(self, _: int, result: Result) -> Seq[Event]:
-        """The end of the last block, and why there is no other."""
+        """Return the events that end the last block and report why the answer ended."""
         ended = {"type": "message_delta", "delta": _ends(result), "usage": self._usage(result)}
-        told = {**ended, "metrics": metrics_of([result]), "outrider": self._ours(result)}
-        return [*self._begin(), *self._close(), Event(told, "message_delta")]
+        data = {**ended, "metrics": metrics_of([result]), "outrider": self._ours(result)}
+        return [*self._begin(), *self._close(), Event(data, "message_delta")]
 
     def tail(self, _: Seq[Result]) -> Seq[Event]:
-        """That it is over."""
+        """Return the event that ends the stream."""
         return [Event({"type": "message_stop"}, "message_stop")]
 
     def keep(self, piece: Piece) -> None:
-        """Nothing: no token is told of."""
+        """Do nothing: the API does not report tokens."""
 
     def whole(self, results: Seq[Result]) -> Json:
-        """All of it."""
+        """Return the whole answer as one object."""
         (result,) = results
         message = result.message
         assert message is not None
@@ -52,8 +52,8 @@ class MessageWriter:
         blocks = [
             self._block(index, delta, is_whole=True) for index, delta in enumerate((*deltas, *message.tool_calls))
         ]
-        told = {"content": blocks, **_ends(result), "usage": self._usage(result)}
-        return {**self._base(), **told, "metrics": metrics_of(results), "outrider": self._ours(result)}
+        body = {"content": blocks, **_ends(result), "usage": self._usage(result)}
+        return {**self._base(), **body, "metrics": metrics_of(results), "outrider": self._ours(result)}
 
     def _base(self) -> Json:
         ticket = self._head.ticket
@@ -95,10 +95,10 @@ class MessageWriter:
                 return {"type": "tool_use", "id": name, "name": delta.name, "input": arguments}
 
     def _usage(self, result: Result) -> Json:
-        cached = result.usage.cached_tokens  # which may be some of an interrupted answer too
+        cached = result.usage.cached_tokens  # may include tokens of an interrupted answer
         read = min(cached, result.usage.prompt_tokens)
-        told = {"input_tokens": result.usage.prompt_tokens - read, "output_tokens": result.usage.completion_tokens}
-        return {**told, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
+        usage = {"input_tokens": result.usage.prompt_tokens - read, "output_tokens": result.usage.completion_tokens}
+        return {**usage, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
 
     def _ours(self, result: Result) -> Json:
         return {"finish_reason": result.finish_reason.value, "seed": self._head.ticket.seed}

@@ -1,1 +1,1 @@
-"""POST /demo/draft: takes the target's drafts away while answers are written, for who shows what that changes."""
+"""POST /demo/draft: disconnects the target's drafts while answers are generated, for demonstrations."""

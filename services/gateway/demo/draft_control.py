@@ -1,4 +1,4 @@
-"""DraftControl: takes a target's drafts away in the midst of answers, and gives them back."""
+"""DraftControl: disconnects a target's drafts during answers, and connects them again, for a demonstration."""
 
 import asyncio
 import logging
@@ -23,22 +23,25 @@ _SECONDS = 5.0
 
 
 class DraftRequest(Part):
-    """Whether drafts are to be there; null only asks whether they are."""
+    """Whether to connect drafts; null changes nothing and only reports."""
 
     present: bool | None = None
 
 
 class DraftControl:
-    """Asks the target's admin address, with the caller's key; made on the event loop."""
+    """Calls the target's admin address with the caller's key; must be made on the event loop."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.aio.insecure_channel(address, IN_THE_CLEAR)
-        self._stub: Any = AdminServiceStub(self._channel)  # whose types are those of the blocking one
-        self._taken: dict[str, Any] = {}  # and what was shown to the target when each of them was
+        self._stub: Any = AdminServiceStub(self._channel)  # its types are those of the blocking stub
+        self._taken: dict[str, Any] = {}  # disconnected drafts, with the metadata of the call that did it
         self._lock = asyncio.Lock()
 
     async def set(self, _: AsyncClient, http: Request, body: bytes) -> Json:
-        """How many drafts are linked, on their way, and taken away; raises OutriderError and Problem."""
+        """Connect or disconnect the drafts; returns how many are linked, absent and disconnected.
+
+        Raises OutriderError and Problem.
+        """
         request = parse(DraftRequest, body)
         try:
             async with self._lock:
@@ -46,27 +49,27 @@ class DraftControl:
         except grpc.RpcError as error:
             raise as_error(error) from None
         except ValueError:
-            raise Problem(Kind.UNAUTHENTICATED, "the key is none that can be shown to a target") from None
+            raise Problem(Kind.UNAUTHENTICATED, "the key cannot be sent to a target") from None
         linked = sum(not draft.absence for draft in drafts)
         return {"linked": linked, "absent": len(drafts) - linked, "taken": len(self._taken)}
 
     async def close(self) -> None:
-        """Give back what is taken, and close the connection."""
+        """Connect the disconnected drafts again, and close the connection."""
         for address, metadata in self._taken.items():
             try:
                 await self._call("AddDraft", _add(address), metadata)
             except grpc.RpcError as error:
-                logger.warning("a draft is not given back: %s", as_error(error))
+                logger.warning("a draft could not be connected again: %s", as_error(error))
         await self._channel.close()
 
     async def _set(self, present: bool | None, metadata: object) -> Any:  # noqa: ANN401 - it has no type
         drafts = (await self._call("GetStatistics", admin_pb2.GetStatisticsRequest(), metadata)).drafts
-        # A draft that is here is not taken: it could not be, or whoever started the target again has named it.
+        # A draft that the target lists is not disconnected: that failed, or the target was restarted with it.
         for draft in drafts:
             self._taken.pop(draft.address, None)
         if present is False:
             for draft in drafts:
-                self._taken[draft.address] = metadata  # before it is: an answer that is lost has taken it too
+                self._taken[draft.address] = metadata  # before the call, which may succeed although its answer is lost
                 drafts = (await self._call("RemoveDraft", _remove(draft.address), metadata)).drafts
         elif present:
             for address in sorted(self._taken):

@@ -1,1 +1,1 @@
-"""POST /v1/generate: all that the RPC tells of an answer, in the words of the Python client."""
+"""POST /v1/generate: everything that the RPC reports of an answer, under the Python client's field names."""

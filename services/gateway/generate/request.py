@@ -16,7 +16,7 @@ _OF_CONVERSATIONS = ("template_variables", "add_generation_prompt", "continue_fi
 
 
 class GenerateRequest(GenerationRequest):
-    """A text, token ids or a conversation, and what is to be told of each token and each pass."""
+    """A text, token ids or a conversation, and what to report of each token and each pass."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.top_candidates": "top_candidates"}
 
@@ -42,14 +42,14 @@ class GenerateRequest(GenerationRequest):
         return option
 
     def prompts(self) -> Seq[Prompt]:
-        """The one."""
+        """Return the one prompt."""
         if self.messages is not None:
             return ([message.as_message() for message in self.messages],)
         assert self.prompt is not None
         return (self.prompt,)
 
     def options(self) -> GenerateOptions:
-        """Those that all have, and what is to be told."""
+        """Return the common options, and those of what to report."""
         options = super().options()
         for name in (*_ASKED, *_OF_CONVERSATIONS):
             options[name] = getattr(self, name)  # type: ignore[literal-required]

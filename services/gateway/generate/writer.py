@@ -1,4 +1,4 @@
-"""GenerateWriter: the RPC's events, and the whole answer, as JSON."""
+"""GenerateWriter: writes the RPC's events, and the whole answer, as JSON."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import fields
@@ -15,9 +15,9 @@ from services.gateway.generation.problem import Problem
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.problem_body import problem_body
 
-_TOLD_BEFORE = ("started", "text", "token_ids", "tokens", "pass_reports", "prompt_records")
-_NOT_ASKED_HERE = ("further_samples", "message")
-_END = [field.name for field in fields(Result) if field.name not in (*_TOLD_BEFORE, *_NOT_ASKED_HERE)]
+_SENT_BEFORE = ("started", "text", "token_ids", "tokens", "pass_reports", "prompt_records")
+_NOT_REQUESTED = ("further_samples", "message")
+_END = [field.name for field in fields(Result) if field.name not in (*_SENT_BEFORE, *_NOT_REQUESTED)]
 
 
 class GenerateWriter:
@@ -30,26 +30,26 @@ class GenerateWriter:
         self._kept = {"tokens": EncodedList(), "pass_reports": EncodedList()}
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """Its tokens, what they add to the text, and the reports of the passes that ended with them."""
+        """Return the event of a piece: its text and tokens, and the reports of the passes that ended with them."""
         text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
-        told = {"text": text, "token_ids": piece.token_ids, "tokens": piece.tokens, "pass_reports": piece.reports}
-        return [*self._begin(), Event(_json(told), "chunk")]
+        chunk = {"text": text, "token_ids": piece.token_ids, "tokens": piece.tokens, "pass_reports": piece.reports}
+        return [*self._begin(), Event(_json(chunk), "chunk")]
 
-    def end(self, choice: int, result: Result) -> Seq[Event]:  # noqa: ARG002 - there is one
-        """Why it ended, and what speculation did."""
+    def end(self, choice: int, result: Result) -> Seq[Event]:  # noqa: ARG002 - there is only one
+        """Return the event of the end: why the text ended, and the counts of speculation."""
         return [*self._begin(), Event(_end(result), "finished")]
 
-    def tail(self, results: Seq[Result]) -> Seq[Event]:  # noqa: ARG002 - that was all
-        """Nothing."""
+    def tail(self, results: Seq[Result]) -> Seq[Event]:  # noqa: ARG002 - `end` has sent it
+        """Return no events: the last one was sent by `end`."""
         return ()
 
     def keep(self, piece: Piece) -> None:
-        """Its tokens and the reports of its passes."""
-        for name, told in _json({"tokens": piece.tokens, "pass_reports": piece.reports}).items():
-            self._kept[name].extend(told)
+        """Keep the tokens and pass reports of a piece for `whole`."""
+        for name, entries in _json({"tokens": piece.tokens, "pass_reports": piece.reports}).items():
+            self._kept[name].extend(entries)
 
     def whole(self, results: Seq[Result]) -> Json:
-        """All of it as one object."""
+        """Return the whole answer as one object."""
         (result,) = results
         return {**self._started(), "text": result.text, "token_ids": result.token_ids, **self._kept, **_end(result)}
 
@@ -74,8 +74,8 @@ def _end(result: Result) -> Json:
     return _json({name: getattr(result, name) for name in _END})
 
 
-def _json(told: dict[str, Any]) -> Json:
-    plain: Json = to_jsonable_python(told, bytes_mode="base64", inf_nan_mode="null")
+def _json(value: dict[str, Any]) -> Json:
+    plain: Json = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null")
     return plain
 
 

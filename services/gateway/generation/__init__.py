@@ -1,1 +1,1 @@
-"""What every API asks of a target: requests with their fields, streams of pieces, places in them, errors, usage."""
+"""Code that all APIs share: requests and their fields, streams of pieces, positions in them, errors, usage."""

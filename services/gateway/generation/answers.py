@@ -1,4 +1,4 @@
-"""Answers: the streams of one request, one per prompt, read as pieces of its choices."""
+"""Answers: reads the streams of one request, one for each prompt, as pieces of its choices."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -10,11 +10,11 @@ from services.gateway.generation.piece import Piece, pieces_of, pieces_of_prompt
 from services.gateway.generation.problem import Kind, Problem
 
 Item = TypeVar("Item")
-_MOST_EARLY = 1 << 14  # chunks that are kept until every answer has begun
+_MOST_EARLY = 1 << 14  # chunks that are buffered until every answer has begun
 
 
 class Answers:
-    """Choice `i * samples + j` is sample j of prompt i. Whoever leaves early calls `cancel`."""
+    """Choice `i * samples + j` is sample j of prompt i. A caller that stops early must call `cancel`."""
 
     def __init__(self, streams: Seq[AsyncStream], samples: int, *, reads_messages: bool) -> None:
         self.samples = samples
@@ -25,18 +25,18 @@ class Answers:
         self._iterators: list[AsyncIterator[Chunk]] = []
 
     async def begin(self) -> None:
-        """Wait for the first of every answer, so that what is wrong is known before anything is sent.
+        """Wait for the first chunk of every answer, so that errors are known before anything is sent.
 
         Raises OutriderError.
         """
         self._iterators = [aiter(stream) for stream in self._streams]
-        if len(self._iterators) == 1:  # a task more would be time lost
+        if len(self._iterators) == 1:  # without a task, which would cost time
             self._early = [(0, await anext(self._iterators[0], None))]
             return
         unknown, held = set(range(len(self._iterators))), []
         for index in unknown:
             self._read_on(index)
-        while unknown:  # a target gives up on whoever does not read what is written already
+        while unknown:  # keep reading meanwhile: a target fails streams that are not read in time (backpressure)
             for index, chunk in await self._arrived():
                 unknown.discard(index)
                 if chunk is None:
@@ -50,11 +50,11 @@ class Answers:
             self._read_on(index)
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """Records of the prompts, if asked for, and all that follows; raises OutriderError."""
+        """Yield the records of the prompts, if requested, and then all pieces; raises OutriderError."""
         for piece in self._early_pieces():
             yield piece
             if piece.is_of_prompt or len(self._early) > 1:
-                await asyncio.sleep(0)  # all of them are there at once: between them others have their turn
+                await asyncio.sleep(0)  # these pieces need no waiting: let other requests run between them
         if len(self._iterators) == 1:
             async for following in self._iterators[0]:
                 for piece in self._pieces(0, following):
@@ -67,7 +67,7 @@ class Answers:
                     self._read_on(index)
 
     async def _arrived(self) -> list[tuple[int, Chunk | None]]:
-        """What has come next, of the answers that are read; None is the end of one."""
+        """Wait for the next chunks, by the indices of their answers; None is the end of an answer."""
         done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
         return [(self._reading.pop(task), task.result()) for task in done]
 
@@ -75,7 +75,7 @@ class Answers:
         self._reading[_next(self._iterators[index])] = index
 
     def _early_pieces(self) -> Iterator[Piece]:
-        """What is there when every answer has begun."""
+        """Yield the pieces that are there when every answer has begun."""
         for prompt, records in enumerate(self.prompt_records()):
             for choice in range(prompt * self.samples, (prompt + 1) * self.samples):
                 yield from pieces_of_prompt(records, choice)
@@ -90,12 +90,12 @@ class Answers:
 
     @property
     def num_choices(self) -> int:
-        """Answers in all."""
+        """The number of answers to all prompts."""
         return len(self._streams) * self.samples
 
     @property
     def started(self) -> Started:
-        """How the first answer started, once they have begun; raises Problem where others did under other builds."""
+        """The start of the first answer, once all have begun; raises Problem if the targets' fingerprints differ."""
         started = [stream.started for stream in self._streams]
         first = started[0]
         assert first is not None
@@ -104,15 +104,15 @@ class Answers:
         return first
 
     def prompt_records(self) -> list[tuple[Token, ...]]:
-        """For each prompt the records of its tokens, if asked for, once they have begun."""
+        """Return the records of each prompt's tokens, if requested, once all answers have begun."""
         return [stream.received.prompt_records for stream in self._streams]
 
     def results(self) -> list[Result]:
-        """For each prompt the whole of its answers, once all pieces are read."""
+        """Return the result of each prompt, once all pieces are read."""
         return [stream.result for stream in self._streams]
 
     def cancel(self) -> None:
-        """End what is still written."""
+        """Cancel the generations that still run."""
         for stream in self._streams:
             stream.cancel()
         for task in self._reading:
@@ -129,6 +129,6 @@ def _next(iterator: AsyncIterator[Item]) -> "asyncio.Task[Item | None]":
 
 
 def _seen(task: "asyncio.Task[Item | None]") -> None:
-    """Of several answers that fail together one says why."""
+    """Mark an exception as retrieved: if several answers fail together, only one of them is reported."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Clients: a client of the targets for each caller, that is for each key shown; keys go on as the RPC's tokens."""
+"""Clients: a client of the targets for each caller's key; keys are passed on as the RPC's tokens."""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -11,11 +11,11 @@ import grpc
 from outrider import AsyncClient
 from services.gateway.generation.problem import Kind, Problem
 
-_MOST_IDLE = 64  # they share connections, so that one more costs little
+_MOST_IDLE = 64  # they share connections, so an idle client costs little
 
 
 class Caller(NamedTuple):
-    """Whose requests go over one connection to the targets: their key, and what the gateway itself shows."""
+    """The credentials of a client of the targets: the caller's key, and the gateway's own certificate."""
 
     key: str | None
     channel: grpc.ChannelCredentials | None
@@ -28,16 +28,16 @@ class _Client:
 
 
 class Clients:
-    """Lends them; of those that nobody uses the ones that were used last are kept."""
+    """Lends clients; idle ones are kept up to a limit, with LRU eviction."""
 
     def __init__(self, connect: Callable[[Caller], AsyncClient]) -> None:
-        """`connect` makes a client that shows its key as a token; it raises ValueError for one that cannot be."""
+        """`connect` makes a client that sends its key as a token; it raises ValueError for a key that cannot be one."""
         self._connect = connect
         self._clients: OrderedDict[Caller, _Client] = OrderedDict()
 
     @asynccontextmanager
     async def lent(self, caller: Caller) -> AsyncIterator[AsyncClient]:
-        """The client of a caller; raises Problem for a key that cannot be a token."""
+        """Lend the client of a caller; raises Problem for a key that cannot be a token."""
         if (entry := self._clients.get(caller)) is None:
             try:
                 entry = self._clients[caller] = _Client(self._connect(caller))
@@ -52,7 +52,7 @@ class Clients:
             await self._forget()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all clients."""
         while self._clients:
             await self._clients.popitem()[1].client.close()
 

@@ -1,4 +1,4 @@
-"""Field names: what an API calls the fields that the RPC finds fault with."""
+"""Field names: the names in an API for fields of the RPC, for errors about a field."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def chat_names(others: Mapping[str, str]) -> dict[str, str]:
-    """The names of what the RPC's conversations have, where an API has no others; [] stands for any index."""
+    """Return an API's names for fields of the RPC's conversations; `others` replace defaults, [] means any index."""
     names = {
         "": "messages",
         ".messages": "messages",
@@ -60,18 +60,21 @@ COMMON_NAMES: Mapping[str, str] = {
 }
 
 
-_FIXED = {Kind.UNAVAILABLE: "no target can be reached, or it has ended", Kind.BROKEN: "a target failed at this request"}
+_FIXED = {
+    Kind.UNAVAILABLE: "no target can be reached, or it has ended",
+    Kind.BROKEN: "a target failed to serve this request",
+}
 
 
 def problem_of(error: OutriderError, name_of: Callable[[str], str]) -> Problem:
-    """A failed call as the API tells it; every bad field is named, the first one apart too."""
+    """Return the Problem of a failed call; its message names every bad field, its `field` is the first one."""
     if isinstance(error, InvalidArgument) and error.violations:
         violations = [Violation(name_of(one.field), one.description) for one in error.violations]
         message = "; ".join(f"{field}: {description}" for field, description in violations)
         kind = Kind.NOT_FOUND if violations[0].field == "model" else Kind.INVALID
         return Problem(kind, message, violations[0].field)
     kind = kind_of(error)
-    if kind in _FIXED:  # what the client says of these has addresses of targets, which are nobody's business
+    if kind in _FIXED:  # these messages of the client contain addresses of targets, which callers must not see
         logger.warning("a target's call failed: %s: %s", kind.value, error)
         return Problem(kind, _FIXED[kind])
     retry_after = error.retry_after if isinstance(error, ResourceExhausted) else None
@@ -79,7 +82,7 @@ def problem_of(error: OutriderError, name_of: Callable[[str], str]) -> Problem:
 
 
 def api_name(path: str, names: Mapping[str, str]) -> str:
-    """The API's name of a path in the RPC's request: that of its longest known beginning, with what follows it."""
+    """Return the API's name of a path in the RPC's request: the longest known prefix is replaced by its name."""
     pattern, indices = _INDEX.sub("[]", path), iter(_INDEX.findall(path))
     known = [name for name in names if pattern == name or pattern.startswith((f"{name}.", f"{name}["))]
     if not known:
@@ -89,5 +92,5 @@ def api_name(path: str, names: Mapping[str, str]) -> str:
 
 
 def common_name(path: str) -> str:
-    """The name that the APIs have in common."""
+    """Return the name of a path that is common to all APIs."""
     return api_name(path, COMMON_NAMES)

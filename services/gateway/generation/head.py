@@ -1,4 +1,4 @@
-"""Head: what is known of an answer before its first piece, and every event of it repeats."""
+"""Head: the properties of an answer that are known before its first piece, and that all its events repeat."""
 
 import hashlib
 import secrets
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from outrider import Token
 
-_SEED_BITS = 53  # what JavaScript's numbers hold
+_SEED_BITS = 53  # a JavaScript number holds so many
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """An answer's name, its time in seconds since 1970, and its seed: what a repetition needs beside the request."""
+    """An answer's name, its time in seconds since 1970, and its seed; with the request they repeat the answer."""
 
     name: str
     created: int
@@ -20,14 +20,14 @@ class Ticket:
 
     @classmethod
     def new(cls, seed: int | None) -> "Ticket":
-        """One for an answer that nobody has heard of; without a seed one is drawn."""
+        """Return the ticket of a new answer; without a seed a random one is chosen."""
         drawn = secrets.randbits(_SEED_BITS) if seed is None else seed
         return cls(secrets.token_hex(12), int(time.time()), drawn)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What an API's objects begin with."""
+    """The properties of an answer that the objects of all APIs have."""
 
     ticket: Ticket
     model: str
@@ -35,10 +35,10 @@ class Head:
     samples: int
     num_choices: int
     prompt_tokens: int
-    """Of the first prompt."""
+    """The tokens of the first prompt."""
     prompt_records: tuple[tuple[Token, ...], ...] = ()
-    """For each prompt those of its tokens, if asked for."""
+    """For each prompt the records of its tokens, if requested."""
 
     def check(self, body: bytes) -> str:
-        """What only an answer to the same request under the same fingerprint has, as 12 hexadecimal digits."""
+        """Return 12 hexadecimal digits that identify the request's body and the model's fingerprint."""
         return hashlib.blake2s(self.fingerprint.encode() + b"\n" + body, digest_size=6).hexdigest()

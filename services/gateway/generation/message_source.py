@@ -1,4 +1,4 @@
-"""MessageSource: where a message of the RPC's request comes from in an API whose messages are others."""
+"""MessageSource: the field of an API's request that a message of the RPC's request was made from."""
 
 import re
 from collections.abc import Sequence as Seq
@@ -9,14 +9,17 @@ _MESSAGE = re.compile(r"prompt\.chat\.messages\[(\d+)\](?:\.tool_calls\[(\d+)\](
 
 @dataclass(frozen=True, slots=True)
 class MessageSource:
-    """The paths of a message, and of what its calls are made of, in the API's request."""
+    """The paths of a message and of its tool calls in the API's request."""
 
     name: str
     calls: list[str] = field(default_factory=list)
 
 
 def source_name(path: str, sources: Seq[MessageSource], arguments: str) -> str | None:
-    """What the API calls a field of a message, whose calls have `arguments`; None for what is in no message."""
+    """Return the API's name of a field in a message; `arguments` is its name for a call's arguments.
+
+    Returns None for a path that is not in a message.
+    """
     match = _MESSAGE.match(path)
     if match is None:
         return None

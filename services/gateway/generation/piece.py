@@ -1,4 +1,4 @@
-"""Piece: what follows in one of the answers of a request, small enough to become one event of an API."""
+"""Piece: the next part of one of the answers of a request, small enough for one event of an API."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -7,33 +7,33 @@ from dataclasses import dataclass, replace
 from outrider import Chunk, ContentDelta, MessageDelta, PassReport, Token, ToolCall
 
 MOST_OF_PROMPT = 128
-"""Tokens of a prompt in one piece."""
+"""The most tokens of a prompt in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens of one answer and what they add to it, at most one delta; a text is all content."""
+    """Tokens of one answer and the delta that they add to its message, if any; an answer to a text is all content."""
 
     choice: int
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...] = ()
-    """Their records, if asked for; without ids those of some tokens of the prompt."""
+    """The tokens' records, if requested; without `token_ids`, records of some tokens of the prompt."""
     delta: MessageDelta | None = None
     reports: tuple[PassReport, ...] = ()
-    """Those of the passes that ended with these tokens, if asked for."""
+    """Reports of the passes that ended with these tokens, if requested."""
 
     @property
     def is_of_prompt(self) -> bool:
-        """Whether it tells of the prompt, all of which comes before the answer's own tokens."""
+        """Whether it has records of the prompt, which all come before the answer's own tokens."""
         return bool(self.tokens) and not self.token_ids
 
     @property
     def units(self) -> int:
-        """The length of the delta: characters; a call counts as one."""
+        """The length of the delta in characters; a tool call counts as one."""
         return 0 if self.delta is None else 1 if isinstance(self.delta, ToolCall) else len(self.delta.text)
 
     def split(self, tokens: int, units: int) -> tuple["Piece", "Piece"]:
-        """The piece with so many of its tokens and units, and the one with the others, which has the reports."""
+        """Return a piece with the given numbers of first tokens and units, and one with the rest and the reports."""
         first, rest = _split(self.delta, units)
         reports = self.reports if tokens < len(self.token_ids) else ()
         return (
@@ -43,7 +43,7 @@ class Piece:
 
 
 def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Piece]:
-    """The pieces of a chunk, whose first one has all its tokens."""
+    """Yield the pieces of a chunk; the first one has all its tokens."""
     deltas: tuple[MessageDelta, ...] = chunk.message_deltas
     if not reads_messages:
         deltas = (ContentDelta(chunk.text),) if chunk.text else ()
@@ -53,7 +53,7 @@ def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Pi
 
 
 def pieces_of_prompt(records: Seq[Token], choice: int) -> Iterator[Piece]:
-    """The records of a prompt's tokens."""
+    """Yield pieces with the records of a prompt's tokens."""
     for begin in range(0, len(records), MOST_OF_PROMPT):
         yield Piece(choice, (), tuple(records[begin : begin + MOST_OF_PROMPT]))
 

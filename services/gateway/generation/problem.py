@@ -1,4 +1,4 @@
-"""Problem: what is wrong with a request, or went wrong with it, before an API puts it into its own words."""
+"""Problem: an error of a request, independent of the format of an API."""
 
 import math
 from enum import Enum
@@ -18,7 +18,7 @@ from outrider import (
 
 
 class Kind(Enum):
-    """What sort of problem it is; the value is what tells it from others, `status` HTTP's number for it."""
+    """The kind of a problem; `status` is its HTTP status."""
 
     INVALID = "invalid"
     UNAUTHENTICATED = "unauthenticated"
@@ -36,7 +36,7 @@ class Kind(Enum):
 
     @property
     def status(self) -> int:
-        """HTTP's number."""
+        """The HTTP status code."""
         return _STATUS[self]
 
 
@@ -68,11 +68,11 @@ _KINDS: tuple[tuple[type[OutriderError], Kind], ...] = (
 )
 
 
-class Problem(Exception):  # noqa: N818 - it is none of ours that went wrong
-    """A request that cannot be answered; `field` is the API's own path of what is wrong."""
+class Problem(Exception):  # noqa: N818 - it is usually not an error of ours
+    """A request that cannot be answered; `field` is the API's own path of the bad field, if there is one."""
 
     def __init__(self, kind: Kind, message: str, field: str | None = None, *, retry_after: float | None = None) -> None:
-        """After `retry_after` seconds there may be room."""
+        """`retry_after` is the seconds after which there may be room for the request."""
         super().__init__(message)
         self.kind = kind
         self.message = message
@@ -81,11 +81,11 @@ class Problem(Exception):  # noqa: N818 - it is none of ours that went wrong
 
     @property
     def headers(self) -> dict[str, str]:
-        """What HTTP tells of it beside its number: whole seconds after which to ask again, or that it ends there."""
-        told = {} if self._retry_after is None else {"retry-after": str(math.ceil(self._retry_after))}
-        return {**told, "connection": "close"} if self.kind is Kind.TOO_SLOW else told
+        """The HTTP headers of the response: whole seconds to retry after, or that the connection closes."""
+        headers = {} if self._retry_after is None else {"retry-after": str(math.ceil(self._retry_after))}
+        return {**headers, "connection": "close"} if self.kind is Kind.TOO_SLOW else headers
 
 
 def kind_of(error: OutriderError) -> Kind:
-    """What sort of problem an error of the RPC is."""
+    """Return the kind of problem for an error of the RPC."""
     return next((kind for cls, kind in _KINDS if isinstance(error, cls)), Kind.BROKEN)

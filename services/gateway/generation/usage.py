@@ -1,4 +1,4 @@
-"""Usage: what an answer has cost, and what speculation did for it, in the words of OpenAI's API and its relatives."""
+"""Usage: an answer's token counts and speculative decoding metrics, in the format of OpenAI's API and similar ones."""
 
 from collections.abc import Sequence as Seq
 from itertools import zip_longest
@@ -9,7 +9,7 @@ from services.gateway.generation.writer import choices_of
 
 
 def usage_of(results: Seq[Result]) -> dict[str, Any]:
-    """Tokens in and out; those of a prompt count once, however many samples it has."""
+    """Return the numbers of input and output tokens; a prompt's tokens count once for all its samples."""
     choices = choices_of(results)
     prompt = sum(result.usage.prompt_tokens for result in results)
     completion = sum(choice.usage.completion_tokens for choice in choices)
@@ -28,7 +28,7 @@ def usage_of(results: Seq[Result]) -> dict[str, Any]:
 
 
 def metrics_of(results: Seq[Result]) -> dict[str, Any]:
-    """What speculation did for all choices together, on the servers that ended them."""
+    """Return the speculative decoding metrics of all choices together, on the servers that finished them."""
     stats = [choice.speculation for choice in choices_of(results)]
     steps = sum(one.num_spec_steps for one in stats)
     predicted, accepted = sum(one.predicted for one in stats), sum(one.accepted for one in stats)

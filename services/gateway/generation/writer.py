@@ -1,4 +1,4 @@
-"""Writer: how an API tells of an answer, in events or as a whole."""
+"""Writer: the interface that formats an answer for an API, in events or as a whole."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
@@ -16,51 +16,51 @@ Request = TypeVar("Request", bound=GenerationRequest)
 
 
 class Event(NamedTuple):
-    """One event of a stream; some APIs give theirs names."""
+    """One event of a stream; in some APIs events have names."""
 
     data: Json
     name: str | None = None
 
 
 class Writer(Protocol):
-    """Writes one answer, piece by piece; of the events of a piece only the last one may tell of its delta."""
+    """Writes one answer, piece by piece; only the last of a piece's events may contain its delta."""
 
     def piece(self, piece: Piece, /) -> Seq[Event]:
-        """What follows."""
+        """Return the events of the next piece."""
 
     def end(self, choice: int, result: Result, /) -> Seq[Event]:
-        """The end of one choice."""
+        """Return the events of the end of one choice."""
 
     def tail(self, results: Seq[Result], /) -> Seq[Event]:
-        """The end of all; the results are those of the prompts."""
+        """Return the events after the end of all choices; there is a result for each prompt."""
 
     def keep(self, piece: Piece, /) -> None:
-        """Take what follows in an answer that is not streamed, as far as it is long to tell."""
+        """Take the next piece of an answer that is not streamed, to encode its long lists early."""
 
     def whole(self, results: Seq[Result], /) -> Json:
-        """The answer that is not streamed, whose pieces are kept; some of its lists may be encoded."""
+        """Return the answer that is not streamed, after `keep` of all pieces; some lists may be EncodedList."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Request]):
-    """One way to ask for text and be told of it."""
+    """An HTTP API for generating text: its requests, answers and errors."""
 
     request: type[Request]
     writer: Callable[[Request, Head], Writer]
     problem: Callable[[Problem], Json]
     problem_event: Callable[[Problem], Event]
-    """How an error in a stream is told."""
+    """Makes the event of an error in a stream."""
     is_numbered: bool = False
-    """Whether each event tells its `sequence_number`."""
+    """Whether each event has a `sequence_number`."""
     last: bytes = b""
-    """What ends a stream, behind its events."""
+    """The bytes that end a stream, after its events."""
 
 
 def choices_of(results: Seq[Result]) -> list[Result]:
-    """The results of all choices: for each prompt its samples."""
+    """Return the results of all choices: the samples of each prompt."""
     return [sample for result in results for sample in (result, *result.further_samples)]
 
 
 def without_none(fields: Mapping[str, object]) -> Json:
-    """The fields that have a value."""
+    """Return the fields whose value is not None."""
     return {name: value for name, value in fields.items() if value is not None}

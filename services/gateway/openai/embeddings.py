@@ -1,4 +1,4 @@
-"""POST /v1/embeddings: vectors of texts."""
+"""POST /v1/embeddings: embeds texts."""
 
 import base64
 import re
@@ -17,23 +17,23 @@ from services.gateway.openai.ignored import IgnoredFields
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 _MOST_TEXTS = 2048
-_AT_ONCE = 64  # so many vectors of up to 12,288 numbers are in one message
+_AT_ONCE = 64  # vectors of up to 12,288 numbers in one message of the RPC
 _TEXT = re.compile(r"^inputs\[(\d+)\]")
 Texts = str | list[str] | list[TokenId] | list[list[TokenId]]
 
 
 class EmbeddingsRequest(IgnoredFields):
-    """Texts to embed."""
+    """The texts to embed, and the options of their vectors."""
 
-    model: str | None = Field(None, description="The model's name; without it, the first that is served.")
+    model: str | None = Field(None, description="The model's name. By default the first model.")
     input: Texts = Field(description="A text or token ids, or several of them: up to 2,048.")
     encoding_format: Literal["float", "base64"] | None = Field(
         None,
         description="As numbers, or as float32 in base64, little endian. By default `float`.",
     )
-    dimensions: int | None = Field(None, description="How many numbers of each vector are kept. By default all.")
-    pooling: Pooling | None = Field(None, description="Whose hidden states are pooled. By default `last`.")
-    normalised: bool | None = Field(None, description="Whether vectors have the length 1. By default they do.")
+    dimensions: int | None = Field(None, description="Keep only this many numbers of each vector. By default all.")
+    pooling: Pooling | None = Field(None, description="The tokens whose hidden states are pooled. By default `last`.")
+    normalised: bool | None = Field(None, description="Whether vectors are scaled to length 1. By default true.")
     add_special_tokens: bool | None = None
     prefix_cache: bool | None = None
     cache_salt: str | None = None
@@ -41,23 +41,23 @@ class EmbeddingsRequest(IgnoredFields):
 
 
 async def embed(client: AsyncClient, _: Request, body: bytes) -> Json:
-    """A vector of each text; raises OutriderError and Problem."""
+    """Return a vector of each text; raises OutriderError and Problem."""
     request = parse(EmbeddingsRequest, body)
     answers = await _answers(client, request, _each(request.input))
     vectors = [each.values for answer in answers for each in answer.embeddings]
-    told = [_encoded(values, request.encoding_format) for values in vectors]
+    encoded = [_encoded(values, request.encoding_format) for values in vectors]
     num_tokens = sum(answer.prompt_tokens for answer in answers)
     return {
         "object": "list",
         "model": answers[0].model,
-        "data": [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)],
+        "data": [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(encoded)],
         "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
         "system_fingerprint": answers[0].fingerprint,
     }
 
 
 async def _answers(client: AsyncClient, request: EmbeddingsRequest, texts: Seq[str | Seq[int]]) -> list[Embeddings]:
-    """Those of all texts, some of them at a time: a call of the RPC takes fewer than this API."""
+    """Embed all texts, in several calls: a call of the RPC accepts fewer texts than this API."""
     if len(texts) > _MOST_TEXTS:
         raise Problem(Kind.INVALID, f"input: has {len(texts)} entries, must be 1 to {_MOST_TEXTS}", "input")
     answers: list[Embeddings] = []
@@ -67,7 +67,7 @@ async def _answers(client: AsyncClient, request: EmbeddingsRequest, texts: Seq[s
         except InvalidArgument as error:
             raise InvalidArgument(error.args[0], [_counted_from(first, one) for one in error.violations]) from error
         if answers[-1].fingerprint != answers[0].fingerprint:
-            raise Problem(Kind.CHANGED, "another model came while the texts were embedded")
+            raise Problem(Kind.CHANGED, "the model was replaced while the texts were embedded")
     return answers
 
 
@@ -86,7 +86,7 @@ async def _answer(client: AsyncClient, request: EmbeddingsRequest, texts: Seq[st
 
 
 def _counted_from(first: int, violation: Violation) -> Violation:
-    """What is wrong with a text, under its place among all."""
+    """Return a violation with the index of the text among all texts."""
     field = _TEXT.sub(lambda found: f"inputs[{first + int(found[1])}]", violation.field)
     return Violation(field, violation.description)
 

@@ -1,4 +1,4 @@
-"""Ends: why an answer ended, in OpenAI's words and in ours."""
+"""Why an answer ended, in OpenAI's terms and in ours."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ _LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DE
 
 
 def finish_reason(result: Result) -> str:
-    """Whether a limit ended it, or the model did, perhaps with calls; one that a limit has cut is none."""
+    """Return OpenAI's finish reason: "length" for a limit, also during a tool call, else "tool_calls" or "stop"."""
     if result.finish_reason in _LENGTH:
         return "length"
     return "tool_calls" if result.message is not None and result.message.tool_calls else "stop"
 
 
 def stop_reason(result: Result) -> str | int | None:
-    """The stop string or token that ended it, as other servers tell it."""
+    """Return the stop string or token that ended the answer, as vLLM does; None for neither."""
     return result.stop_string if result.stop_string is not None else result.stop_token_id
 
 
-def told_by_us(result: Result) -> dict[str, Any]:
-    """What OpenAI's API has no words for: why it ended exactly, and the seed that gives this answer again, alone."""
+def outrider_fields(result: Result) -> dict[str, Any]:
+    """Return the fields that OpenAI's API lacks: the exact reason, and the seed that repeats this answer by itself."""
     return {"finish_reason": result.finish_reason.value, "seed": result.started.seed}

@@ -1,4 +1,4 @@
-"""IgnoredFields: what clients of OpenAI's API may say and what changes no answer of ours."""
+"""IgnoredFields: fields of OpenAI's API that are accepted without effect."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from services.gateway.generation.request import Part
 
 
 class IgnoredFields(Part):
-    """Names of users, and what concerns the shop that OpenAI's models are sold in."""
+    """Names of users, and options of OpenAI's own service; they have no effect."""
 
     user: str | None = None
     store: bool | None = None
@@ -18,7 +18,7 @@ class IgnoredFields(Part):
 
 
 class StreamOptions(Part):
-    """What a stream tells beside the answer."""
+    """Options of a stream beside the answer."""
 
     include_usage: bool | None = None
-    include_obfuscation: bool | None = None  # none is needed: the sizes of our events are no secret that we keep
+    include_obfuscation: bool | None = None  # no effect: the sizes of events are not hidden

@@ -5,42 +5,42 @@ from starlette.requests import Request
 from outrider import AsyncClient, LoraAdapter, ModelInfo, ModelState, ServedModel
 from services.gateway.generation.writer import Json
 
-_STATUS = {ModelState.READY: "loaded"}  # the others are called as ours are
+_STATUS = {ModelState.READY: "loaded"}  # other states have our names
 
 
 async def list_models(client: AsyncClient, _: Request, __: bytes) -> Json:
-    """All, each with its adapters behind it, whose names are models to ask for, and its state: loads none of them."""
+    """Return all models with their states, each followed by its LoRA adapters, which are models too; loads none."""
     return {"object": "list", "data": [entry for model in await client.list_models() for entry in _entries(model)]}
 
 
 async def retrieve_model(client: AsyncClient, http: Request, _: bytes) -> Json:
-    """One by its name, which may have slashes; raises OutriderError for another name."""
+    """Return a model by its name, which may contain slashes; raises OutriderError for an unknown name."""
     name = http.path_params["name"]
     entries = [entry for model in await client.list_models() for entry in _entries(model)]
     if (found := next((entry for entry in entries if entry["id"] == name), None)) is None:
-        info = await client.model_info(model=name)  # which refuses it, and names those that there are
-        found = _told(info, ModelState.READY, 1.0)
+        info = await client.model_info(model=name)  # raises an error that lists the known names
+        found = _described(info, ModelState.READY, 1.0)
     return found
 
 
 def _entries(model: ServedModel) -> list[Json]:
     if (info := model.info) is None:
         return [_named(model.name, model.state, model.loaded_share)] if model.name else []
-    told = _told(info, model.state, model.loaded_share)
-    return [told, *(_told_adapter(told, lora) for lora in info.loras)]
+    base = _described(info, model.state, model.loaded_share)
+    return [base, *(_described_adapter(base, lora) for lora in info.loras)]
 
 
-def _told_adapter(told: Json, lora: LoraAdapter) -> Json:
-    """As vLLM lists it, by its parent."""
+def _described_adapter(base: Json, lora: LoraAdapter) -> Json:
+    """Return the entry of an adapter, with its parent as in vLLM."""
     return {
-        **told,
+        **base,
         "id": lora.name,
-        "parent": told["id"],
-        "outrider": {**told["outrider"], "fingerprint": lora.fingerprint},
+        "parent": base["id"],
+        "outrider": {**base["outrider"], "fingerprint": lora.fingerprint},
     }
 
 
-def _told(info: ModelInfo, state: ModelState, share: float) -> Json:
+def _described(info: ModelInfo, state: ModelState, share: float) -> Json:
     return {
         **_named(info.name, state, share),
         "max_model_len": info.context_length,
@@ -55,7 +55,7 @@ def _told(info: ModelInfo, state: ModelState, share: float) -> Json:
 
 
 def _named(name: str, state: ModelState, share: float) -> Json:
-    """What is known of a model whatever its state is, which is told as llama.cpp's server tells it."""
+    """Return the fields of a model that are known in any state; the status is as in llama.cpp's server."""
     return {
         "id": name,
         "object": "model",

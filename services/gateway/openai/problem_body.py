@@ -1,4 +1,4 @@
-"""Errors in the shape of OpenAI's API."""
+"""Errors in the format of OpenAI's API."""
 
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Event, Json
@@ -21,18 +21,18 @@ _CODES = {
 
 
 def problem_body(problem: Problem) -> Json:
-    """The body of an error."""
+    """Return the body of an error response."""
     code = "model_not_found" if problem.field == "model" else _CODES.get(problem.kind)
     kind = _TYPES.get(problem.kind, "invalid_request_error")
     return {"error": {"message": problem.message, "type": kind, "param": problem.field, "code": code}}
 
 
 def problem_event(problem: Problem) -> Event:
-    """An error in a stream of completions."""
+    """Return the event of an error in a stream of completions."""
     return Event(problem_body(problem))
 
 
 def response_problem_event(problem: Problem) -> Event:
-    """An error in a stream of a response's events, which it is one of."""
-    told = problem_body(problem)["error"]
-    return Event({"type": "error", **{name: told[name] for name in ("code", "message", "param")}}, "error")
+    """Return the event of an error in a stream of a response."""
+    error = problem_body(problem)["error"]
+    return Event({"type": "error", **{name: error[name] for name in ("code", "message", "param")}}, "error")

@@ -1,4 +1,4 @@
-"""Tokens, and how likely they were, as OpenAI's APIs spell them."""
+"""Texts and log-probabilities of tokens in the format of OpenAI's APIs."""
 
 from typing import Any
 
@@ -8,20 +8,22 @@ _NEVER = -9999.0
 
 
 def token_text(token: Token | Candidate) -> str:
-    """Its text; of bytes that are none by themselves their numbers, so that no two tokens read the same."""
+    """Return a token's text, or its bytes as numbers if they are not UTF-8 by themselves; unique for each token."""
     try:
         return token.bytes.decode()
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.bytes)
 
 
-def told_logprob(token: Token | Candidate) -> float | None:
-    """Its log-probability, None where it has none; JSON has no infinity, for which OpenAI writes -9999."""
+def token_logprob(token: Token | Candidate) -> float | None:
+    """Return a token's log-probability, None if it has none; minus infinity becomes -9999, as in OpenAI's API."""
     return None if token.raw_logprob is None else max(token.raw_logprob, _NEVER)
 
 
-def told_token(token: Token) -> dict[str, Any]:
-    """All of it, with the candidates beside it."""
-    tops = [{"token": token_text(one), "logprob": told_logprob(one), "bytes": [*one.bytes]} for one in token.candidates]
-    told = {"token": token_text(token), "logprob": told_logprob(token), "bytes": [*token.bytes]}
-    return {**told, "top_logprobs": tops}
+def token_record(token: Token) -> dict[str, Any]:
+    """Return a token's text, log-probability and bytes, with its candidates."""
+    return {**_record(token), "top_logprobs": [_record(candidate) for candidate in token.candidates]}
+
+
+def _record(token: Token | Candidate) -> dict[str, Any]:
+    return {"token": token_text(token), "logprob": token_logprob(token), "bytes": [*token.bytes]}

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize: token ids, in the shape that vLLM gave these two."""
+"""POST /tokenize and /detokenize: token ids of texts and texts of token ids, in vLLM's format."""
 
 from starlette.requests import Request
 
@@ -10,7 +10,7 @@ from services.gateway.openai.chat.messages import MessagesOrPrompt
 
 
 class TokenizeRequest(Part):
-    """A text or a conversation."""
+    """A text or a conversation to tokenize."""
 
     model: str | None = None
     prompt: str | None = None
@@ -19,7 +19,7 @@ class TokenizeRequest(Part):
 
 
 class DetokenizeRequest(Part):
-    """Token ids."""
+    """Token ids to turn into text."""
 
     model: str | None = None
     tokens: list[int]
@@ -27,17 +27,17 @@ class DetokenizeRequest(Part):
 
 
 async def tokenize(client: AsyncClient, _: Request, body: bytes) -> Json:
-    """The ids, and the bytes of each; raises OutriderError and Problem."""
+    """Return the ids, and the text of each; raises OutriderError and Problem."""
     request = parse(TokenizeRequest, body)
-    said = [message.as_message() for message in request.messages or ()] or request.prompt
-    assert said is not None
-    encoding = await client.tokenize(said, model=request.model, add_special_tokens=request.add_special_tokens)
+    prompt = [message.as_message() for message in request.messages or ()] or request.prompt
+    assert prompt is not None
+    encoding = await client.tokenize(prompt, model=request.model, add_special_tokens=request.add_special_tokens)
     tokens = [bytes_.decode(errors="replace") for bytes_ in encoding.token_bytes]
     return {"count": len(encoding.token_ids), "tokens": encoding.token_ids, "token_strs": tokens}
 
 
 async def detokenize(client: AsyncClient, _: Request, body: bytes) -> Json:
-    """The text; raises OutriderError and Problem."""
+    """Return the text; raises OutriderError and Problem."""
     request = parse(DetokenizeRequest, body)
     decoding = await client.detokenize(
         request.tokens, show_special_tokens=request.show_special_tokens, model=request.model

@@ -1,1 +1,1 @@
-"""GET /: a page on which one sees the draft at work; its files are served as they are."""
+"""GET /: a page that shows the draft at work; its files are served unchanged."""

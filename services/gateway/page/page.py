@@ -1,4 +1,4 @@
-"""Page: the page and its files, with headers under which a browser runs nothing else and asks nobody else."""
+"""Page: serves the page and its files, with a policy that allows no other scripts and no other servers."""
 
 import hashlib
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _File:
 
 
 class Page:
-    """Reads its files once; what a path may name is known before any is asked for."""
+    """All files are read once; only these can be requested, so no path can reach another file."""
 
     def __init__(self, *, has_demo_controls: bool) -> None:
         self._files = {
@@ -46,15 +46,15 @@ class Page:
         self._settings = {"demo_controls": has_demo_controls}
 
     async def index(self, http: Request) -> Response:
-        """GET /."""
+        """Answer GET /, the page itself."""
         return self._answer(http, _INDEX)
 
     async def file(self, http: Request) -> Response:
-        """GET /page/NAME."""
+        """Answer GET /page/NAME, a file of the page; raises HTTPException for an unknown name."""
         return self._answer(http, http.path_params["name"])
 
     async def settings(self, _: Request) -> Response:
-        """GET /page/settings.json: what the page may show."""
+        """Answer GET /page/settings.json: the features that the page may show."""
         return JSONResponse(self._settings, headers=_HEADERS)
 
     def _answer(self, http: Request, name: str) -> Response:

@@ -1,1 +1,1 @@
-"""What the gateway needs of HTTP: connections and bodies within bounds, keys, server-sent events, readers who leave."""
+"""The gateway's HTTP layer: limits of connections and bodies, keys, server-sent events, disconnected clients."""

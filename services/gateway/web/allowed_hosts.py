@@ -1,4 +1,4 @@
-"""AllowedHosts: what a request may call this gateway, so that no page gets in by a name of its own."""
+"""AllowedHosts: checks the Host header of requests, against DNS rebinding by web pages."""
 
 import ipaddress
 import re
@@ -11,14 +11,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from services.gateway.generation.problem import Kind, Problem
 
 _NAME_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
-_MOST_REPEATED = 64  # characters of what is refused
+_MOST_REPEATED = 64  # characters of a refused name in the message
 
 
 class AllowedHosts:
-    """Refuses requests whose `Host` is another name.
+    """Refuses requests whose `Host` is not an allowed name.
 
-    A page may bind its own name to this machine's address, and is then, to its reader's browser, of one origin with the
-    gateway. Its `Host` is that name: addresses are nobody's to bind, and no browser leaves it out.
+    A page can let its own domain name resolve to this machine's address; the browser then takes the gateway as the
+    page's own origin. But the `Host` of its requests, which browsers always send, is that name. Addresses are always
+    allowed: they cannot be rebound.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], refuse: Callable[[Problem], Response]) -> None:
@@ -27,17 +28,17 @@ class AllowedHosts:
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass it on, or refuse it."""
-        told = Headers(scope=scope).get("host") if scope["type"] == "http" else None
-        if told is None or self._is_allowed(told):
+        """Pass a request on, or refuse it."""
+        host = Headers(scope=scope).get("host") if scope["type"] == "http" else None
+        if host is None or self._is_allowed(host):
             await self._app(scope, receive, send)
             return
         allowed = f"addresses, {', '.join(sorted(filter(None, self._hosts)))}; --allowed-hosts adds others"
-        message = f"Host: is {told[:_MOST_REPEATED]!r}; allowed: {allowed}"
+        message = f"Host: is {host[:_MOST_REPEATED]!r}; allowed: {allowed}"
         await self._refuse(Problem(Kind.FORBIDDEN, message, "Host"))(scope, receive, send)
 
-    def _is_allowed(self, told: str) -> bool:
-        match = _NAME_AND_PORT.fullmatch(told)
+    def _is_allowed(self, host: str) -> bool:
+        match = _NAME_AND_PORT.fullmatch(host)
         if match is None:
             return False
         name = match[1].lower().rstrip(".")

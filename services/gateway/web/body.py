@@ -1,4 +1,4 @@
-"""Bodies of requests, within bounds of size and time."""
+"""Reads bodies of requests, within limits of size and time."""
 
 import asyncio
 
@@ -7,11 +7,11 @@ from starlette.requests import ClientDisconnect, Request
 from services.gateway.generation.problem import Kind, Problem
 
 _JSON = "application/json"
-_MOST_REPEATED = 64  # characters of what is refused
+_MOST_REPEATED = 64  # characters of a refused type in the message
 
 
 async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
-    """The whole body, JSON of so many bytes at most; raises Problem."""
+    """Return the whole body, at most `most` bytes of JSON; raises Problem."""
     _check_type(request.headers.get("content-type", ""))
     try:
         async with asyncio.timeout(seconds):
@@ -19,13 +19,13 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     except TimeoutError:
         raise Problem(Kind.TOO_SLOW, f"the body has not arrived within {seconds:g} s") from None
     except ClientDisconnect:
-        raise Problem(Kind.TOO_SLOW, "the body has not arrived as a whole") from None
+        raise Problem(Kind.TOO_SLOW, "the body has not arrived completely") from None
 
 
-def _check_type(told: str) -> None:
-    """Any page may send what it calls a text, or nothing at all, to any address; JSON only where it is let."""
-    if told.partition(";")[0].strip().lower() != _JSON:
-        message = f"Content-Type: is {told[:_MOST_REPEATED]!r}; allowed: {_JSON}"
+def _check_type(content_type: str) -> None:
+    """Require JSON: browsers let any page send plain text to any address, but JSON only with permission (CORS)."""
+    if content_type.partition(";")[0].strip().lower() != _JSON:
+        message = f"Content-Type: is {content_type[:_MOST_REPEATED]!r}; allowed: {_JSON}"
         raise Problem(Kind.WRONG_TYPE, message, "Content-Type")
 
 

@@ -1,4 +1,4 @@
-"""Keys: what a caller shows, as OpenAI's clients do and as Anthropic's do."""
+"""Keys: the caller's key in a request, as OpenAI's or as Anthropic's clients send it."""
 
 from starlette.requests import Request
 
@@ -6,7 +6,7 @@ _SCHEME = "bearer"
 
 
 def key_of(request: Request) -> str | None:
-    """The key of a request; None where it shows none."""
+    """Return the key of a request, None if it has none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == _SCHEME and key.strip():
         return key.strip()

@@ -1,4 +1,4 @@
-"""Presence: work for a caller ends when the caller leaves."""
+"""Presence: cancellation of a request's work when its client disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-LEFT = 499  # nginx's number for a caller who is gone, and reads it no more
+LEFT = 499  # nginx's status for a client that has disconnected; it is never received
 
 
 @asynccontextmanager
 async def unless_left(receive: Receive) -> AsyncIterator[None]:
-    """What is done here is cancelled, and ClientDisconnect raised, when the caller leaves.
+    """Cancel the work in this context and raise ClientDisconnect when the client disconnects.
 
-    The body must have been read.
+    The request's body must have been read.
     """
     try:
         async with asyncio.timeout(None) as presence:

@@ -1,4 +1,4 @@
-"""Traces: requests as parts of their callers' traces, which go on in the targets."""
+"""Traces: makes requests part of their callers' traces, and passes the trace context on to the targets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ _SERVICE = "outrider-gateway"
 
 
 class Trace:
-    """One request's part: what its own parts are to be told, and how it failed, if it has."""
+    """One request's part of a trace: the context for the target's spans, and its error, if it failed."""
 
     def __init__(self, traceparent: str) -> None:
         self.traceparent = traceparent
@@ -24,21 +24,21 @@ class Trace:
 
 
 class Traces:
-    """Hands on what the callers say; where there is a collector, each request is a span of its own in between."""
+    """Passes the callers' trace contexts on; with a collector, each request is a span of its own in between."""
 
     def __init__(self, endpoint: str | None) -> None:
-        """Raises ConfigError where OpenTelemetry is needed and not installed."""
+        """Raises ConfigError if there is an endpoint and OpenTelemetry is not installed."""
         self._tracing: Tracing | None = open_tracing(endpoint, _SERVICE)
 
     @contextmanager
     def of(self, http: Request) -> Iterator[Trace]:
-        """The request's part, which ends with the context."""
-        told = read_traceparent(http.headers.get(TRACEPARENT, ""))
+        """Yield the request's part of its trace, which ends with the context."""
+        traceparent = read_traceparent(http.headers.get(TRACEPARENT, ""))
         if self._tracing is None:
-            yield Trace(told)
+            yield Trace(traceparent)
             return
         attributes = {"http.request.method": http.method, "http.route": http.url.path}
-        span = self._tracing.begin(f"{http.method} {http.url.path}", told, attributes)
+        span = self._tracing.begin(f"{http.method} {http.url.path}", traceparent, attributes)
         trace = Trace(span.traceparent)
         try:
             yield trace
@@ -46,6 +46,6 @@ class Traces:
             span.end({}, trace.error)
 
     def close(self) -> None:
-        """Send the rest, which may take a while."""
+        """Send the remaining spans, which may take a while."""
         if self._tracing is not None:
             self._tracing.close()

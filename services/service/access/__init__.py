@@ -1,1 +1,1 @@
-"""Who may come in: what a caller shows is checked, and gives it a name, scopes and limits of its own."""
+"""Access control: a caller's certificate or token is checked, and gives it a name, scopes and limits."""

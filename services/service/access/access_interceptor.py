@@ -1,4 +1,4 @@
-"""AccessInterceptor: refuses calls that show no token, or one that does not allow them."""
+"""AccessInterceptor: refuses calls without a token or with one that does not allow the method."""
 
 import logging
 from typing import Any, NoReturn
@@ -18,15 +18,15 @@ from services.service.printable import printable
 logger = logging.getLogger(__name__)
 
 _CONTRACT = "vllm.grpc.engine.VllmEngine"
-_OPEN = health.SERVICE_NAME  # probes and balancers, which have no token, ask it
-_OPEN_METHOD = f"/{_CONTRACT}/HealthCheck"  # routers ask this in its place
+_OPEN = health.SERVICE_NAME  # called by probes and balancers, which have no token
+_OPEN_METHOD = f"/{_CONTRACT}/HealthCheck"  # called by routers instead
 _OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
 _NO_METHOD = "a method that does not exist"
 _TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService", _CONTRACT)
 
 
 class AccessInterceptor(aio.ServerInterceptor):
-    """Lets pass what a token allows; it stands behind the ErrorInterceptor, before anything of a request is read."""
+    """Passes calls on that their token allows; it runs after the ErrorInterceptor, before a request is read."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -35,7 +35,7 @@ class AccessInterceptor(aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> MethodHandler:
-        """The method's own handler, or one that refuses: methods that do not exist are refused like those that do."""
+        """Return the method's own handler, or one that refuses; unknown methods need a token as well."""
         method = handler_call_details.method
         try:
             self._check(method, handler_call_details.invocation_metadata)
@@ -59,7 +59,7 @@ class AccessInterceptor(aio.ServerInterceptor):
 
 
 def _refusing(error: RpcError) -> MethodHandler:
-    """A handler for a call of any kind: one that takes a stream waits for no message."""
+    """Return a handler that refuses a call of any kind without waiting for a message."""
 
     async def refuse(requests: Any, context: Any) -> NoReturn:  # noqa: ANN401, ARG001 - gRPC gives the arguments
         raise error

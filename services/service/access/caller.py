@@ -1,4 +1,4 @@
-"""Caller: who asks, and what it may."""
+"""Caller: the identity of a call's client, with its scopes and limits."""
 
 import enum
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ _HEADER, _SCHEME = "authorization", "bearer"
 
 
 class Scope(enum.Enum):
-    """A kind of methods, which a caller may call or not."""
+    """A group of methods that a token may allow."""
 
     GENERATE = "generate"
     ADMIN = "admin"
@@ -22,33 +22,33 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerLimits:
-    """What one caller may have at once; None leaves it to the server."""
+    """The limits of one caller; None: the server's default."""
 
     max_streams: int | None = None
-    max_waiting_tokens: int | None = None  # of prompts that wait
-    weight: float = 1.0  # its share beside other callers
+    max_waiting_tokens: int | None = None  # of its queued prompts
+    weight: float = 1.0  # its share relative to other callers
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: everything that has one name is one caller, however many its connections are."""
+    """The client of a call; all connections with the same name are one caller."""
 
     name: str
     scopes: frozenset[Scope] = frozenset(Scope)
     limits: CallerLimits = field(default_factory=CallerLimits)
-    is_known: bool = True  # by what it has shown; else it is named after its connection
+    is_known: bool = True  # by its token or certificate; else it is named after its connection
 
     @property
     def owner(self) -> str:
-        """Whose is what outlives its calls: all callers that are not known are one, without a name."""
+        """The owner of its sessions, which outlive calls: the name, or "" for all unknown callers together."""
         return self.name if self.is_known else ""
 
 
 class Callers:
-    """Knows the caller of each call: by its token where tokens are needed, else by its certificate or connection."""
+    """Finds the caller of each call: by its token if tokens are required, else by its certificate or connection."""
 
     def __init__(self, find: Callable[[str], Caller | None] | None = None) -> None:
-        """`find` says whose a token is; without it nobody needs one, and everybody may call everything."""
+        """`find` returns the caller of a token; without it no tokens are required, and every method is allowed."""
         self._find = find
 
     @property
@@ -57,7 +57,7 @@ class Callers:
         return self._find is not None
 
     def of(self, context: aio.ServicerContext[Any, Any]) -> Caller:
-        """Who asks in this call; raises UnauthenticatedError where its token is no longer good."""
+        """Return the caller of this call; raises UnauthenticatedError if its token is no longer valid."""
         if self._find is not None:
             return self.by_token(context.invocation_metadata() or ())
         identities = context.peer_identities()
@@ -66,12 +66,12 @@ class Callers:
         return Caller(printable(next(iter(identities)).decode(errors="replace")))
 
     def by_token(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
-        """Whose token a call's metadata hold; raises UnauthenticatedError where there is none, or an unknown one."""
+        """Return the caller of the token in a call's metadata; raises UnauthenticatedError if missing or unknown."""
         assert self._find is not None
         shown = [value for key, value in metadata if key == _HEADER]
         scheme, _, token = shown[0].partition(" ") if shown and isinstance(shown[0], str) else ("", "", "")
         if scheme.lower() != _SCHEME or not token:
-            raise UnauthenticatedError("a token is needed, as the metadata `authorization: Bearer TOKEN`")
+            raise UnauthenticatedError("a token is needed, in the metadata `authorization: Bearer TOKEN`")
         if (caller := self._find(token)) is None:
-            raise UnauthenticatedError("the token is none that this server knows")
+            raise UnauthenticatedError("the token is not known to this server")
         return caller

@@ -1,4 +1,4 @@
-"""Certificates: what one end of a TLS connection shows, and whom it trusts, read from files and checked."""
+"""Certificates: the certificate that one end of a TLS connection presents and the authorities that it trusts."""
 
 import os
 import ssl
@@ -17,7 +17,7 @@ from services.service.access.watched_files import WatchedFiles
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """All PEM; `pair` is the private key and the chain of certificates that it belongs to."""
+    """All PEM; `pair` is the private key and its certificate chain."""
 
     pair: tuple[bytes, bytes] | None
     authorities: bytes | None
@@ -26,7 +26,10 @@ class Certificates:
 def watch_certificates(
     chain: Path | None, key: Path | None, authorities: Path | None
 ) -> WatchedFiles[Certificates] | None:
-    """The certificates in these files, chain and key together, or None where there are none; raises ConfigError."""
+    """Return the watched certificates of these files, or None if no file is given; raises ConfigError.
+
+    The chain and its key are reloaded together.
+    """
     paths = [path for path in (chain, key, authorities) if path is not None]
     if not paths:
         return None
@@ -44,47 +47,47 @@ def watch_certificates(
 
 
 def server_credentials(files: WatchedFiles[Certificates]) -> grpc.ServerCredentials:
-    """Credentials that show what the files hold when a connection is made.
+    """Return credentials that present the files' current certificate to each new connection.
 
-    With authorities, only connections come about that show a certificate of theirs.
+    With authorities, a client must present a certificate that one of them signed.
     """
-    told = files.value
+    current = files.value
 
     def changed() -> "grpc.ServerCertificateConfiguration | None":
-        """What gRPC asks before each handshake, on a thread of its own: None if nothing is new."""
-        nonlocal told
-        if (now := files.value) is told:
+        """Return the new configuration, or None if the files have not changed; gRPC calls it before each handshake."""
+        nonlocal current
+        if (latest := files.value) is current:
             return None
-        told = now
-        return _configuration(now)
+        current = latest
+        return _configuration(latest)
 
     credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
-        _configuration(told),
-        cast(Callable[[], grpc.ServerCertificateConfiguration], changed),  # the type stub forgets None
-        require_client_authentication=told.authorities is not None,
+        _configuration(current),
+        cast(Callable[[], grpc.ServerCertificateConfiguration], changed),  # the type stub omits None
+        require_client_authentication=current.authorities is not None,
     )
     return credentials
 
 
 def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
-    """Credentials for a connection to a server, whose name is checked."""
+    """Return the credentials of a connection to a server, whose name is verified."""
     key, chain = certificates.pair or (None, None)
     return grpc.ssl_channel_credentials(certificates.authorities, key, chain)
 
 
 def server_context(files: WatchedFiles[Certificates]) -> ssl.SSLContext:
-    """The same for Python's own TLS: it shows what the files hold when a connection is made."""
-    told = files.value
-    context = current = _context(told)
+    """Return a context for Python's own TLS that presents the files' current certificate to each new connection."""
+    loaded = files.value
+    context = current = _context(loaded)
 
-    def look(connection: ssl.SSLObject, *_: object) -> None:
-        """What OpenSSL calls in each handshake, whether or not the other side has named a server."""
-        nonlocal told, current
-        if (now := files.value) is not told:
-            told, current = now, _context(now)
+    def select(connection: ssl.SSLObject, *_: object) -> None:
+        """Set the latest context; OpenSSL calls it in each handshake, whether or not the client sends a server name."""
+        nonlocal loaded, current
+        if (latest := files.value) is not loaded:
+            loaded, current = latest, _context(latest)
         connection.context = current
 
-    context.sni_callback = look
+    context.sni_callback = select
     return context
 
 
@@ -93,7 +96,7 @@ def _context(certificates: Certificates) -> ssl.SSLContext:
     key, chain = certificates.pair
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with _in_memory(chain) as chain_file, _in_memory(key) as key_file:
-        # An encrypted key would be asked for at the terminal; an empty password makes it an error.
+        # Without a password OpenSSL would prompt for an encrypted key; an empty one makes it an error.
         context.load_cert_chain(chain_file, key_file, password="")
     return context
 
@@ -114,12 +117,12 @@ def _check_pair(chain: Path, key: Path, found: dict[Path, bytes]) -> None:
     try:
         _context(Certificates((found[key], found[chain]), None))
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigError(f"{chain} and {key}: are no certificate and its key in PEM: {error}") from error
+        raise ConfigError(f"{chain} and {key}: are not a certificate and its key in PEM: {error}") from error
 
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A path to these bytes: OpenSSL reads certificates from files only, and those on disk may change meanwhile."""
+    """Yield a path to these bytes: OpenSSL loads certificates from files only, and those on disk may have changed."""
     with os.fdopen(os.memfd_create("certificate"), "wb") as file:
         file.write(data)
         file.flush()

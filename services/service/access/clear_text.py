@@ -1,4 +1,4 @@
-"""clear_text: where a service may speak without TLS."""
+"""clear_text: the addresses that a service may use without TLS."""
 
 import logging
 
@@ -9,15 +9,12 @@ logger = logging.getLogger(__name__)
 
 
 def check_clear_text(setting: str, address: str, remedy: str, *, is_allowed: bool) -> None:
-    """Check an address that is used without TLS: unless it is of this machine only, it must be allowed.
-
-    Raises ConfigError, which says `remedy`, or else leaves a warning in the log.
-    """
+    """Check an address without TLS that is not local: raises ConfigError with the `remedy`, or warns if allowed."""
     if is_local(address):
         return
     if not is_allowed:
         raise ConfigError(
-            f"{setting} is {address}, where others may read and change what is said in clear text; {remedy}, or say "
-            "--insecure where nobody else is on that network, or something else encrypts it"
+            f"{setting} is {address}, where others may read and change unencrypted traffic; {remedy}, or say "
+            "--insecure if the network is private or encrypted by other means"
         )
-    logger.warning("%s %s speaks in clear text: whoever is on that network may read and change it", setting, address)
+    logger.warning("%s %s uses clear text: others on that network may read and change the traffic", setting, address)

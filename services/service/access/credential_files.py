@@ -1,4 +1,4 @@
-"""CredentialFiles: what a caller shows to a service, and whom it trusts, as files that may be replaced."""
+"""CredentialFiles: a client's certificate, token and trusted authorities, in files that may be replaced."""
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
@@ -16,7 +16,7 @@ from services.service.access.watched_files import WatchedFiles
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection and its calls are made with; no channel credentials are clear text."""
+    """The credentials of a connection and of its calls; without channel credentials it is in clear text."""
 
     channel: grpc.ChannelCredentials | None = None
     token: str | None = None
@@ -24,7 +24,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialFiles:
-    """All PEM but the token, which stands alone in its file. Without any, calls are in clear text and show nothing."""
+    """All PEM but the token, which is alone in its file. Without any file, calls are unauthenticated, in clear text."""
 
     authorities: Path | None = None
     certificate: Path | None = None
@@ -35,12 +35,12 @@ class CredentialFiles:
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("only one of a TLS certificate and its key is given; both are needed, or neither")
         if self.certificate is not None and self.authorities is None:
-            raise ConfigError("a TLS certificate is given, but not the authorities of the other side's")
+            raise ConfigError("a TLS certificate is given, but not the authorities of the server's certificate")
 
     def watch(self) -> Callable[[], Credentials]:
-        """What gives the credentials as the files have them then, the same ones until they change.
+        """Return a function that returns the files' current credentials, the same object until a file changes.
 
-        Raises ConfigError where a file is wrong now.
+        Raises ConfigError if a file is invalid now.
         """
         certificates = watch_certificates(self.certificate, self.key, self.authorities)
         token = watch_token(self.token) if self.token else None
@@ -53,7 +53,7 @@ class CredentialFiles:
 
 
 def watch_token(path: Path) -> WatchedFiles[str]:
-    """The token that stands in a file, alone but for white space around it; raises ConfigError."""
+    """Return the watched token of a file, stripped of surrounding white space; raises ConfigError."""
 
     def read(contents: Seq[bytes]) -> str:
         token = contents[0].decode(errors="replace").strip()

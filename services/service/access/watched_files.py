@@ -1,4 +1,4 @@
-"""WatchedFiles: what some files say, which may be replaced while a service runs."""
+"""WatchedFiles: a value read from files that may be replaced while a service runs."""
 
 import logging
 import os
@@ -18,13 +18,13 @@ _State = tuple[int, ...]
 
 
 class WatchedFiles(Generic[Value]):
-    """Files that are read anew when one of them has changed; where they do not fit then, what they said before holds.
+    """Files that are reloaded after one of them has changed; if they are invalid then, the previous value stays in use.
 
-    Whoever asks for the value causes the look at the files, on whichever thread: there is nothing to start or end.
+    Each access to the value checks the files, on the caller's thread: there is nothing to start or stop.
     """
 
     def __init__(self, paths: Seq[Path], read: Callable[[Seq[bytes]], Value]) -> None:
-        """`read` makes a value of what the files hold, and raises ConfigError for what they must not; so does this."""
+        """`read` makes the value from the files' contents and raises ConfigError if they are invalid; so does this."""
         self._paths = tuple(paths)
         self._read = read
         self._seen = self._states()
@@ -33,7 +33,7 @@ class WatchedFiles(Generic[Value]):
 
     @property
     def value(self) -> Value:
-        """What the files say, or said when they last fitted."""
+        """The value of the files as they are now, or as they were when they were last valid."""
         if (states := self._states()) != self._seen:
             self._seen = states
             self._update()
@@ -47,9 +47,9 @@ class WatchedFiles(Generic[Value]):
                 return
             self._value, self._contents = self._read(contents), contents
         except ConfigError as error:
-            logger.warning("%s changed, but what was read before still holds: %s", names, error)
+            logger.warning("%s changed, but the previous contents stay in use: %s", names, error)
         else:
-            logger.info("%s changed, and is read anew", names)
+            logger.info("%s changed and was reloaded", names)
 
     def _load(self) -> list[bytes]:
         return [read_small_file(path) for path in self._paths]
@@ -59,19 +59,19 @@ class WatchedFiles(Generic[Value]):
 
 
 def read_small_file(path: Path) -> bytes:
-    """Return what a file holds; raises ConfigError where it is not regular, too large, or unreadable."""
+    """Return a file's contents; raises ConfigError if it is not a regular file, too large, or unreadable."""
     try:
         with open_regular(path) as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{path}: is larger than the {_MOST_BYTES} bytes that it may have")
+        raise ConfigError(f"{path}: is larger than {_MOST_BYTES} bytes")
     return data
 
 
 def _state(path: Path) -> _State | None:
-    """What every write and every replacement changes; None where there is no file."""
+    """Return a state of the file that every write and every replacement changes, or None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

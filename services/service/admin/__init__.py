@@ -1,1 +1,1 @@
-"""What those who run a service may ask of it while it runs, at an address of its own."""
+"""Administration of a running service, at an address of its own."""

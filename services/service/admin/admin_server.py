@@ -1,4 +1,4 @@
-"""AdminServer: the address at which a service is administered, if it has one."""
+"""AdminServer: serves the AdminService at an address of its own, if one is configured."""
 
 import logging
 from dataclasses import replace
@@ -16,12 +16,12 @@ SERVICE: str = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 class AdminServer:
-    """Apart from the service's own address, so that nobody who may only generate can even reach it."""
+    """Listens apart from the service's own address, so that clients that may only generate cannot even reach it."""
 
     def __init__(
         self, config: ServerConfig, callers: Callers, servicer: AdminServiceServicer, progress: LoadingProgress
     ) -> None:
-        """Without `admin_listen` there is none."""
+        """Without `admin_listen` it does nothing."""
         self.address = ""
         self._server: RpcServer | None = None
         if config.admin_listen is not None:
@@ -31,13 +31,13 @@ class AdminServer:
             )
 
     async def start(self) -> None:
-        """Listen; raises ConfigError where that is not possible."""
+        """Listen; raises ConfigError if that is not possible."""
         if self._server is not None:
             self.address = await self._server.start()
             await self._server.set_serving(True)
-            logger.info("administered at %s", self.address)
+            logger.info("the AdminService listens on %s", self.address)
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop the server, if there is one."""
         if self._server is not None:
             await self._server.stop()

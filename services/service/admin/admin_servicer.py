@@ -1,4 +1,4 @@
-"""AdminServicer: what both services can be asked by those who run them; each adds what only it has."""
+"""AdminServicer: the AdminService's methods that both services have; each adds its own."""
 
 # ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
 
@@ -33,21 +33,21 @@ class AdministeredEngine(Protocol):
 
     @property
     def blocks(self) -> BlockManager:
-        """Who owns which block of the KV cache."""
+        """The owners of the KV cache's blocks."""
 
     @property
     def pulse(self) -> Pulse:
         """Signs of life of its thread."""
 
     def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
-        """Run a function on its thread between two steps."""
+        """Run a function on the engine's thread between two steps, and return its future result."""
 
 
 EngineT = TypeVar("EngineT", bound=AdministeredEngine)
 
 
 class AdminServicer(AdminServiceServicer, Generic[EngineT]):
-    """Answers whoever comes in: the AccessInterceptor lets those with the scope `admin`."""
+    """Answers every call that arrives: the AccessInterceptor has already required the scope `admin`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         telemetry: Telemetry,
         find_engine: Callable[[], EngineT | None],
     ) -> None:
-        """`find_engine` gives the engine that there is just now, if any."""
+        """`find_engine` returns the current engine, if any."""
         self._telemetry = telemetry
         self._availability = availability
         self._reload = reload
@@ -64,20 +64,20 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         self._began = time.monotonic()
 
     async def Drain(self, request: admin_pb2.DrainRequest, context: Context) -> admin_pb2.DrainResponse:
-        """Refuse what is new."""
+        """Refuse new requests, and report how many are left."""
         await self._availability.obstruct(_DRAINED)
         engine = self._find_engine()
         return admin_pb2.DrainResponse(left=self._count_left(engine) if engine else 0)
 
     async def Undrain(self, request: admin_pb2.UndrainRequest, context: Context) -> admin_pb2.UndrainResponse:
-        """Serve again, unless something else stands in the way."""
+        """Serve again, unless there is another reason not to."""
         await self._availability.clear(_DRAINED)
         return admin_pb2.UndrainResponse(refusal=self._availability.reason)
 
     async def GetStatistics(
         self, request: admin_pb2.GetStatisticsRequest, context: Context
     ) -> admin_pb2.GetStatisticsResponse:
-        """Tell how it stands; read beside the engine's thread, so that one that hangs is told of too."""
+        """Report statistics, read without the engine's thread, so that a hung engine is reported too."""
         engine = self._require_engine()
         blocks = engine.blocks
         statistics = admin_pb2.GetStatisticsResponse(
@@ -96,20 +96,20 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         return statistics
 
     async def GetMetrics(self, request: admin_pb2.GetMetricsRequest, context: Context) -> admin_pb2.GetMetricsResponse:
-        """Tell all counts, beside the event loop."""
+        """Report all metrics; the page is made off the event loop."""
         return admin_pb2.GetMetricsResponse(page=await asyncio.to_thread(self._telemetry.page))
 
     async def FlushPrefixCache(
         self, request: admin_pb2.FlushPrefixCacheRequest, context: Context
     ) -> admin_pb2.FlushPrefixCacheResponse:
-        """Let nothing be found any more of what was computed until now."""
+        """Empty the prefix cache: no block that was computed until now is found again."""
         engine = self._require_engine()
         return admin_pb2.FlushPrefixCacheResponse(forgotten_blocks=await self._ask(engine, engine.blocks.forget))
 
     async def SetLogLevel(
         self, request: admin_pb2.SetLogLevelRequest, context: Context
     ) -> admin_pb2.SetLogLevelResponse:
-        """Log more, or less."""
+        """Set the log level; raises InvalidRequestError for an unknown one."""
         if (level := _LEVELS.get(request.level)) is None:
             allowed = ", ".join(f"LOG_LEVEL_{each}" for each in LEVELS)
             raise InvalidRequestError([Violation("level", f"is {request.level}; allowed: {allowed}")])
@@ -117,16 +117,16 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         return admin_pb2.SetLogLevelResponse()
 
     async def Reload(self, request: admin_pb2.ReloadRequest, context: Context) -> admin_pb2.ReloadResponse:
-        """Read anew what can be."""
+        """Reload everything that can be reloaded while the service runs."""
         return admin_pb2.ReloadResponse(problems=self._reload())
 
     @abstractmethod
     def _count_left(self, engine: EngineT) -> int:
-        """What still runs or waits."""
+        """Return how many requests are running or queued."""
 
     @abstractmethod
     def _describe(self, engine: EngineT, statistics: admin_pb2.GetStatisticsResponse) -> None:
-        """Add what only this kind of service can tell."""
+        """Add the statistics that only this kind of service has."""
 
     def _require_engine(self) -> EngineT:
         if (engine := self._find_engine()) is None:
@@ -134,7 +134,7 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         return engine
 
     async def _ask(self, engine: EngineT, question: Callable[[], Answer]) -> Answer:
-        """Have a question answered on the engine's thread."""
+        """Return the answer to a question that is run on the engine's thread; raises UnavailableError after 30 s."""
         try:
             return await asyncio.wait_for(asyncio.wrap_future(engine.ask(question)), _PATIENCE_SECONDS)
         except TimeoutError as error:

@@ -1,1 +1,1 @@
-"""What a service's life is made of: why it does not serve, what it reads anew, hung steps, signals, exit codes."""
+"""A service's life cycle: availability, reloads, hung steps, restarts, signals, exit codes."""

@@ -1,19 +1,19 @@
-"""Availability: whether requests are served, and if not, why."""
+"""Availability: whether requests are served, and why not."""
 
 from collections.abc import Awaitable, Callable
 
 
 class Availability:
-    """Collects what stands in the way of requests; they are served while nothing does.
+    """Collects the reasons not to serve requests; requests are served while there is none.
 
-    Several things may at once, and each goes by itself: a service that is drained and whose engine is late is still
-    drained when the engine has caught up.
+    Several reasons may hold at once, and each is cleared separately: a service that is drained and whose engine is late
+    is still drained when the engine has caught up.
     """
 
-    def __init__(self, tell: Callable[[str], Awaitable[None]]) -> None:
-        """`tell` is called on every change with the latest reason not to serve, empty where there is none."""
-        self._tell = tell
-        self._reasons: dict[str, None] = {}  # as callers are told them, the latest last
+    def __init__(self, notify: Callable[[str], Awaitable[None]]) -> None:
+        """`notify` is called on every change with the latest reason not to serve, or with "" if there is none."""
+        self._notify = notify
+        self._reasons: dict[str, None] = {}  # as reported to callers, the latest last
 
     @property
     def reason(self) -> str:
@@ -21,15 +21,15 @@ class Availability:
         return next(reversed(self._reasons), "")
 
     def has(self, reason: str) -> bool:
-        """Whether this stands in the way."""
+        """Return whether this is one of the current reasons."""
         return reason in self._reasons
 
     async def obstruct(self, reason: str) -> None:
-        """Serve nothing from now on, because of this."""
+        """Refuse requests from now on, for this reason."""
         self._reasons[reason] = None
-        await self._tell(self.reason)
+        await self._notify(self.reason)
 
     async def clear(self, reason: str) -> None:
-        """This no longer stands in the way; nothing if it did not."""
+        """Remove this reason, if it is one of the current ones."""
         self._reasons.pop(reason, None)
-        await self._tell(self.reason)
+        await self._notify(self.reason)

@@ -1,12 +1,12 @@
-"""ExitCode: what a service's process ends with."""
+"""ExitCode: the exit codes of a service's process."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """2 is argparse's, for options that are none; a signal that comes again ends a process with 128 and its number."""
+    """Argparse exits with 2 for invalid options; a second signal of the same kind ends with 128 plus its number."""
 
-    TOLD_TO = 0  # by SIGTERM or SIGINT
+    STOPPED = 0  # by SIGTERM or SIGINT
     NOT_STARTED = 1  # its message says why
     ENGINE_FAILED = 3
     ENGINE_HUNG = 4

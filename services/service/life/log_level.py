@@ -7,11 +7,11 @@ _AT_START = "INFO"
 
 
 def current_level() -> str:
-    """The level of what is logged."""
+    """Return the current level."""
     return logging.getLevelName(logging.getLogger().level)
 
 
 def set_level(level: str = _AT_START) -> None:
-    """Log what is of this level, one of LEVELS, or above; by default as at the start."""
+    """Log messages of this level, one of LEVELS, or above; by default as at the start."""
     logging.getLogger().setLevel(level)
-    logging.getLogger("grpc").setLevel(max(logging.INFO, logging.getLogger().level))  # it would tell of each message
+    logging.getLogger("grpc").setLevel(max(logging.INFO, logging.getLogger().level))  # DEBUG logs every message

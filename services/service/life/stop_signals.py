@@ -1,4 +1,4 @@
-"""StopSignals: how a process is told to end, and to end at once."""
+"""StopSignals: the signals that end a process, gracefully or at once."""
 
 import asyncio
 import logging
@@ -10,13 +10,13 @@ logger = logging.getLogger(__name__)
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first of either asks for an end, the same one again ends the process on the spot.
+    """SIGTERM and SIGINT: the first of either requests a graceful end, the same one again ends the process at once.
 
-    Not any second one: a terminal's Ctrl-C comes from the terminal and, as SIGTERM, from a parent that passes it on.
+    It must be the same one: a Ctrl-C arrives as SIGINT from the terminal and as SIGTERM from a parent process.
     """
 
     def __init__(self) -> None:
-        """Call it on the event loop, from a process's main thread."""
+        """Install the handlers; to be called on the event loop, in the process's main thread."""
         self._received: set[int] = set()
         self._is_received = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -35,6 +35,6 @@ class StopSignals:
 
 
 def end_now(code: int) -> NoReturn:
-    """End the process with all its threads, whatever they are at; nothing is drained, and the log is written."""
+    """End the process and all its threads at once: the log is flushed, but requests are not drained."""
     logging.shutdown()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Watchdog: notices an engine that has not come back from a step, as where a GPU has stopped."""
+"""Watchdog: notices an engine that does not return from a step, for example because its GPU has stopped."""
 
 import asyncio
 import logging
@@ -9,17 +9,17 @@ from services.engine.loop import Pulse
 
 logger = logging.getLogger(__name__)
 
-_FACTOR = 100  # times what a step usually takes: a step may be long, but not that much longer than those before it
-_LONGEST_INTERVAL = 1.0  # seconds between two looks
-_LOOKS = 10  # within the shortest bound
+_FACTOR = 100  # times a step's usual time: a step may be long, but not that much longer than those before it
+_LONGEST_INTERVAL = 1.0  # seconds between two checks
+_LOOKS = 10  # checks within the shortest bound
 
 
 class Watchdog:
-    """A step is late after a hundred times what steps usually take, and never before `floor` seconds; one that takes
-    twice as long as that is taken for hung.
+    """A step is late after a hundred times the usual time of a step, and never before `floor` seconds; it is considered
+    hung after twice that bound.
 
-    Only time in which this process ran counts: one that was stopped as a whole, with its machine or by a signal, is
-    not to be ended for it when it goes on.
+    Only time in which this process ran counts: a process that was suspended, with its machine or by a signal, must not
+    be ended for that when it resumes.
     """
 
     def __init__(self, pulse: Callable[[], Pulse], *, floor: float) -> None:
@@ -32,12 +32,12 @@ class Watchdog:
         self.is_late = False
 
     async def watch(self, on_change: Callable[[], Awaitable[None]]) -> None:
-        """Return when a step is hung; `on_change` is called when one is late, and when it has ended after all."""
+        """Return when a step hangs; `on_change` is called when a step is late, and when a late step has ended."""
         while True:
             await asyncio.sleep(self._interval)
             bound = self._look()
             if self._seconds >= 2 * bound:
-                logger.error("the engine has been at one step for %.1f s: it is taken for hung", self._seconds)
+                logger.error("the engine has been in one step for %.1f s: it is considered hung", self._seconds)
                 return
             is_late = self._seconds >= bound
             if is_late != self.is_late:
@@ -46,7 +46,7 @@ class Watchdog:
                 await on_change()
 
     def _look(self) -> float:
-        """Count how long the engine has been at its step, and return after how many seconds that is too long."""
+        """Count how long the engine has been in its step, and return the number of seconds after which it is late."""
         pulse, now = self._pulse(), time.monotonic()
         elapsed = min(now - self._looked_at, 2 * self._interval)
         is_same = pulse.turn == self._turn and not pulse.is_asleep
@@ -56,6 +56,6 @@ class Watchdog:
 
     def _log(self, bound: float) -> None:
         if self.is_late:
-            logger.error("the engine has been at one step for %.1f s: nothing is served until it ends", self._seconds)
+            logger.error("the engine has been in one step for %.1f s: nothing is served until it ends", self._seconds)
         else:
             logger.warning("the engine has ended a step that took more than %.1f s: requests are served again", bound)

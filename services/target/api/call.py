@@ -1,4 +1,4 @@
-"""Call: one call that the engine works for, all that it holds of the server until it ends, and what it answers."""
+"""Call: one call that the engine computes for, the server resources that it holds, and its answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from outrider.v1 import generation_pb2
 from services.engine.events import Aborted, Failed, Progress, Refused
 from services.engine.request import Request
 from services.service.access.caller import Caller
-from services.service.admission import Place
+from services.service.admission import Reservation
 from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, Violation
 from services.target.api.answers.message_deltas import add_deltas
 from services.target.api.generation_request import GenerationRequest
@@ -27,7 +27,7 @@ from services.target.sequence.token_stream import interleaved
 
 
 class Call:
-    """Its places, its trace and its sequences, all of which end with it, however it ends: a context."""
+    """A context that holds the call's reservations, its trace and its sequences, and releases them when it ends."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Call:
         traceparent: str,
         trace: RequestTrace | None,
     ) -> None:
-        """A caller's, to the model as it asks for it; `deadline` is in seconds on the monotonic clock, and
-        `traceparent` what work for it belongs to.
+        """`model` is the model with the requested name and adapter, `deadline` in seconds on the monotonic clock, and
+        `traceparent` the parent of spans for this call.
         """
         self.serving = serving
         self._model = model
@@ -64,16 +64,16 @@ class Call:
 
     @property
     def model(self) -> ServedModel:
-        """The model, with as many samples of one request as this caller may have at best."""
+        """The model, whose samples of one request are limited to this caller's sequences."""
         return replace(self._model, max_samples=min(self._model.max_samples, self.most_sequences))
 
     @property
     def most_sequences(self) -> int:
-        """The most that this caller may have at best."""
-        return self.serving.admissions.streams.most(self.caller)
+        """The most sequences that this caller may have."""
+        return self.serving.admissions.streams.limit_for(self.caller)
 
     def admit_sequences(self, count: int) -> None:
-        """Let so many in, where a token of a prompt may come in too, before it costs anything.
+        """Admit so many sequences, if a prompt token can be admitted too, before any work is done.
 
         Raises OverloadedError.
         """
@@ -81,14 +81,16 @@ class Call:
         admissions.waiting_tokens.check(1, self.caller, deadline=self.deadline)
         self._held.enter_context(admissions.streams.admit(count, self.caller))
 
-    def admit_tokens(self, count: int) -> Place:
-        """Let so many tokens in that are to be computed first; raises OverloadedError."""
+    def admit_tokens(self, count: int) -> Reservation:
+        """Admit so many tokens that must be computed before the first draw; raises OverloadedError."""
         waiting = self.serving.admissions.waiting_tokens
         return self._held.enter_context(waiting.admit(count, self.caller, deadline=self.deadline))
 
     async def submit(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
-        """Begin a generation, or one for each request that shares a prompt with the first; the engine drops what is
-        left of them when the call ends. Raises InvalidRequestError for tokens that are not the generation's.
+        """Begin a generation for each of the requests, which share the first one's prompt.
+
+        The engine drops those that still run when the call ends. Raises InvalidRequestError for received tokens that
+        are not the generation's.
         """
         sequences = await self._begin(engine, requests)
         if self._trace is not None:
@@ -96,7 +98,7 @@ class Call:
         return sequences
 
     async def submit_each(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
-        """Begin one for each request, none of which has anything to do with the others; else as `submit`."""
+        """Begin a generation for each of the requests, which are unrelated; otherwise as `submit`."""
         sequences = [sequence for request in requests for sequence in await self._begin(engine, [request])]
         if self._trace is not None:
             self._trace.follow(requests[0], sequences)
@@ -108,7 +110,7 @@ class Call:
             requests = [replace(request, traceparent=self._traceparent) for request in requests]
         sequences = await _submit(engine, requests)
         statistics.begin(sequences)
-        for sequence in reversed(sequences):  # what is held last is let go first
+        for sequence in reversed(sequences):  # the stack releases the last one first
             self._held.callback(statistics.end, sequence)
             self._held.callback(engine.cancel, sequence)
         return sequences
@@ -126,7 +128,7 @@ async def _submit(engine: TargetEngine, requests: Seq[Request]) -> list[Sequence
 
 
 def bad_continuation(problem: str) -> InvalidRequestError:
-    """The error of tokens to continue from that are not those of the generation."""
+    """The error for tokens to continue from that are not the generation's."""
     allowed = "the ids that the generation has sent"
     return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])
 
@@ -137,18 +139,19 @@ async def response_stream(
     model: ServedModel,
     message: GenerationRequest,
     readers: list[MessageReader] | None,
-    waiting: Place,
+    waiting: Reservation,
 ) -> AsyncIterator[generation_pb2.StreamGenerateResponse]:
-    """Every message of an answer, as it comes to be; `waiting` is given back as the prompt is computed.
+    """Every message of an answer, as soon as it is known; `waiting` is released as the prompt is computed.
 
-    Raises UnavailableError, RequestCancelledError, and InvalidRequestError for received tokens that are not its own.
+    Raises UnavailableError, RequestCancelledError, and InvalidRequestError for received tokens that are not the
+    generation's.
     """
     has_started = False
     async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
         async for sample, event in events:
             serving.statistics.observe(sequences[sample], event)
             waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
-            if not has_started:  # only once the scheduler has taken it up is it known what is cached
+            if not has_started:  # the number of cached tokens is known once the scheduler has taken the sequence up
                 for response in write_starts(sequences, model, message):
                     yield response
                 has_started = True
@@ -168,8 +171,9 @@ async def response_stream(
 async def message_readers(
     message: GenerationRequest, request: Request, model: ServedModel
 ) -> list[MessageReader] | None:
-    """What reads each sample's answer as a message, if that is asked for; what was received may be long."""
+    """A reader of each sample's answer as a message, if that is requested."""
     if not message.output.message_deltas:
         return None
+    # On a thread, since it reads the received tokens, which may be many.
     first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
     return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]

@@ -1,4 +1,4 @@
-"""Chat: conversations from messages, with everything that is wrong named."""
+"""Chat: reads conversations from messages, and collects every error in them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,10 @@ _OUR_VARIABLES = ("messages", "tools", "add_generation_prompt")
 
 
 def read_chat(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> Conversation | None:
-    """What the chat template is to render; None with what is wrong. Walks JSON, which may take long."""
+    """The conversation for the chat template; None if it is invalid, with the errors added to `found`.
+
+    Walks JSON, which may take long.
+    """
     if not model.chat_template.exists:
         found.add(field, "is set, but this model has no chat template", "text or token_ids")
         return None
@@ -43,12 +46,12 @@ def _begins_message(chat: common_pb2.Chat) -> bool:
 def _check_last_message(chat: common_pb2.Chat, field: str, found: Violations) -> None:
     if chat.add_generation_prompt:
         found.add(f"{field}.add_generation_prompt", "is true", "false, or not set, with continue_final_message")
-    if chat.messages and (chat.messages[-1].tool_calls or not _is_said(chat.messages[-1])):
+    if chat.messages and (chat.messages[-1].tool_calls or not _has_text(chat.messages[-1])):
         problem = "is true, but the last message has calls, or no text"
         found.add(f"{field}.continue_final_message", problem, "only with a last message of text")
 
 
-def _is_said(message: common_pb2.ChatMessage) -> bool:
+def _has_text(message: common_pb2.ChatMessage) -> bool:
     return bool(message.content or message.parts)
 
 
@@ -64,21 +67,21 @@ def _read_messages(chat: common_pb2.Chat, field: str, found: Violations) -> list
 
 
 def _read_message(message: common_pb2.ChatMessage, field: str, found: Violations) -> dict[str, Any]:
-    """A message as chat templates expect it: what is not there they find out by its absence."""
-    said: dict[str, Any] = {"role": message.role, "content": message.content}
+    """A message as chat templates expect it; keys for fields that are not set are absent."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.parts:
         if message.content:
             found.add(f"{field}.parts", "are set beside content", "one of the two")
-        said["content"] = _read_parts(message.parts, f"{field}.parts", found)
+        fields["content"] = _read_parts(message.parts, f"{field}.parts", found)
     elif message.tool_calls and not message.content:
-        del said["content"]
+        del fields["content"]
     if message.HasField("reasoning_content"):
-        said["reasoning_content"] = message.reasoning_content
+        fields["reasoning_content"] = message.reasoning_content
     if message.tool_calls:
-        said["tool_calls"] = [
+        fields["tool_calls"] = [
             _read_call(call, f"{field}.tool_calls[{index}]", found) for index, call in enumerate(message.tool_calls)
         ]
-    return said | {name: getattr(message, name) for name in ("tool_call_id", "name") if message.HasField(name)}
+    return fields | {name: getattr(message, name) for name in ("tool_call_id", "name") if message.HasField(name)}
 
 
 def _read_parts(parts: Iterable[common_pb2.ContentPart], field: str, found: Violations) -> list[dict[str, str]]:

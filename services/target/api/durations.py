@@ -1,4 +1,4 @@
-"""Durations: spans of time from messages."""
+"""Durations: reads spans of time from messages."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -9,7 +9,7 @@ _MOST_NANOS = 999_999_999
 
 
 def read_duration(field: str, duration: Duration, allowed: Range, found: Violations) -> float:
-    """A message's seconds, which are to be in a range of none below 0."""
+    """A duration in seconds; what is wrong with it is added to `found`. The range must not allow less than 0."""
     least = -_MOST_NANOS if duration.seconds <= 0 else 0  # both have the same sign
     most = _MOST_NANOS if duration.seconds >= 0 else 0
     if not least <= duration.nanos <= most:

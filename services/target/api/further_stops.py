@@ -1,4 +1,4 @@
-"""Stop conditions that few requests have: a time, and going round in circles."""
+"""Stop conditions that few requests have: a time limit, and a loop in the text."""
 
 from outrider.v1 import common_pb2
 from services.engine.range import Range
@@ -9,13 +9,13 @@ from services.target.api.durations import read_duration
 
 
 def read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
-    """The seconds after which an answer ends; None where that is no time."""
+    """The seconds after which an answer ends; errors are added to `found`."""
     allowed = Range(minimum=0, maximum=MAX_TIME_LIMIT, excludes_minimum=True)
     return read_duration("stop.time_limit", message.time_limit, allowed, found)
 
 
 def read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop:
-    """What counts as going round in circles."""
+    """When the text counts as looping; errors are added to `found`."""
     window, repetitions = message.loop.window, message.loop.repetitions
     found.check_number("stop.loop.repetitions", repetitions, Range(minimum=2, maximum=LIMITS.max_loop_window))
     allowed = Range(minimum=max(repetitions, 2), maximum=LIMITS.max_loop_window)

@@ -1,4 +1,4 @@
-"""GenerationRequest: either of the two messages that ask for text, whose fields are the same."""
+"""GenerationRequest: either of the two messages that request text, which have the same fields."""
 
 from outrider.v1 import generation_pb2
 

@@ -1,4 +1,4 @@
-"""ModelInfo: what may be asked of a model, and which models there are, as messages."""
+"""ModelInfo: the description of a model and the list of models, as messages."""
 
 from dataclasses import asdict
 
@@ -10,7 +10,7 @@ from services.target.models.target_models import TargetModels
 
 
 def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResponse:
-    """A model and what may be asked of it."""
+    """The description of a model and its limits."""
     parts = model.fingerprint
     return generation_pb2.GetModelInfoResponse(
         name=model.name,
@@ -37,15 +37,15 @@ def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResp
 
 
 def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
-    """All models, and what may be asked of those that are loaded, or were."""
+    """All models, with the descriptions of those that are loaded, or were."""
     return generation_pb2.ListModelsResponse(models=[_write_model(model, models) for model in models.all])
 
 
 def _write_model(model: TargetModel, models: TargetModels) -> generation_pb2.ServedModel:
-    told = generation_pb2.ServedModel(name=model.name, state=_state(model, models), loaded_share=model.loaded_share)
+    message = generation_pb2.ServedModel(name=model.name, state=_state(model, models), loaded_share=model.loaded_share)
     if (description := model.description) is not None:
-        told.info.CopyFrom(write_model_info(description))
-    return told
+        message.info.CopyFrom(write_model_info(description))
+    return message
 
 
 def _state(model: TargetModel, models: TargetModels) -> generation_pb2.ModelState.ValueType:

@@ -1,4 +1,4 @@
-"""Output: what a request asks to be told beside the text and the token ids."""
+"""Output options: what a request wants beside the text and the token ids."""
 
 from collections.abc import Sequence as Seq
 
@@ -13,9 +13,10 @@ from services.target.models.served_model import ServedModel
 def read_output(
     message: common_pb2.OutputOptions, model: ServedModel, found: Violations, *, is_whole: bool
 ) -> OutputOptions:
-    """What is to be returned: candidates imply log-probabilities, which imply records, as all do that is in them.
+    """The output options of a request; errors are added to `found`.
 
-    `is_whole` says that all of it goes into one message.
+    Candidates imply log-probabilities, and every field of a record implies records. `is_whole` is whether the whole
+    answer goes into one message.
     """
     most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
     found.check_number("output.top_candidates", message.top_candidates, most)
@@ -36,12 +37,12 @@ def read_output(
 
 
 def asks_logprobs(message: common_pb2.OutputOptions) -> bool:
-    """Whether log-probabilities are to be told of each token of the answer."""
+    """Whether the request wants the log-probability of each token of the answer."""
     return message.logprobs or message.top_candidates > 0
 
 
 def asks_records(message: common_pb2.OutputOptions) -> bool:
-    """Whether a record is to come with each token of the answer."""
+    """Whether the request wants a record for each token of the answer."""
     return asks_logprobs(message) or any([message.token_records, message.rank, message.entropy, message.logits])
 
 
@@ -53,7 +54,7 @@ def _check_logits(
     *,
     is_whole: bool,
 ) -> None:
-    """Those of a whole vocabulary are many: one token's must fit a message, and they go into no single answer."""
+    """Logits of the whole vocabulary are many: one token's must fit a message, and a whole answer cannot have them."""
     field = "output.logits_token_ids"
     found.check_token_ids(field, token_ids, model.config.vocab_size)
     if token_ids and not message.logits:

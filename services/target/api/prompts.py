@@ -1,4 +1,4 @@
-"""Prompts: text, ids or a conversation, to the ids that the model sees."""
+"""Prompts: text, ids or a conversation, converted to the model's token ids."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from services.service.validation import Violations
 from services.target.api.chat import read_chat
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
-from services.target.prompt.prompt_encoder import PromptError, PromptSource, Text, TooManyTokensError
+from services.target.prompt.prompt_encoder import PromptError, PromptSource, PromptText, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The most tokens that a text may have, and why."""
+    """The most tokens that a text may have, and the reason."""
 
     most: int
     reason: str
@@ -26,27 +26,28 @@ class Room:
 
 
 async def read_prompt(
-    message: common_pb2.Prompt, model: ServedModel, found: Violations, *, behind: tuple[int, ...] = ()
+    message: common_pb2.Prompt, model: ServedModel, found: Violations, *, session_tokens: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """The ids of a prompt, with those of a session before it; what is wrong with it is added to `found`."""
-    if behind and _is_empty(message):
-        return behind
-    room = _room_behind(model, behind)
+    """The ids of a prompt, with those of its session before them; errors are added to `found`."""
+    if session_tokens and _is_empty(message):
+        return session_tokens
+    room = _room_after(model, session_tokens)
     match form := message.WhichOneof("input"):
         case "token_ids":
-            return behind + await asyncio.to_thread(_read_ids, message.token_ids, "prompt", model, found, room)
+            ids = await asyncio.to_thread(_read_ids, message.token_ids, "prompt", model, found, room)
+            return session_tokens + ids
         case "text" | "chat":
             field = f"prompt.{form}"
-            source = await asyncio.to_thread(_read_source, message, field, model, found, special=not behind)
-            ids = await _encode(source, field, model, found, room)
-            _check_encoded(ids, field, model, found)
-            return behind + (ids or ())
+            source = await asyncio.to_thread(_read_source, message, field, model, found, special=not session_tokens)
+            encoded = await _encode(source, field, model, found, room)
+            _check_encoded(encoded, field, model, found)
+            return session_tokens + (encoded or ())
     found.add("prompt", "is not set", _FORMS)
-    return behind
+    return session_tokens
 
 
 def _is_empty(message: common_pb2.Prompt) -> bool:
-    """Whether it adds nothing to a session."""
+    """Whether a prompt adds nothing to its session."""
     return not (message.text or message.token_ids.ids or message.HasField("chat"))
 
 
@@ -76,7 +77,7 @@ async def read_text(
     *,
     add_special_tokens: bool,
 ) -> tuple[int, ...]:
-    """The ids of a text of which something is asked; what is wrong with it is added to `found`."""
+    """The ids of a given text, to be scored, embedded or avoided; errors are added to `found`."""
     match message.WhichOneof("input"):
         case "token_ids":
             return await asyncio.to_thread(_read_ids, message.token_ids, field, model, found, room)
@@ -90,7 +91,7 @@ async def read_text(
     return ()
 
 
-def _room_behind(model: ServedModel, session: tuple[int, ...]) -> Room:
+def _room_after(model: ServedModel, session: tuple[int, ...]) -> Room:
     beside = f"beside the session's {len(session)}, " if session else ""
     return Room(model.context_length - 1 - len(session), f"{beside}so that the context has room for one more")
 
@@ -111,7 +112,7 @@ def _read_ids(
 async def _encode(
     source: PromptSource | None, field: str, model: ServedModel, found: Violations, room: Room
 ) -> tuple[int, ...] | None:
-    """The ids, or None with what is wrong."""
+    """The ids; None if the source cannot be encoded, with the errors added to `found`."""
     if source is None:
         return None
     try:
@@ -140,7 +141,7 @@ def _read_source(
     *,
     special: bool = True,
 ) -> PromptSource | None:
-    """What is to be encoded; unless it says otherwise, a text gets special tokens if `special`."""
+    """The text or conversation to encode; by default, a text gets special tokens if `special`."""
     if message.HasField("chat"):
         found.check_length(f"{field}.messages", message.chat.messages, MAX_MESSAGES)
         is_short = len(message.chat.messages) <= MAX_MESSAGES
@@ -153,16 +154,16 @@ def _read_source(
 
 def _read_source_text(
     text: str, field: str, model: ServedModel, found: Violations, *, add_special_tokens: bool
-) -> Text | None:
+) -> PromptText | None:
     if not text:
         found.add(field, "is empty", "at least one character")
         return None
-    source = Text(text, add_special_tokens)
+    source = PromptText(text, add_special_tokens)
     return source if _has_room(source.num_bytes, field, model, found) else None
 
 
 def _has_room(num_bytes: int, field: str, model: ServedModel, found: Violations) -> bool:
-    """Whether a prompt may be walked: whether it could fit into the context if each of its tokens were the longest."""
+    """Whether a prompt could fit into the context if each of its tokens were the longest; if not, it is not walked."""
     longest = model.tokenizer.longest_token
     most = model.context_length * longest
     if num_bytes > most:

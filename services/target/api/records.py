@@ -1,4 +1,4 @@
-"""Records: what the model thought of each token, as messages of bounded size."""
+"""Records: token records as messages of bounded size."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,7 @@ _SOURCES = {
 
 
 def write_records(records: Iterable[TokenRecord], tokenizer: Tokenizer) -> Iterator[list[common_pb2.TokenRecord]]:
-    """Records, in runs of which each fits into one message; at least one run."""
+    """The records, in runs that each fit into one message; at least one run."""
     run: list[common_pb2.TokenRecord] = []
     run_bytes = 0
     for record in records:
@@ -61,5 +61,5 @@ def _write_vector(data: bytes) -> common_pb2.Tensor:
 
 
 def write_source(source: PredictionSource | None) -> common_pb2.PredictionSource.ValueType:
-    """Where a prediction came from, if there was one."""
+    """The source of a prediction, unspecified if there was none."""
     return _SOURCES[source]

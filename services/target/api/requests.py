@@ -1,4 +1,4 @@
-"""Requests: from messages to the engine's Request, with everything that is wrong named at once."""
+"""Requests: reads the engine's Request from a message, and collects every error in it."""
 
 import secrets
 from typing import Any
@@ -34,7 +34,7 @@ from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling.feedback import check_feedback
 from services.target.api.sampling.sampling_lists import read_sampling_lists
-from services.target.api.sessions.behind_session import cache_of
+from services.target.api.sessions.session_use import cache_of
 from services.target.api.speculation_policy import read_speculation
 from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
@@ -50,12 +50,12 @@ _PRIORITIES = Range(minimum=-10, maximum=10)
 
 
 def is_ranked(message: GenerationRequest) -> bool:
-    """Whether the best are chosen among several answers."""
+    """Whether the best of several answers are chosen."""
     return message.best_of > 1
 
 
 def num_generated(message: GenerationRequest) -> int:
-    """Answers to generate, as a request says that nobody has checked yet; at least 1."""
+    """The number of answers to generate for a request that may not have been checked yet; at least 1."""
     return max(1, message.num_samples, message.best_of)
 
 
@@ -71,9 +71,9 @@ def read_request(
     session: Session | None = None,
     guidance: Guidance | None = None,
 ) -> Request:
-    """The generation that a message of a caller's asks for, of which `found` is what was wrong so far.
+    """The engine's request for a caller's message, whose errors so far are in `found`.
 
-    `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError, else InvalidRequestError.
+    `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError, or InvalidRequestError for errors.
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
@@ -140,7 +140,7 @@ def _read_cache(message: GenerationRequest, session: Session | None, found: Viol
 
 
 def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
-    """What the prefix cache may do for it."""
+    """The cache policy of a request; errors are added to `found`."""
     if not message.HasField("cache"):
         return CachePolicy()
     check_cache(message.cache, found)
@@ -148,7 +148,7 @@ def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
 
 
 def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Share:
-    """Whose request it is, and when its turn comes."""
+    """A request's share for the scheduler: its caller, weight and priority."""
     found.check_number("priority", message.priority, _PRIORITIES)
     return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
 
@@ -195,7 +195,7 @@ def _read_healing(
 async def read_request_grammar(
     message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations, *, caller: str
 ) -> Grammar | None:
-    """The grammar that the text is to follow, compiled; one at a time for each caller."""
+    """The compiled grammar of the answer, if there is one; each caller has at most one compiled at a time."""
     num_samples = min(num_generated(message), model.max_samples)
     if message.prompt.WhichOneof("input") == "chat" and binds_answer(message.prompt.chat):
         return await read_tool_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
@@ -210,7 +210,7 @@ async def read_request_grammar(
 
 
 def read_request_id(message: NamedRequest, found: Violations) -> str:
-    """Its name, or a new one."""
+    """The request's id, or a new one if it has none."""
     if not message.HasField("request_id"):
         return uuid4().hex
     check_name("request_id", message.request_id, found)
@@ -218,7 +218,7 @@ def read_request_id(message: NamedRequest, found: Violations) -> str:
 
 
 def check_name(field: str, name: str, found: Violations) -> None:
-    """Add what is wrong with a caller's name for something to `found`."""
+    """Check a name that a caller gave; errors are added to `found`."""
     size = len(name.encode())
     if not 0 < size <= LIMITS.max_request_id_bytes or not name.isprintable():
         allowed = f"1 to {LIMITS.max_request_id_bytes} bytes of printable characters"
@@ -242,7 +242,7 @@ def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violat
 
 
 def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
-    """Those that the request sets, by name."""
+    """The sampling numbers that the request sets, by name."""
     numbers: dict[str, float] = {}
     for number in SAMPLING_NUMBERS:
         if message.HasField(number.name):
@@ -267,7 +267,7 @@ def _read_stops(
         found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
     eos_token_ids = () if message.ignore_eos else model.eos_token_ids
     return StopConditions(
-        # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
+        # Without a maximum the finish reason must be the context length, not a limit that was not requested.
         max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
         min_tokens=message.min_tokens,
         token_ids=frozenset([*token_ids, *eos_token_ids]),

@@ -1,4 +1,4 @@
-"""Responses: the events of a generation as messages."""
+"""Responses: writes the events of a generation as messages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ _NO_SPECULATION = {
 def write_starts(
     sequences: Seq[Sequence], model: ServedModel, message: GenerationRequest
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    """The start of each sample, once it is known what of the prompt is cached."""
+    """The start of each sample; the number of cached prompt tokens must be known."""
     num_cached = sequences[0].num_cached
     with_prompt = message.output.prompt_token_ids
     for index, sequence in enumerate(sequences):
@@ -70,7 +70,7 @@ def write_starts(
 def _write_started(
     request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool, with_grammar: bool
 ) -> generation_pb2.StreamGenerateResponse:
-    """The start of a generation; `num_cached` tokens need not be computed."""
+    """The start of a generation; `num_cached` prompt tokens were found in the cache."""
     started = generation_pb2.Started(
         request_id=request.request_id,
         seed=request.sampling.seed,
@@ -88,7 +88,7 @@ def _write_started(
 def write_event(
     event: Progress | Chunk | Finished, request: Request, tokenizer: Tokenizer
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    """One event of a generation, in as many messages as its size asks for."""
+    """One event of a generation, in as many messages as its size requires."""
     response = generation_pb2.StreamGenerateResponse
     match event:
         case Progress():
@@ -107,7 +107,7 @@ def write_event(
 def write_whole(
     responses: Iterable[generation_pb2.StreamGenerateResponse], *, as_message: bool
 ) -> generation_pb2.GenerateResponse:
-    """A whole generation in one message, or all samples; `as_message` adds what each is as one of a conversation."""
+    """A whole generation, all samples, in one message; `as_message` adds each answer as a chat message."""
     by_sample: dict[int, list[generation_pb2.StreamGenerateResponse]] = defaultdict(list)
     for response in responses:
         by_sample[response.sample].append(response)
@@ -193,7 +193,7 @@ def _write_finished(finished: Finished) -> generation_pb2.Finished:
 
 
 def _write_timings(timings: Timings) -> common_pb2.Timings:
-    """Moments to the spans between them; one that was not reached falls on the end."""
+    """The spans between the timings' moments; a moment that was not reached counts as the end."""
     scheduled = timings.scheduled or timings.finished
     prefilled = timings.prefilled or timings.finished
     return common_pb2.Timings(
@@ -206,7 +206,7 @@ def _write_timings(timings: Timings) -> common_pb2.Timings:
 
 
 def write_pass_report(report: PassReport) -> common_pb2.PassReport:
-    """What one pass did."""
+    """The message of one pass's report."""
     return common_pb2.PassReport(
         tokens=report.num_tokens,
         predicted=report.num_predicted,
@@ -220,7 +220,7 @@ def write_pass_report(report: PassReport) -> common_pb2.PassReport:
 
 
 def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
-    """What speculation did for one generation."""
+    """The message of one generation's speculation statistics."""
     predicted, accepted = sum(stats.offered), sum(stats.accepted)
     histogram = _histogram(stats)
     num_spec_steps = sum(histogram)
@@ -251,7 +251,7 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
 
 
 def _histogram(stats: SpeculationStats) -> list[int]:
-    """How many passes with predictions accepted 0, 1, ... of them: each position's count less the next one's."""
+    """The number of passes with predictions that accepted 0, 1, ... of them: each position's count less the next's."""
     at_least = [*stats.offered[:1], *(count for count in stats.accepted if count)]
     return [more - less for more, less in pairwise([*at_least, 0])]
 
@@ -269,7 +269,7 @@ def _write_sources(stats: SpeculationStats) -> list[common_pb2.SourceStats]:
 
 
 def _write_duration(seconds: float) -> Duration:
-    """Seconds as a message."""
+    """The message of a duration in seconds."""
     duration = Duration()
     duration.FromNanoseconds(round(seconds * 1e9))
     return duration

@@ -27,9 +27,9 @@ from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
 from services.target.api.sampling.guidance import read_guidance
-from services.target.api.sessions.behind_session import num_held, used_session
 from services.target.api.sessions.new_session import begin_session, compute_session
 from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session
+from services.target.api.sessions.session_use import num_held, used_session
 from services.target.api.texts.embedding import read_embed_request, write_embeddings
 from services.target.api.texts.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens
@@ -50,8 +50,8 @@ _MARGIN_FRACTION = 0.1  # of the call's time, where that is less
 
 
 class GenerationServicer(GenerationServiceServicer):
-    """Answers requests with the models that they ask, and with UNAVAILABLE before these are loaded and while it is to
-    refuse.
+    """Answers requests with the models that they name, or with UNAVAILABLE before these are loaded and while `refuse`
+    has a reason.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class GenerationServicer(GenerationServiceServicer):
         load_reports: bool = False,
         reader_timeout: float,
     ) -> None:
-        """After `reader_timeout` seconds in which its reader has taken nothing, a stream is ended. With `load_reports`
-        every answer tells the load.
+        """A stream is ended after `reader_timeout` seconds in which its reader has taken nothing. With `load_reports`
+        the trailers of every answer report the load.
         """
         self.callers, self._models, self._traces = callers, models, traces
         self._load_reports, self.reader_timeout = load_reports, reader_timeout
         self._refusal = ""
 
     def refuse(self, reason: str) -> None:
-        """Refuse new requests from now on, because of this; an empty reason is none."""
+        """Refuse new requests from now on for this reason; an empty reason accepts them again."""
         self._refusal = reason
 
     def check(self, context: Context) -> None:
-        """Raise what refuses a call whatever it asks, for which it need not even be read."""
+        """Raise the error of a call that no model can admit now, before its request is even read."""
         self.check_open()
         caller, deadline, refusal = self.callers.of(context), _deadline(context), None
         for model in self._models.all:
@@ -92,13 +92,13 @@ class GenerationServicer(GenerationServiceServicer):
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
     ) -> None:
-        """Write started, prefill, chunks and finished, each as soon as it is known."""
+        """Write `started`, `prefill`, `chunk` and `finished` messages, each as soon as it is known."""
         async with self.generation(request, context) as responses:
             async for response in responses:
                 await self.write(response, context)
 
     async def write(self, response: Message, context: Context) -> None:
-        """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
+        """Write a message once the reader has taken those before it; raises ReaderStalledError if it does not."""
         try:
             async with asyncio.timeout(self.reader_timeout):
                 await context.write(response)
@@ -114,20 +114,20 @@ class GenerationServicer(GenerationServiceServicer):
             return await asyncio.to_thread(write_whole, events, as_message=request.output.message_deltas)
 
     async def Score(self, request: generation_pb2.ScoreRequest, context: Context) -> generation_pb2.ScoreResponse:
-        """Say how likely texts are behind a prompt."""
+        """Return how likely each of the texts is after the prompt."""
         with await self._call(request.model, context, "score", request.lora) as call:
             model = call.model
             call.admit_sequences(max(1, min(len(request.choices), model.max_samples)))
             requests = await read_score_request(request, model, caller=call.caller, deadline=call.deadline)
             call.admit_tokens(sum(each.num_scored or 0 for each in requests) + requests[0].num_shared)
-            engine = self.serving(request.model).engine  # it may have gone while the texts were encoded
+            engine = self.serving(request.model).engine  # the model may be unloaded while the texts are encoded
             sequences = await call.submit(engine, requests)
             scores = await write_scores(sequences, model, call.serving.statistics.observe)
-            self._tell_load(call.serving, context)
+            self._send_load(call.serving, context)
             return scores
 
     async def Embed(self, request: generation_pb2.EmbedRequest, context: Context) -> generation_pb2.EmbedResponse:
-        """Make vectors of texts."""
+        """Return a vector for each of the texts."""
         with await self._call(request.model, context, "embeddings", request.lora) as call:
             model, most = call.model, min(MAX_EMBEDDED_TEXTS, call.most_sequences)
             call.admit_sequences(max(1, min(len(request.inputs), most)))
@@ -135,16 +135,16 @@ class GenerationServicer(GenerationServiceServicer):
                 request, model, most_texts=most, caller=call.caller, deadline=call.deadline
             )
             call.admit_tokens(sum(len(each.prompt) for each in requests))
-            engine = self.serving(request.model).engine  # it may have gone while the texts were encoded
+            engine = self.serving(request.model).engine  # the model may be unloaded while the texts are encoded
             sequences = await call.submit_each(engine, requests)
             embeddings = await write_embeddings(request, sequences, model, call.serving.statistics.observe)
-            self._tell_load(call.serving, context)
+            self._send_load(call.serving, context)
             return embeddings
 
     async def CreateSession(
         self, request: generation_pb2.CreateSessionRequest, context: Context
     ) -> generation_pb2.CreateSessionResponse:
-        """Compute the beginning of prompts, and hold it."""
+        """Compute a common prefix of prompts, and pin its KV blocks."""
         with await self._call(request.model, context, "session") as call:
             call.admit_sequences(1)
             session, asked = await begin_session(request, call)
@@ -155,7 +155,7 @@ class GenerationServicer(GenerationServiceServicer):
     async def GetSession(
         self, request: generation_pb2.GetSessionRequest, context: Context
     ) -> generation_pb2.GetSessionResponse:
-        """Tell of a session."""
+        """Return one of the caller's sessions."""
         return get_session(request, await self.enter(context, request.model), self.callers.of(context))
 
     async def ListSessions(
@@ -167,13 +167,13 @@ class GenerationServicer(GenerationServiceServicer):
     async def DeleteSession(
         self, request: generation_pb2.DeleteSessionRequest, context: Context
     ) -> generation_pb2.DeleteSessionResponse:
-        """End a session."""
+        """End one of the caller's sessions."""
         return delete_session(request, await self.enter(context, request.model), self.callers.of(context))
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
-        """Encode text or a conversation."""
+        """Encode a text or a conversation to token ids."""
         serving = await self.enter(context, request.model)
         with serving.admissions.text_calls.admit(1, self.callers.of(context)):
             ids = await read_tokenize_input(request, serving.model)
@@ -182,7 +182,7 @@ class GenerationServicer(GenerationServiceServicer):
     async def Detokenize(
         self, request: generation_pb2.DetokenizeRequest, context: Context
     ) -> generation_pb2.DetokenizeResponse:
-        """Decode ids."""
+        """Decode token ids to text."""
         serving = await self.enter(context, request.model)
         with serving.admissions.text_calls.admit(1, self.callers.of(context)):
             return await asyncio.to_thread(detokenize, request, serving.model)
@@ -190,7 +190,7 @@ class GenerationServicer(GenerationServiceServicer):
     async def GetModelInfo(
         self, request: generation_pb2.GetModelInfoRequest, context: Context
     ) -> generation_pb2.GetModelInfoResponse:
-        """Describe a model; one that was loaded before need not be again."""
+        """Describe a model; if it was loaded before, it need not be loaded now."""
         self.check_open()
         description = self._find(request.model).description
         return write_model_info(description or (await self.enter(context, request.model)).model.describe())
@@ -204,14 +204,14 @@ class GenerationServicer(GenerationServiceServicer):
 
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
-        """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
+        """Admit, read and submit one request; when the call ends, the engine drops the sequences that still run."""
         operation = "chat" if message.prompt.HasField("chat") else "text_completion"
         with await self._call(message.model, context, operation, message.lora) as call:
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
             session = used_session(message, call.serving, call.caller, found) if message.HasField("session") else None
-            prompt = await read_prompt(message.prompt, model, found, behind=session.tokens if session else ())
+            prompt = await read_prompt(message.prompt, model, found, session_tokens=session.tokens if session else ())
             guidance = await read_guidance(message, prompt, model, found) if message.HasField("guidance") else None
             beside = len(guidance.negative_prompt) if guidance else 0
             waiting = call.admit_tokens(len(prompt) - (num_held(session) if session else 0) + beside)
@@ -219,19 +219,19 @@ class GenerationServicer(GenerationServiceServicer):
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
             readers = await message_readers(message, request, model)
-            engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded
+            engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded
             sequences = await call.submit(engine, request.samples)
             try:
                 responses = response_stream(sequences, call.serving, model, message, readers, waiting)
                 yield best_of(responses, message) if is_ranked(message) else responses
-                self._tell_load(call.serving, context)
+                self._send_load(call.serving, context)
             except ReaderStalledError as error:
                 text = "request %s: its reader took nothing for %g s; it is ended"
                 logger.warning(text, request.request_id, error.seconds, extra=identity(request))
                 raise
 
     async def _call(self, name: str, context: Context, operation: str, lora: str = "") -> Call:
-        """A call that is to be computed for; raises as `enter`, and as `ServedModel.asked`."""
+        """A call that needs the engine; raises the errors of `enter` and of `ServedModel.asked`."""
         serving, caller, traceparent = await self.enter(context, name), self.callers.of(context), _traceparent(context)
         model = serving.model.asked(name, lora) if name or lora else serving.model
         trace = None
@@ -240,14 +240,14 @@ class GenerationServicer(GenerationServiceServicer):
             traceparent = trace.traceparent
         return Call(serving, model, caller, deadline=_deadline(context), traceparent=traceparent, trace=trace)
 
-    def _tell_load(self, serving: Serving, context: Context) -> None:
-        """Let the call's trailers tell the load, if that is wanted."""
+    def _send_load(self, serving: Serving, context: Context) -> None:
+        """Report the load in the call's trailers, if that is configured or requested."""
         is_asked = self._load_reports or any(key == ASKED_BY for key, _ in context.invocation_metadata() or ())
         if is_asked:
             context.set_trailing_metadata(((TRAILER, serving.load.report()),))
 
     async def enter(self, context: Context, name: str = "") -> Serving:
-        """What there is to serve the model of that name with, or without one the first, loaded where it was not.
+        """The serving of the named model, without a name of the first one; it is loaded if necessary.
 
         Nothing may be awaited between this and the call's admission. Raises InvalidRequestError for a name that no
         model has, UnavailableError and OverloadedError.
@@ -256,14 +256,14 @@ class GenerationServicer(GenerationServiceServicer):
         return await self._models.residency.enter(self._find(name), self.callers.of(context))
 
     def serving(self, name: str = "") -> Serving:
-        """As `enter`, of a model that is loaded; raises InvalidRequestError, and UnavailableError where it is not."""
+        """As `enter`, but does not load the model: raises UnavailableError if it is not loaded, InvalidRequestError."""
         self.check_open()
         if (serving := (model := self._find(name)).serving) is None:
             raise UnavailableError(f"{model.name!r} is not loaded")
         return serving
 
     def check_open(self) -> None:
-        """Raise UnavailableError where nothing is served."""
+        """Raise UnavailableError if nothing is served now."""
         if self._refusal:
             raise UnavailableError(self._refusal)
         self._models.residency.check_open()
@@ -273,7 +273,7 @@ class GenerationServicer(GenerationServiceServicer):
 
 
 def _deadline(context: Context) -> float | None:
-    """The moment to end a generation, so that its last messages arrive before the call's deadline."""
+    """When to end a generation so that its last messages arrive before the call's deadline."""
     remaining = cast(float | None, context.time_remaining())  # the type stub forgets calls without a deadline
     if remaining is None:
         return None
@@ -281,7 +281,7 @@ def _deadline(context: Context) -> float | None:
 
 
 def _traceparent(context: Context) -> str:
-    """The trace that the caller says it is at work for; empty where it says none."""
+    """The traceparent that the caller sent; empty without one."""
     for key, value in context.invocation_metadata() or ():
         if key == TRACEPARENT:
             return read_traceparent(value)

@@ -1,4 +1,4 @@
-"""Speculation: what a request says of predictions of its answer."""
+"""Speculation policy: reads a request's options for speculative decoding."""
 
 from outrider.v1 import common_pb2
 from services.engine.range import Range
@@ -15,7 +15,7 @@ _MODES = {
 
 
 def read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:
-    """What a request says of predictions; whatever is wrong is added to `found`."""
+    """The speculation policy of a request; errors are added to `found`."""
     mode = _MODES.get(message.mode)
     if mode is None:
         found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))

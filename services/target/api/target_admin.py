@@ -1,4 +1,4 @@
-"""TargetAdmin: what a target can be asked by those who run it."""
+"""TargetAdmin: the admin service of a target."""
 
 # ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
 
@@ -27,7 +27,7 @@ _CANCELLED = "the request was cancelled by those who run the server"
 
 
 class TargetAdmin(AdminServicer[TargetEngine]):
-    """Knows the requests by the statistics that are kept of them; what is not asked of all models is of the first."""
+    """Finds the requests in their statistics; RPCs that are not about all models are about the first one."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         servicer: GenerationServicer,
         config: ServerConfig,
     ) -> None:
-        """`config` has the limits that hold at the start."""
+        """`config` has the initial limits."""
         super().__init__(availability, reload, telemetry, lambda: models.first.engine)
         self._models, self._servicer, self._config = models, servicer, config
         self._lora_changes = LoraChanges(models)
@@ -46,7 +46,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
     async def ListRequests(
         self, request: admin_pb2.ListRequestsRequest, context: Context
     ) -> admin_pb2.ListRequestsResponse:
-        """Tell of each request how far it is, and nothing of what it says."""
+        """List every request with its progress, but without its text."""
         self._models.residency.check_open()
         statuses = [status for model in self._models.all for status in _statuses(model)]
         return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
@@ -61,7 +61,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         )
 
     async def SetLimits(self, request: admin_pb2.SetLimitsRequest, context: Context) -> admin_pb2.SetLimitsResponse:
-        """Change what is set, all of it or, where something cannot be, nothing."""
+        """Change the limits that are set; raises InvalidRequestError, and changes none, if one of them is invalid."""
         changes = {field.name: value for field, value in request.limits.ListFields()}
         if changes.get("max_streams_per_caller") == 0:
             changes["max_streams_per_caller"] = None
@@ -73,19 +73,19 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         return admin_pb2.SetLimitsResponse(limits=self._limits())
 
     async def AddDraft(self, request: admin_pb2.AddDraftRequest, context: Context) -> admin_pb2.AddDraftResponse:
-        """Look for another draft."""
+        """Add a draft, and try to link to it."""
         await self._change_drafts(request.address, DraftChanges.add)
         return admin_pb2.AddDraftResponse(drafts=self._draft_statuses())
 
     async def RemoveDraft(
         self, request: admin_pb2.RemoveDraftRequest, context: Context
     ) -> admin_pb2.RemoveDraftResponse:
-        """Give one up."""
+        """Remove a draft and end its link."""
         await self._change_drafts(request.address, DraftChanges.remove)
         return admin_pb2.RemoveDraftResponse(drafts=self._draft_statuses())
 
     async def LoadLora(self, request: admin_pb2.LoadLoraRequest, context: Context) -> admin_pb2.LoadLoraResponse:
-        """Let requests ask for one more adapter."""
+        """Load another LoRA adapter, which requests can then name; raises InvalidRequestError if it cannot be used."""
         model = self._models.find(request.model) if request.model else self._models.first
         try:
             await self._lora_changes.load(model, _engine_of(model), request.name, request.folder)
@@ -94,7 +94,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         return admin_pb2.LoadLoraResponse(loras=model.loras)
 
     async def UnloadLora(self, request: admin_pb2.UnloadLoraRequest, context: Context) -> admin_pb2.UnloadLoraResponse:
-        """Let no further request ask for an adapter."""
+        """Refuse further requests for a LoRA adapter, and unload it after the last one; raises InvalidRequestError."""
         if (model := self._models.with_lora(request.name)) is None:
             names = [repr(name) for each in self._models.all for name in each.loras]
             allowed = ", ".join(names) or "none, there are none"
@@ -109,7 +109,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         try:
             check_address("address", address)
             await change(drafts.changes, engine, address)
-        except ValueError as error:  # of which ConfigError is one
+        except ValueError as error:  # ConfigError is one too
             raise InvalidRequestError([Violation("address", f"{address[:64]!r}: {error}")]) from error
 
     def _draft_statuses(self) -> Iterator[admin_pb2.DraftStatus]:
@@ -158,7 +158,7 @@ def _statuses(model: TargetModel) -> Iterator[admin_pb2.RequestStatus]:
 
 
 def _cancel(model: TargetModel, request_id: str) -> int:
-    """End the model's requests of that name, and say how many there were."""
+    """End the model's requests with that id; returns how many there were."""
     named = [each for each in model.statistics.live if each.request.request_id == request_id]
     if (engine := model.engine) is not None:
         for sequence in named:

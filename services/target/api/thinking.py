@@ -1,4 +1,4 @@
-"""Thinking: how long a request lets the model think before it answers."""
+"""Thinking: reads a request's limit for the model's thinking."""
 
 from services.engine.range import COUNT
 from services.engine.thinking_budget import ThinkingBudget
@@ -16,7 +16,7 @@ def read_thinking(
     model: ServedModel,
     found: Violations,
 ) -> ThinkingBudget | None:
-    """What ends a thought that is longer than is asked; None where the prompt has ended it already."""
+    """The budget of the answer's thinking; None if the prompt has ended it already. Errors are added to `found`."""
     if message.stop.max_thinking_tokens < 0:
         found.add(_FIELD, f"is {message.stop.max_thinking_tokens}", COUNT)
         return None

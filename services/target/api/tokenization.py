@@ -1,4 +1,4 @@
-"""Tokenization: ids as messages, and to the bytes and the text that they stand for."""
+"""Tokenization: writes token ids as messages, and decodes them to bytes and text."""
 
 from collections.abc import Sequence as Seq
 
@@ -7,11 +7,11 @@ from services.engine.text.tokenizer import Tokenizer
 from services.service.validation import Violations
 from services.target.models.served_model import ServedModel
 
-_TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
+_TOKENS_AT_ONCE = 1 << 13  # added to a message before other threads get a turn
 
 
 def write_tokens(token_ids: Seq[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
-    """Encoded text."""
+    """The message of encoded text: ids and each token's bytes."""
     response = generation_pb2.TokenizeResponse()
     for start in range(0, len(token_ids), _TOKENS_AT_ONCE):
         piece = token_ids[start : start + _TOKENS_AT_ONCE]
@@ -21,7 +21,7 @@ def write_tokens(token_ids: Seq[int], tokenizer: Tokenizer) -> generation_pb2.To
 
 
 def detokenize(message: generation_pb2.DetokenizeRequest, model: ServedModel) -> generation_pb2.DetokenizeResponse:
-    """Decode as many ids as the context holds; takes long for many. Raises InvalidRequestError."""
+    """Decode ids, at most as many as the context holds, which may take long; raises InvalidRequestError."""
     found = Violations()
     token_ids = found.within("token_ids", message.token_ids, model.context_length)
     found.check_token_ids("token_ids", token_ids, model.config.vocab_size)

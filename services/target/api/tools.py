@@ -1,4 +1,4 @@
-"""Tools: what a model may call, from messages to the chat template's form and to the grammar that binds its calls."""
+"""Tools: reads tools from messages, for the chat template and for the grammar that constrains their calls."""
 
 import asyncio
 import re
@@ -23,14 +23,14 @@ _REQUIRED = common_pb2.TOOL_CHOICE_MODE_REQUIRED
 
 
 def has_tools(chat: common_pb2.Chat) -> bool:
-    """Whether the prompt tells of tools."""
+    """Whether the prompt describes tools to the model."""
     return bool(chat.tools) and chat.tool_choice.mode != _NONE
 
 
 def read_tools(
     tools: Seq[common_pb2.Tool], field: str, model: ServedModel, found: Violations
 ) -> list[dict[str, Any]] | None:
-    """The tools as chat templates expect them, with empty schemas where these are wrong."""
+    """The tools as chat templates expect them, without invalid schemas; errors are added to `found`."""
     if not tools:
         return None
     if "tools" not in model.chat_template.source:
@@ -64,7 +64,7 @@ def _read_tool(tool: common_pb2.Tool, field: str, found: Violations) -> dict[str
 
 
 def _schema(tool: common_pb2.Tool) -> dict[str, Any]:
-    """The schema of a tool's arguments; raises ValueError for what is none."""
+    """The schema of a tool's arguments; raises ValueError if it is invalid."""
     if not tool.HasField("parameters"):
         return {"type": "object", "properties": {}, "additionalProperties": False}
     try:
@@ -79,7 +79,7 @@ def _schema(tool: common_pb2.Tool) -> dict[str, Any]:
 
 
 def check_tool_choice(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> None:
-    """Note a choice that cannot be: of no such tool, or of one that the answer could not be bound to."""
+    """Add a tool choice to `found` if it names no tool of the request, or if the answer cannot be constrained to it."""
     choice, field = chat.tool_choice, f"{field}.tool_choice"
     if choice.mode not in common_pb2.ToolChoiceMode.values():
         found.add(f"{field}.mode", f"is {choice.mode}", ", ".join(common_pb2.ToolChoiceMode.keys()))
@@ -93,7 +93,7 @@ def check_tool_choice(chat: common_pb2.Chat, field: str, model: ServedModel, fou
 
 
 def binds_answer(chat: common_pb2.Chat) -> bool:
-    """Whether a grammar has to hold the answer to the tools' syntax or schemas."""
+    """Whether a grammar must constrain the answer to the tools' syntax or schemas."""
     if not has_tools(chat):
         return False
     choice = chat.tool_choice
@@ -110,7 +110,7 @@ async def read_tool_grammar(
     caller: str,
     num_samples: int,
 ) -> Grammar | None:
-    """The grammar that binds an answer, compiled; none where anything is wrong with the request so far."""
+    """The compiled grammar that constrains an answer; None if the request has errors, which are in `found`."""
     if message.HasField("grammar"):
         found.add("grammar", "is set", "not to be, with a prompt.chat.tool_choice that binds the answer")
     if found:
@@ -125,7 +125,7 @@ async def read_tool_grammar(
 
 
 def _bound_grammar(chat: common_pb2.Chat, prompt: tuple[int, ...], model: ServedModel) -> GrammarSource:
-    """The grammar as it is written; raises ValueError for schemas that none can have."""
+    """The grammar's source; raises ValueError for schemas that cannot be constrained to."""
     assert model.syntax.tools is not None
     choice = chat.tool_choice
     is_required = _is_required(choice)

@@ -1,1 +1,1 @@
-"""The engine thread's step, over and over: schedule, predict, compute, sample, commit."""
+"""The engine thread's loop of steps: schedule, predict, compute, sample, commit."""

@@ -1,4 +1,4 @@
-"""DeferredCalls: what is to be called on event loops, collected while a step's work goes on."""
+"""DeferredCalls: collects calls to event loops during a step, and makes them together."""
 
 import asyncio
 import threading
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-_CALLS_IN_TURN = 4  # of an event loop, each of which lets a reader write a message
+_CALLS_IN_TURN = 4  # calls in one turn of an event loop; each lets a reader write a message
 
 
 class DeferredCalls:
-    """Readers that are woken at once contend for the GIL with the engine thread, which then waits for them.
+    """Readers that are woken during a step contend for the GIL with the engine thread, which then waits for them.
 
-    So their calls wait until it is about to give the GIL away, and go to their event loops together. They go by a
-    thread of our own, since to wake an event loop is a system call, around which Python gives the GIL away too.
+    So their calls are collected until the engine thread is about to release the GIL, and then go to their event loops
+    together. A thread of their own delivers them, since waking an event loop is a system call, which releases the GIL.
 
-    An event loop makes a few of them in each of its turns, so that whoever else wants something of it does not wait for
-    all readers; events that come meanwhile are merged in their streams.
+    An event loop makes a few of these calls in each turn, so that its other work does not wait for all readers; events
+    that arrive meanwhile are merged in their streams.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class DeferredCalls:
         self._thread.start()
 
     def add(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-        """Collect a call that `loop` is to make; any thread may do this that flushes afterwards."""
+        """Collect a call for `loop` to make; any thread may do this if it flushes afterwards."""
         self._calls.append((loop, call))
 
     def flush(self) -> None:
-        """Hand over all that was collected."""
+        """Hand over all collected calls."""
         if self._calls:
             self._flushes.put(True)
 
@@ -49,7 +49,7 @@ class DeferredCalls:
                 loop, call = self._calls.popleft()
                 by_loop.setdefault(loop, []).append(call)
             for loop, calls in by_loop.items():
-                with suppress(RuntimeError):  # it is closed: nobody reads there any more
+                with suppress(RuntimeError):  # the loop is closed, so that there are no readers any more
                     loop.call_soon_threadsafe(self._take_in, loop, calls)
 
     def _take_in(self, loop: asyncio.AbstractEventLoop, calls: list[Callable[[], object]]) -> None:
@@ -57,7 +57,7 @@ class DeferredCalls:
             self.take_turn(loop, call)
 
     def take_turn(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-        """Let `loop`, on which this runs, make a call behind those that it is to make already."""
+        """Let `loop`, on which this runs, make a call after those that already wait."""
         if loop not in self._due:
             self._due[loop] = deque()
             loop.call_soon(self._make_some, loop)
@@ -68,7 +68,7 @@ class DeferredCalls:
         try:
             for _ in range(min(_CALLS_IN_TURN, len(due))):
                 due.popleft()()
-        finally:  # one that fails is not to keep the others waiting
+        finally:  # a call that fails must not keep the others waiting
             if due:
                 loop.call_soon(self._make_some, loop)
             else:

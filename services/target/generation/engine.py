@@ -1,4 +1,4 @@
-"""TargetEngine: a model made ready to generate, behind calls that any thread may make."""
+"""TargetEngine: a loaded target model and its engine thread; any thread may call its methods."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 
-_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, and those of one pass more
+_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, not counting those of its last pass
 
 
 class TargetEngine:
@@ -51,7 +51,7 @@ class TargetEngine:
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
     ) -> None:
-        """Raises ConfigError for an offload that cannot be had."""
+        """Raises ConfigError for an offload that is not possible."""
         self._policy = policy or PolicyConfig()
         self._rehearsal_seeds = count()
         self.config = config
@@ -92,8 +92,10 @@ class TargetEngine:
         try_out: Callable[[], None] = lambda: None,
         on_failure: Callable[[], None],
     ) -> "TargetEngine":
-        """Load the configured model, which takes long, and start the engine thread; `loras` are the folders of its
-        adapters, and `try_out` tries meanwhile what else is served with it. Raises CheckpointError, ConfigError.
+        """Load the configured model, which takes long, and start the engine thread.
+
+        `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read. Raises
+        CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress, try_out)
         adapters = AdapterSet.load(loras or {}, model.checkpoint, model.decoder)
@@ -103,7 +105,7 @@ class TargetEngine:
 
     @property
     def blocks(self) -> BlockManager:
-        """Who owns which block of the KV cache."""
+        """The block manager of the KV cache."""
         return self.model.blocks
 
     @property
@@ -113,21 +115,20 @@ class TargetEngine:
 
     @property
     def step_seconds(self) -> StepSeconds:
-        """What passes have taken."""
+        """Seconds that all passes took, by part."""
         return self._step.seconds
 
     def prepare(self, requests: Seq[Request], loop: asyncio.AbstractEventLoop | None = None) -> list[OutputPipeline]:
-        """What a generation begins with, or each of those that share a prompt, which the first computes: what was
-        received is replayed, which may take long.
+        """The output pipelines of requests that share a prompt, which the first one computes.
 
-        Their streams are read on `loop`, by default the one that runs here. Raises ValueError where the received tokens
-        go on beyond the generation's end.
+        Received tokens are replayed, which may take long. The streams are read on `loop`, by default the running one.
+        Raises ValueError if received tokens continue after the generation's end.
         """
         first = self._make(requests[0], None, loop)
         return [first, *(self._make(request, first.sequence, loop) for request in requests[1:])]
 
     def submit(self, outputs: Seq[OutputPipeline]) -> list[Sequence]:
-        """Begin a generation, or one for each sample, that was prepared."""
+        """Begin the generations that were prepared, one for each sample."""
         first = outputs[0]
         if first.sequence.is_finished:
             first.deliver_end()
@@ -137,9 +138,7 @@ class TargetEngine:
         return [output.sequence for output in outputs]
 
     async def rehearse(self) -> bool:
-        """Generate something that nobody waits for, to learn what the predictors are worth; False if there was
-        something else to do, before it or meanwhile.
-        """
+        """Generate a text for no client, to measure the predictors; False if another request prevented or ended it."""
         config, context_length = self._policy.rehearsal, self.model.context_length
         seed = next(self._rehearsal_seeds)
         request = rehearsal_request(self.model.tokenizer, config, seed=seed, context_length=context_length)
@@ -168,15 +167,15 @@ class TargetEngine:
             self._step.add(output)
 
     def cancel(self, sequence: Sequence) -> None:
-        """Drop a sequence that nobody waits for; its blocks are free before the next step."""
+        """Drop a sequence after the cancellation of its call; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
 
     def hold(self, pinned: Sequence) -> None:
-        """Let what an ended sequence pins be found, also where the prefix cache was told to forget it."""
+        """Keep the blocks that an ended sequence pins findable in the prefix cache, even after it was cleared."""
         self._loop.post(lambda: self.blocks.keep(pinned, pinned.num_computed))
 
     def let_go(self, pinned: Sequence) -> None:
-        """Pin nothing any more for a sequence, whether it has ended or not."""
+        """Release the blocks that a sequence pins, whether it has ended or not."""
         self._loop.post(lambda: self._let_go(pinned))
 
     def _let_go(self, pinned: Sequence) -> None:
@@ -184,22 +183,22 @@ class TargetEngine:
         self.blocks.release(pinned)
 
     def abandon(self, message: str) -> None:
-        """Tell everyone who waits that no further token will come, though one might elsewhere."""
+        """End all generations with an error after which a client may continue on another server."""
         self._loop.post(lambda: self._step.abandon(message))
 
     def abort(self, sequence: Sequence, message: str) -> None:
-        """End a generation for good, behind what was generated, and tell whoever waits for it."""
+        """End a generation for good after its last token, with an error for its reader."""
         self._loop.post(lambda: self._step.abort(sequence, message))
 
     def drop_adapter(self, name: str) -> int:
-        """Let no further request compute by an adapter, and say how many still do; it goes when these have ended."""
+        """Refuse further requests for an adapter; returns how many still use it. It is unloaded when these end."""
         adapter = self.adapters.drop(name)
         self._forget_unused(adapter)
         return self.adapters.num_users(adapter)
 
     @contextmanager
     def using(self, adapter: Adapter) -> Iterator[None]:
-        """An adapter stays until this ends, behind all sequences that were submitted meanwhile and cancelled."""
+        """Keep an adapter loaded until this context ends and the sequences that were submitted in it are dropped."""
         self.adapters.use(adapter)
         try:
             yield
@@ -212,11 +211,11 @@ class TargetEngine:
             self._loop.post(lambda: self.adapters.forget(adapter))
 
     def add_predictor(self, predictor: Predictor) -> None:
-        """Let one more predict; for the engine thread."""
+        """Add a predictor; for the engine thread."""
         self.speculation.add(predictor, self.scheduler.sequences)
 
     def remove_predictor(self, predictor: Predictor) -> None:
-        """Let one predict no longer; for the engine thread."""
+        """Remove a predictor; for the engine thread."""
         self.speculation.remove(predictor, self.scheduler.sequences)
 
     def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
@@ -225,23 +224,23 @@ class TargetEngine:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that were generated, of all requests."""
+        """Tokens generated for all requests."""
         return self._step.num_tokens
 
     @property
     def pulse(self) -> Pulse:
-        """Signs of life of the engine thread."""
+        """The engine thread's signs of life."""
         return self._loop.pulse
 
     def _capacity(self, output: OutputOptions) -> int:
-        """How many tokens a reader may fall behind; fewer where each of them carries many logits."""
+        """How many tokens may wait for a reader; fewer if each of them has many logits."""
         if not output.logits:
             return self.config.stream_capacity
         logits_bytes = 4 * (len(output.logits_token_ids) or self.model.checkpoint.config.vocab_size)
         return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
 
     def close(self) -> None:
-        """Stop the engine thread; whoever still waits is told."""
+        """Stop the engine thread; streams that still have a reader end with an error."""
         self.grammars.close()
         try:
             self._loop.stop()

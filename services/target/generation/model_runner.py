@@ -1,24 +1,25 @@
-"""ModelRunner: scheduled rows in, device-resident logits out."""
+"""ModelRunner: runs the decoder over scheduled rows; the logits stay on the device."""
 
 from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
 from services.engine.lora.adapter import NO_ADAPTER
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import Text
+from services.target.sequence.sequence import KvOwner
 
 
 class ModelRunner:
-    """Runs the decoder over scheduled rows."""
+    """Runs one pass of the decoder over the scheduled rows of all sequences."""
 
     def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
         self._decoder = decoder
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
-        """One pass; the logits are those of `num_logits` rows of each of `scheduled`: those that give records of its
-        prompt, then the one that draws with its predictions' rows behind it. Behind all of them come those that the
-        guided ones draw from behind their negative prompts.
+        """Run one pass, and return the logits of `num_logits` rows of each of `scheduled`, [rows, vocabulary].
+
+        Each sequence's are the rows of its prompt's records, then the row that draws, then its predictions' rows. After
+        those of all sequences come the rows of the guided sequences' negative texts, one for each draw.
         """
         self._batch.clear()
         for rows in scheduled:
@@ -28,7 +29,7 @@ class ModelRunner:
                 self._append(rows, rows.sequence.negative, rows.num_negative, num_logits=rows.num_draws)
         return self._decoder.forward(self._batch)
 
-    def _append(self, rows: ScheduledRows, text: Text, num_tokens: int, *, num_logits: int) -> None:
+    def _append(self, rows: ScheduledRows, text: KvOwner, num_tokens: int, *, num_logits: int) -> None:
         if not num_tokens:
             return
         start = text.num_computed
@@ -41,7 +42,7 @@ class ModelRunner:
         )
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:
-        """Let each sequence that pools hidden states take those which the pass over `scheduled` has computed."""
+        """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         first_row = 0
         for rows in scheduled:
             sequence = rows.sequence
@@ -49,4 +50,4 @@ class ModelRunner:
                 start = first_row - sequence.num_computed
                 if pooled := sequence.pooled.rows(sequence.num_computed, rows.num_tokens):
                     sequence.pooled.take(self._decoder.hidden_states(start + pooled.start, len(pooled)))
-            first_row += rows.num_tokens + len(rows.predictions)  # negative texts come behind all
+            first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences

@@ -1,4 +1,4 @@
-"""Sampler: the target's own token at every row of logits, with what was asked to be told of it."""
+"""Sampler: draws the target's own token at every row of logits, with the requested record of it."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -18,9 +18,7 @@ _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
 @dataclass(frozen=True, slots=True)
 class SamplerOutput:
-    """What came of one sequence's rows: its next tokens, why there is no further one where a row has none, and the
-    records of tokens of its prompt.
-    """
+    """One sequence's next tokens, the reason if a row has no token, and the records of prompt tokens."""
 
     records: list[TokenRecord] = field(default_factory=list)
     failure: FinishReason | None = None
@@ -28,17 +26,17 @@ class SamplerOutput:
 
 
 class Sampler:
-    """Draws at every row of logits and keeps, per sequence, the longest run of tokens that its predictions foretold.
+    """Draws at every row of logits and keeps, per sequence, the tokens up to the first one that was not predicted.
 
-    A prediction is right if and only if it equals the token drawn in its place; the first token that was not
-    foretold ends the run, since the rows behind it saw a history that did not come true.
+    A prediction is accepted if and only if it equals the token drawn at its position. A rejection ends the run, since
+    the rows after it were computed with the wrong history.
     """
 
     def __init__(self, native: NativeSampler) -> None:
         self._native = native
 
     def sample(self, logits: Logits, scheduled: Seq[ScheduledRows]) -> list[SamplerOutput]:
-        """One result for each of `scheduled`, whose rows of logits these are, in their order."""
+        """One result for each of `scheduled`; `logits` has their rows in the same order."""
         states: list[SamplingState] = []
         tokens: list[list[int]] = []
         masks: list[NDArray[np.uint32] | None] = []
@@ -50,7 +48,7 @@ class Sampler:
             if rows.draws:
                 states.append(rows.sequence.sampling)
                 tokens.append(rows.predictions)
-                masks.append(_masks(rows))  # while a device that does not wait is still computing
+                masks.append(_masks(rows))  # a GPU may still be computing meanwhile
         reader = _SampleReader(self._native.sample(logits, states, tokens, masks), logits)
         results: list[SamplerOutput] = []
         first_row = 0
@@ -70,7 +68,7 @@ class _SampleReader:
         self._token_ids = samples.token_ids
 
     def failure(self, row: int) -> FinishReason | None:
-        """Why a row has no token; None if it has one."""
+        """The reason why a row has no token; None if it has one."""
         return _FAILURES.get(int(self._status[row]))
 
     def token_id(self, row: int) -> int:
@@ -80,7 +78,7 @@ class _SampleReader:
     def record(
         self, row: int, output: OutputOptions, source: PredictionSource | None = None, *, feeds_back: bool = False
     ) -> TokenRecord:
-        """What was asked to be told of a row's token."""
+        """The record of a row's token, with the requested fields."""
         samples = self._samples
         logprobs = output.logprobs
         return TokenRecord(
@@ -106,7 +104,7 @@ class _SampleReader:
 
 
 def _known_state(sequence: Sequence) -> SamplingState:
-    """What tells of known tokens, of the prompt or received."""
+    """The sampling state for records of known tokens, either the prompt's or received ones."""
     if sequence.replay is not None:
         return sequence.replay.sampling
     assert sequence.prompt_logprobs is not None
@@ -134,7 +132,7 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := reader.failure(row):
-            is_sure = not records or rows.sequence.grammar is None  # behind predictions a mask may be missing
+            is_sure = not records or rows.sequence.grammar is None  # after predictions a mask may be missing
             return SamplerOutput(records, failure if is_sure else None, prompt_records)
         token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
@@ -146,7 +144,7 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
 
 
 def _prompt_records(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
-    """The records of known tokens; where the logits are no numbers, there is nothing to tell."""
+    """The records of known tokens, which have only the id where the logits are not finite."""
     sequence = rows.sequence
     output = OutputOptions() if sequence.prompt_logprobs is None else sequence.prompt_logprobs.output
     is_replay = sequence.replay is not None

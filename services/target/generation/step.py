@@ -18,7 +18,7 @@ _BUSY = Failed("there is something else to do")
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Seconds that a pass took, and that went before it on the host alone, unless the engine was idle then."""
+    """Seconds that a pass took, and that the host's work before it took, None if the engine was idle before."""
 
     verifying: float
     host: float | None
@@ -26,7 +26,7 @@ class _Spans:
 
 @dataclass(slots=True)
 class StepSeconds:
-    """Seconds that all passes took, that they waited for predictions, and of the host's own work between them."""
+    """Seconds that all passes took, that they waited for predictions, and that the host worked between passes."""
 
     computing: float = 0.0
     waiting: float = 0.0
@@ -50,12 +50,12 @@ class TargetStep:
         self._speculation = speculation
         self._deferred_calls = deferred_calls
         self._outputs: dict[Sequence, OutputPipeline] = {}
-        self._pass_ended: float | None = None  # the one before; None after idleness
+        self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
         self.seconds = StepSeconds()
-        self.num_tokens = 0  # that were committed, of all sequences
+        self.num_tokens = 0  # committed, of all sequences
 
     def step(self) -> bool:
-        """One pass over the next batch; False if no sequence has work."""
+        """Run one pass over the next batch; False if no sequence has work."""
         for sequence in self._scheduler.expired():
             self._outputs[sequence].expire()
             self._end(sequence)
@@ -91,8 +91,8 @@ class TargetStep:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
         if sequence.replay is not None:
             output.replay_feedback(sampled.prompt_records)
-        if sequence.is_told(rows.num_tokens):
-            output.finish(FinishReason.MAX_TOKENS)  # none were asked for
+        if sequence.is_prompt_work_done(rows.num_tokens):
+            output.finish(FinishReason.MAX_TOKENS)  # which is 0 for such a request
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished
         if sampled.failure is not None and is_history_kept:
@@ -110,7 +110,7 @@ class TargetStep:
         output.deliver_end()
 
     def add(self, output: OutputPipeline) -> None:
-        """Take a new sequence in, with what is to become of its tokens; a rehearsal is over then."""
+        """Add a new sequence with its output pipeline; this ends a rehearsal."""
         if (rehearsal := self._speculation.rehearsal) is not None:
             rehearsal.stream.put(_BUSY)
             self.drop(rehearsal)
@@ -119,7 +119,7 @@ class TargetStep:
         self._speculation.open(output.sequence)
 
     def rehearse(self, output: OutputPipeline) -> None:
-        """Generate this, which nobody waits for, unless there is something else to do."""
+        """Generate the text of a rehearsal, unless there are other sequences."""
         if self._outputs:
             output.sequence.stream.put(_BUSY)
             return
@@ -128,19 +128,19 @@ class TargetStep:
         self._speculation.rehearse(output.sequence)
 
     def drop(self, sequence: Sequence) -> None:
-        """Forget a sequence that has ended or that nobody waits for any more; nothing if it is gone already."""
+        """Forget a sequence that has ended or whose reader has gone; does nothing if it was dropped already."""
         if self._scheduler.remove(sequence):
             self._speculation.close(sequence)
             del self._outputs[sequence]
 
     def abort(self, sequence: Sequence, message: str) -> None:
-        """End a sequence for good, and tell its consumer so; nothing if it is gone already."""
+        """End a sequence for good with an error; does nothing if it was dropped already."""
         if sequence in self._outputs:
             sequence.stream.put(Aborted(message))
             self.drop(sequence)
 
     def abandon(self, message: str) -> None:
-        """Tell every sequence's consumer that no further token will come, and free all blocks."""
+        """End every sequence with an error, and free all blocks."""
         try:
             for sequence in self._scheduler.sequences:
                 sequence.stream.put(Failed(message))

@@ -1,1 +1,1 @@
-"""What an answer is as a message of a conversation: thoughts, words and calls, in its model family's own syntax."""
+"""Parsing an answer as a chat message: reasoning, content and tool calls, in the syntax of its model family."""

@@ -1,4 +1,4 @@
-"""Call texts: the calls that a text between marks makes."""
+"""Call texts: parses the tool calls in a text between marks."""
 
 import json
 import re
@@ -18,8 +18,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_calls(name: str | None, text: str) -> list[ToolCall]:
-    """The calls of a JSON text: the arguments of the one that is named, or else an object or a list of objects with
-    name and arguments; raises ValueError where it makes none.
+    """The calls of a JSON text: with `name` the text is that tool's arguments, otherwise an object or a list of objects
+    that have a name and arguments. Raises ValueError if the text is no call.
     """
     try:
         value = _DECODER.decode(text)
@@ -38,7 +38,7 @@ def _read_call(fields: dict[str, str]) -> ToolCall:
         raise ValueError("it has no name")
     arguments = next((fields[key] for key in _ARGUMENTS if key in fields), "{}")
     value = _DECODER.decode(arguments)
-    if isinstance(value, str):  # some models write the object as a text in JSON
+    if isinstance(value, str):  # some models write the object as a JSON string
         arguments, value = value, _DECODER.decode(value)
     if not isinstance(value, dict):
         raise ValueError("its arguments are no object")
@@ -46,7 +46,7 @@ def _read_call(fields: dict[str, str]) -> ToolCall:
 
 
 def _items(text: str) -> Iterator[str]:
-    """The texts of a list's items."""
+    """The text of each item of a list."""
     position = _after(text, 0)
     while text[position] != "]":
         start, (_, position) = position, _DECODER.raw_decode(text, position)
@@ -68,7 +68,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _next(text: str, position: int) -> int:
-    """Where the next item begins, or the end of all of them is."""
+    """The position of the next item, or of the closing bracket."""
     position = _skip(text, position)
     return _after(text, position) if text[position] == "," else position
 

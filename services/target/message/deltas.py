@@ -1,25 +1,25 @@
-"""Deltas: what follows in a message, part by part."""
+"""Deltas: the next parts of a message while it is generated."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More of what the model thinks."""
+    """More text of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More of what it says."""
+    """More text of the message's content."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A whole call; `arguments` are a JSON object as the model wrote it."""
+    """A whole tool call; `arguments` are a JSON object as the model wrote it."""
 
     name: str
     arguments: str

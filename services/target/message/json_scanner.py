@@ -1,31 +1,31 @@
-"""JsonScanner: where a JSON value ends in a text that is still growing."""
+"""JsonScanner: finds the end of a JSON value in a text that is still growing."""
 
 import re
 
-_OUTSIDE = re.compile(r'[{}\[\]"]|[^\s\w+.,:-]')  # what nests, and what stands nowhere in JSON but in its strings
+_OUTSIDE = re.compile(r'[{}\[\]"]|[^\s\w+.,:-]')  # brackets and quotes, and characters that JSON has in strings only
 _MOST_DEPTH = 64
 _INSIDE = re.compile(r'["\\]')
 
 
 class JsonScanner:
-    """Follows the nesting of an object or a list, each character once."""
+    """Tracks the nesting of an object or a list, and reads each character once."""
 
     def __init__(self, start: int) -> None:
         """The value begins at `start`."""
         self.start = start
         self.position = start
-        """Up to which the text may be a JSON value."""
+        """The end of the scanned text, which may be the beginning of a JSON value up to here."""
         self._depth = 0
         self._is_inside = False
 
     def end(self, text: str) -> int | None:
-        """Where the value ends in a text, if it does; the text of each call begins with that of the one before.
+        """The end of the value in `text`, None if it is not complete; `text` must begin with the previous call's text.
 
-        Raises ValueError for what can be no JSON, or nests too deeply.
+        Raises ValueError for a text that cannot be JSON, or that nests too deeply.
         """
         while found := (_INSIDE if self._is_inside else _OUTSIDE).search(text, self.position):
             if found.group() == "\\":
-                if found.end() == len(text):  # what it escapes is not known yet
+                if found.end() == len(text):  # the escaped character is not known yet
                     self.position = found.start()
                     return None
                 self.position = found.end() + 1

@@ -1,4 +1,4 @@
-"""MessageParser: an answer's text to the parts of a message, as it grows."""
+"""MessageParser: parses an answer's text into the parts of a message while it grows."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from services.target.message.deltas import Content, Delta, Reasoning
 from services.target.message.json_scanner import JsonScanner
 from services.target.message.syntax import MessageSyntax, ToolSyntax
 
-_MOST_HEADER = 256  # characters between what begins a call and its JSON
+_MOST_HEADER = 256  # characters between the mark that begins a call and its JSON
 _JSON = re.compile(r"(?P<before>\s*)\[\s*[{\]]|(?P<brace>[^{]*)\{")
 _NO_TOOLS = ToolSyntax(starts=(), call="")
 
@@ -17,32 +17,32 @@ class MessageParser:
     """All deltas so far are a pure function of the text so far, however it was cut: text is held back only as long as
     it may become a mark, the white space before one, or a call.
 
-    White space beside a mark belongs to it. What looks like a call but is none is content, up to where that is certain:
-    each character is read a few times at most.
+    White space next to a mark belongs to it. A text that turns out to be no call is content, up to the point where this
+    was certain, so that each character is read only a few times.
     """
 
     def __init__(self, syntax: MessageSyntax, *, is_thinking: bool) -> None:
-        """`is_thinking` says that the prompt has begun a thought already."""
+        """`is_thinking` is whether the prompt has already begun a thought."""
         self._tools = syntax.tools or _NO_TOOLS
         self._reasoning = syntax.reasoning
-        self._text = ""  # that is not read yet
+        self._text = ""  # not read yet
         self._deltas: list[Delta] = []
-        self._space = ""  # behind what was said, which is part of it only if more is said
-        self._is_behind_mark = is_thinking
-        self._call_start = ""  # the mark that has begun the call that is being read
-        self._json: JsonScanner | None = None  # once its header is whole
-        self._name: str | None = None  # in that header
+        self._space = ""  # white space at the end, which is emitted only if more text follows
+        self._is_after_mark = is_thinking
+        self._call_start = ""  # the mark that began the current call
+        self._json: JsonScanner | None = None  # once the call's header is complete
+        self._name: str | None = None  # of the tool, if the header has it
         self._read: Callable[[bool], bool] = self._read_thought if is_thinking else self._read_beginning
 
     def feed(self, text: str) -> list[Delta]:
-        """What more of the text makes certain."""
+        """Take more text; returns the deltas that are certain with it."""
         self._text += text
         return self._proceed(is_end=False)
 
     def finish(self) -> list[Delta]:
-        """What the end of the text makes certain."""
+        """Take the end of the text; returns the remaining deltas."""
         deltas = self._proceed(is_end=True)
-        if self._space and not self._is_behind_mark:
+        if self._space and not self._is_after_mark:
             is_thinking = self._read == self._read_thought
             deltas.append(Reasoning(self._space) if is_thinking else Content(self._space))
             self._space = ""
@@ -54,10 +54,10 @@ class MessageParser:
         deltas, self._deltas = self._deltas, []
         return _joined(deltas)
 
-    # Each of these reads some of the text, and says whether there may be more to read.
+    # Each of these reads part of the text, and returns whether more can be read now.
 
     def _read_beginning(self, is_end: bool) -> bool:
-        """White space, then what may stand at the beginning alone."""
+        """White space, then a mark that is allowed only at the beginning."""
         text = self._text.lstrip()
         think = self._reasoning.start if self._reasoning else ""
         if think and text.startswith(think):
@@ -69,7 +69,7 @@ class MessageParser:
         return True
 
     def _read_bare(self, is_end: bool) -> bool:
-        """White space, then a call's JSON, or else content."""
+        """White space, then the JSON of a call, or otherwise content."""
         text = self._text.lstrip()
         if not text and not is_end:
             return False
@@ -81,20 +81,20 @@ class MessageParser:
 
     def _read_thought(self, is_end: bool) -> bool:
         assert self._reasoning is not None
-        if self._say_up_to(Reasoning, [self._reasoning.end], is_end) is None:
+        if self._emit_up_to(Reasoning, [self._reasoning.end], is_end) is None:
             return False
         self._pass_mark(len(self._reasoning.end), self._read_bare if self._tools.is_bare else self._read_content)
         return True
 
     def _read_content(self, is_end: bool) -> bool:
-        start = self._say_up_to(Content, self._tools.starts, is_end)
+        start = self._emit_up_to(Content, self._tools.starts, is_end)
         if start is None:
             return False
         self._begin_call(start, len(start))
         return True
 
     def _read_between(self, is_end: bool) -> bool:
-        """Behind a call: white space and what ends it, then another one, or content."""
+        """After a call: white space and its end marks, then another call, or content."""
         text = self._text.lstrip()
         skipped = len(self._text) - len(text)
         end = next((end for end in self._tools.ends if text.startswith(end)), None)
@@ -109,7 +109,7 @@ class MessageParser:
         return True
 
     def _read_call(self, is_end: bool) -> bool:
-        """The header, then the JSON up to its end."""
+        """The header of a call, then its JSON up to the end."""
         end: int | None = None
         try:
             if self._json is None:
@@ -126,37 +126,37 @@ class MessageParser:
             self._pass_mark(end, self._read_between)
         return True
 
-    # What these are made of
+    # Steps of the readers above
 
-    def _say_up_to(self, kind: type[Reasoning | Content], marks: Iterable[str], is_end: bool) -> str | None:
-        """Say the text up to the first of the marks, and return that; without one, all that can be none."""
+    def _emit_up_to(self, kind: type[Reasoning | Content], marks: Iterable[str], is_end: bool) -> str | None:
+        """Emit the text before the first mark, and return that mark; without one, emit all that cannot become one."""
         found = [(position, mark) for mark in marks if (position := self._text.find(mark)) >= 0]
         if found:
             position, mark = min(found)
-            self._say(kind, self._text[:position])
+            self._emit(kind, self._text[:position])
             self._text = self._text[position:]
             return mark
         held = 0 if is_end else _num_held(self._text, marks)
         position = len(self._text) - held
-        self._say(kind, self._text[:position])
+        self._emit(kind, self._text[:position])
         self._text = self._text[position:]
         return None
 
-    def _say(self, kind: type[Reasoning | Content], text: str) -> None:
-        if self._is_behind_mark:
+    def _emit(self, kind: type[Reasoning | Content], text: str) -> None:
+        if self._is_after_mark:
             text = text.lstrip()
         if not text:
             return
-        said = (self._space + text).rstrip()
-        self._space = (self._space + text)[len(said) :]
-        self._is_behind_mark = False
-        if said:
-            self._deltas.append(kind(said))
+        visible = (self._space + text).rstrip()
+        self._space = (self._space + text)[len(visible) :]
+        self._is_after_mark = False
+        if visible:
+            self._deltas.append(kind(visible))
 
     def _pass_mark(self, length: int, read: Callable[[bool], bool]) -> None:
-        """Leave out the next characters and the white space beside them."""
+        """Skip the next `length` characters and the white space around them."""
         self._text = self._text[length:]
-        self._space, self._is_behind_mark = "", True
+        self._space, self._is_after_mark = "", True
         self._read = read
 
     def _begin_call(self, start: str, length: int) -> None:
@@ -165,9 +165,9 @@ class MessageParser:
         self._read = self._read_call
 
     def _find_json(self) -> JsonScanner | None:
-        """What follows the JSON, from the first brace on, or from a bracket before which is nothing but white space.
+        """A scanner of the call's JSON, which begins at the first brace, or at a bracket after nothing but white space.
 
-        Raises ValueError where what stands before it is not the syntax's.
+        None while there is none. Raises ValueError if the header before the JSON does not match the syntax.
         """
         found = _JSON.match(self._text, 0, _MOST_HEADER)
         if found is None:
@@ -182,15 +182,15 @@ class MessageParser:
         return JsonScanner(start)
 
     def _reject_call(self, length: int) -> None:
-        """Say what has looked like a call, as far as it was read."""
+        """Emit text that looked like a call as content, as far as it was read."""
         text = self._call_start + self._text[:length]
         self._text = self._text[length:]
-        self._say(Content, text)
+        self._emit(Content, text)
         self._read = self._read_content
 
 
 def _num_held(text: str, marks: Iterable[str]) -> int:
-    """Characters at the end that a mark begins with."""
+    """The number of characters at the end of a text that a mark may begin with."""
     longest = max(map(len, marks), default=0)
     return next((n for n in range(min(longest - 1, len(text)), 0, -1) if _may_become(text[-n:], marks)), 0)
 
@@ -200,7 +200,7 @@ def _may_become(text: str, marks: Iterable[str]) -> bool:
 
 
 def _joined(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same with one delta for several of a kind that follow one another, calls aside."""
+    """The deltas with consecutive ones of the same kind merged, except calls."""
     joined: list[Delta] = []
     for delta in deltas:
         match joined[-1:], delta:

@@ -1,4 +1,4 @@
-"""MessageReader: the ids of an answer to the parts of a message."""
+"""MessageReader: converts the token ids of an answer into the parts of a message."""
 
 from collections.abc import Iterable
 
@@ -12,10 +12,10 @@ from services.target.output.detokenizer import Detokenizer
 
 
 class MessageReader:
-    """Reads the text of the same ids, stops included, in which the marks are spelled out that are control tokens."""
+    """Decodes the ids to text, in which marks that are control tokens are spelled out, and parses it."""
 
     def __init__(self, request: Request, tokenizer: Tokenizer, syntax: MessageSyntax) -> None:
-        """Take in what was received of the answer, which may take long."""
+        """Reads the received part of the answer first, which may take long."""
         self._stop_ids = request.stops.token_ids
         self._detokenizer = Detokenizer(
             tokenizer,
@@ -31,11 +31,11 @@ class MessageReader:
             self.push([token_id])
 
     def push(self, token_ids: Iterable[int]) -> list[Delta]:
-        """What further ids of the answer tell."""
+        """Take further ids of the answer; returns the deltas that are certain with them."""
         return self._parser.feed("".join(map(self._text_of, token_ids)))
 
     def finish(self, text: str) -> list[Delta]:
-        """What the end tells; `text` is that of the answer which came with it, and with no id."""
+        """Take the end; returns the remaining deltas. `text` is the answer's text that came with its end."""
         deltas = self._parser.feed(text or self._detokenizer.finish())
         return deltas + self._parser.finish()
 

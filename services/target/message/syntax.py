@@ -1,4 +1,4 @@
-"""Syntax: how the families of models mark what they think and what they call; one entry of a table for each way."""
+"""Syntax: how model families mark reasoning and tool calls; one table entry for each way."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from services.engine.text.tokenizer import Tokenizer
 
 AUTO, NONE = "auto", "none"
-NAME, ARGUMENTS = "\0name", "\0arguments"  # where they stand in the text of a call
+NAME, ARGUMENTS = "\0name", "\0arguments"  # placeholders in the text of a call
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningSyntax:
-    """Thoughts stand between two marks, the first of which may be the prompt's last words."""
+    """Reasoning is between two marks; the prompt may end with the first one."""
 
     start: str
     end: str
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What is no text of the message."""
+        """The marks, which are no text of the message."""
         return (self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSyntax:
-    """An answer's calls are JSON between marks, or behind one.
+    """An answer's calls are JSON between two marks, or after one.
 
-    `header` matches what stands between `starts` and the JSON; where it finds a `name`, the JSON is only the arguments.
-    `ends` are what may follow a call. The calls that a grammar forces are written as `opening`, one `call` after the
-    other with `between` them, and `closing`.
+    `header` matches the text between one of `starts` and the JSON; if it has a group `name`, the JSON is only the
+    arguments. `ends` are marks that may follow a call. A grammar writes calls as `opening`, one `call` after the other
+    with `between` in between, and `closing`.
     """
 
     starts: tuple[str, ...]
-    is_bare: bool = False  # whether a call may also begin with its JSON, where a message or another call does
+    is_bare: bool = False  # whether a call may begin with its JSON at the start of a message or after another call
     header: re.Pattern[str] = re.compile(r"\s*")
     ends: tuple[str, ...] = ()
     opening: str = ""
@@ -43,7 +43,7 @@ class ToolSyntax:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What is no text of the message, and may be a single token."""
+        """The marks, which are no text of the message, and may be single tokens."""
         written = re.findall(r"<[^<>\s]+>|\[[A-Z_]+\]", self.opening + self.call + self.closing)
         return tuple(dict.fromkeys([*self.starts, *written]))
 
@@ -95,7 +95,7 @@ REASONING_SYNTAXES = {
     "think": ReasoningSyntax("<think>", "</think>"),
     "mistral": ReasoningSyntax("[THINK]", "[/THINK]"),
 }
-# What a template has that writes a syntax, and what it has not; the first that fits is it.
+# For each syntax, strings that a template has and strings that it must not have; the first match is used.
 _TOOL_SIGNS = (
     ("hermes", ("<tool_call>", "arguments"), ("<function=", "<arg_key>")),
     ("mistral_args", ("[TOOL_CALLS]", "[ARGS]"), ()),
@@ -110,7 +110,7 @@ _REASONING_SIGNS = (("think", "</think>"), ("mistral", "[/THINK]"))
 
 @dataclass(frozen=True, slots=True)
 class MessageSyntax:
-    """What one model marks; the marks that are single tokens of it, and those of them that are control tokens."""
+    """The syntax of one model; the ids of marks that are single tokens, and of those that are control tokens."""
 
     tools: ToolSyntax | None
     reasoning: ReasoningSyntax | None
@@ -119,7 +119,7 @@ class MessageSyntax:
 
     @classmethod
     def find(cls, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> "MessageSyntax":
-        """Those of the named entries; AUTO is what the text of the chat template has, NONE is nothing."""
+        """The syntax of the named table entries; AUTO finds them by the chat template's text, NONE is no syntax."""
         if tool_parser == AUTO:
             tool_parser = next(_tools_of(template), NONE)
         if reasoning_parser == AUTO:

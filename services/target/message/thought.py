@@ -1,4 +1,4 @@
-"""Thoughts of a prompt: whether its template has begun, or ended, what the model thinks before it answers."""
+"""Thoughts of a prompt: whether its chat template has begun, or ended, the model's reasoning."""
 
 from collections.abc import Sequence as Seq
 from enum import Enum, auto
@@ -10,15 +10,15 @@ _MOST_TOKENS = 4096
 
 
 class PromptThought(Enum):
-    """How far the thought is when the answer begins."""
+    """The state of the reasoning when the answer begins."""
 
-    NONE = auto()  # the model may begin one
+    NONE = auto()  # the model may begin it
     OPEN = auto()
     CLOSED = auto()
 
 
 def thought_of(prompt: Seq[int], tokenizer: Tokenizer, syntax: MessageSyntax) -> PromptThought:
-    """The thought behind the last control token of a prompt, where that ends the messages before."""
+    """The state of the reasoning after the last control token of a prompt, which ends the previous messages."""
     if syntax.reasoning is None:
         return PromptThought.CLOSED
     marks = frozenset(syntax.mark_ids.values())

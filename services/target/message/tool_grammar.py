@@ -1,4 +1,4 @@
-"""Tool grammars: what binds an answer to calls in the family's own syntax, with arguments by the tools' schemas."""
+"""Tool grammars: constrain an answer to calls in the model family's syntax, with arguments by the tools' schemas."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
 from services.target.message.thought import PromptThought
 
-# As models write JSON; without it an answer may go on with white space for ever.
+# As models write JSON; with flexible white space an answer could continue with white space forever.
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _ANY_TEXT = "TEXT: /(?s:.*)/"
 _OBJECT = {"type": "object"}
@@ -19,7 +19,7 @@ _OBJECT = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class BoundTool:
-    """A tool that may be called; any object is an argument where there is no schema."""
+    """A tool that may be called; without a schema its arguments may be any object."""
 
     name: str
     schema: Mapping[str, Any] | None
@@ -27,7 +27,7 @@ class BoundTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRule:
-    """Which calls an answer may have; where none is required, it may say what it likes before and between them."""
+    """The calls that an answer may have; if none is required, it may have any text before and between them."""
 
     tools: Seq[BoundTool]
     is_required: bool
@@ -35,7 +35,7 @@ class CallRule:
 
 
 def tool_grammar(rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> GrammarSource:
-    """The grammar of an answer whose prompt has got so far with its thought."""
+    """The grammar of an answer, given the state of the reasoning at the end of its prompt."""
     return GrammarSource(GrammarKind.LARK, ("\n".join(_Lark(rule, tools, syntax, thought).lines()),))
 
 
@@ -53,7 +53,7 @@ class _Lark:
         return ["start: thoughts answer", *self._thoughts(), *answer, *self._calls(), _ANY_TEXT]
 
     def _thoughts(self) -> list[str]:
-        """Up to the end of a thought that is open, or that the model may begin."""
+        """Rules for reasoning that is open, or that the model may begin, up to its end."""
         if self._reasoning is None or self._thought is PromptThought.CLOSED:
             return ['thoughts: ""']
         rest = [*self._up_to("thought", self._reasoning.end), r"GAP: /\n{0,2}/"]
@@ -66,7 +66,7 @@ class _Lark:
         return [f"answer: {self._written(self._tools.opening)} call {further} {self._written(self._tools.closing)}"]
 
     def _free(self) -> list[str]:
-        """Any text, in which what begins a call is followed by the rest of one."""
+        """Rules for any text in which the mark that begins a call is followed by the rest of a call."""
         opening = self._tools.opening + self._tools.call
         further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
         if self._tools.is_bare:
@@ -88,13 +88,13 @@ class _Lark:
         return calls
 
     def _call(self, index: int, mark: str | None = None) -> str:
-        """One call, or what follows the mark that begins the first."""
+        """One call; with `mark`, the rest of the first call after this mark."""
         text = self._tools.call if mark is None else (self._tools.opening + self._tools.call).removeprefix(mark)
         before, _, after = text.replace(NAME, self._rule.tools[index].name).partition(ARGUMENTS)
         return f"{self._written(before)} arguments_{index} {self._written(after)}"
 
     def _written(self, text: str) -> str:
-        """A text, in which marks are the tokens that they are."""
+        """A literal text, in which marks are single tokens."""
         if not text:
             return ""
         marks = "|".join(map(re.escape, self._mark_ids)) or r"(?!)"
@@ -105,7 +105,7 @@ class _Lark:
         )
 
     def _up_to(self, rule: str, mark: str) -> list[str]:
-        """A rule of any text up to the first such mark, whose characters are in no text where it is a control token."""
+        """A rule for any text up to the first such mark; text never matches a mark that is a control token."""
         if self._mark_ids.get(mark) in self._special_ids:
             return [f"{rule}: TEXT {self._written(mark)}"]
         return [f"{rule}[lazy]: TEXT {json.dumps(mark, ensure_ascii=False)}"]

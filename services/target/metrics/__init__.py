@@ -1,1 +1,1 @@
-"""What is counted of requests, and what a scrape reads of the whole target."""
+"""Statistics and traces of requests, and the target's Prometheus metrics."""

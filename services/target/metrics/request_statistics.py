@@ -1,4 +1,4 @@
-"""RequestStatistics: what has become of requests, counted and logged where their streams are written."""
+"""RequestStatistics: counts requests and their results, and logs each one at its end."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ _TOKENS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
 class EndReason(StrEnum):
-    """Why a request ended, in the words that other engines have for it."""
+    """Why a request ended, in the words that other engines use."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -65,15 +65,15 @@ class RequestHistograms:
 class _Live:
     """A sequence whose reader is still here."""
 
-    is_scheduled: bool = False  # as far as this has heard
+    is_scheduled: bool = False  # as far as its events show
     heard_at: float = 0.0  # when its last chunk came
 
 
 class RequestStatistics:
-    """One event loop counts, any thread reads. What warms the server up, or is rehearsed, has no reader and no count.
+    """One event loop counts, any thread reads. Warm-ups and rehearsals have no reader and are not counted.
 
-    The engine thread counts nothing here: what it keeps of each sequence is added up when that ends, and by whoever
-    reads while it runs.
+    The engine thread counts nothing here: the speculation statistics of each sequence are added up when it ends, and
+    for a reader also while it runs.
     """
 
     def __init__(self) -> None:
@@ -83,18 +83,18 @@ class RequestStatistics:
         self.generated_tokens = 0
         self.ended = dict.fromkeys(EndReason, 0)
         self.unpredicted = dict.fromkeys(NoSpeculation, 0)
-        """Requests that ended without one prediction, by why."""
+        """Requests that ended without a prediction, by reason."""
         self._live: dict[Sequence, _Live] = {}
-        self._speculation = SpeculationStats()  # of those that have ended
-        self._lock = threading.Lock()  # so that whoever reads sees a sequence either live or ended
+        self._speculation = SpeculationStats()  # of sequences that have ended
+        self._lock = threading.Lock()  # so that readers see each sequence either live or ended
 
     def begin(self, sequences: Iterable[Sequence]) -> None:
-        """Somebody reads these from now on."""
+        """Count these sequences, which have a reader from now on."""
         with self._lock:
             self._live.update((sequence, _Live()) for sequence in sequences)
 
     def observe(self, sequence: Sequence, event: Event) -> None:
-        """An event has come from a sequence's stream."""
+        """Count an event of a sequence's stream."""
         live = self._live[sequence]
         if not live.is_scheduled:
             live.is_scheduled = True
@@ -125,7 +125,7 @@ class RequestStatistics:
         _observe(histograms.generated_tokens, finished.completion_tokens)
 
     def end(self, sequence: Sequence) -> None:
-        """Its reader has gone, at its end or before."""
+        """Count and log a sequence whose reader has gone, at its end or before."""
         _log(sequence)
         with self._lock:
             del self._live[sequence]
@@ -147,7 +147,7 @@ class RequestStatistics:
             return [*self._live]
 
     def speculation(self) -> SpeculationStats:
-        """How the predictions of all requests have fared, those included that still run."""
+        """The speculation statistics of all requests, including those that still run."""
         total = SpeculationStats()
         with self._lock:
             total.add(self._speculation)
@@ -156,7 +156,7 @@ class RequestStatistics:
         return total
 
     def by_caller(self) -> dict[str, Counter[str]]:
-        """For each caller how many of its sequences run, and how many wait for their first pass."""
+        """For each caller the number of its sequences that run, and that wait for their first pass."""
         callers: dict[str, Counter[str]] = {}
         for sequence in self.live:
             state = "running" if sequence.timings.scheduled else "waiting"
@@ -164,7 +164,7 @@ class RequestStatistics:
         return callers
 
     def by_lora(self) -> Counter[str]:
-        """How many sequences each adapter has, those that wait included."""
+        """The number of sequences that use each adapter, including those that wait."""
         return Counter(lora.name for sequence in self.live if (lora := sequence.request.lora))
 
 
@@ -174,13 +174,13 @@ def _observe(histogram: Histogram, value: float, times: int = 1) -> None:
 
 
 def identity(request: Request) -> dict[str, str]:
-    """What a line of the log about a request says in fields of their own."""
+    """The fields that identify a request in a structured log line."""
     named = {"request_id": request.request_id}
     return {**named, "trace_id": trace_id(request.traceparent)} if request.traceparent else named
 
 
 def _log(sequence: Sequence) -> None:
-    """One line per sample; prompts, seeds and texts stay out of it."""
+    """Log one line per sample, without prompts, seeds and texts."""
     timings = sequence.timings
     logger.info(
         "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "

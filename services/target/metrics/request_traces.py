@@ -1,4 +1,4 @@
-"""RequestTraces: requests as spans, by OpenTelemetry's conventions for generative AI."""
+"""RequestTraces: a span for each request, by OpenTelemetry's conventions for generative AI."""
 
 import time
 from collections.abc import Sequence as Seq
@@ -14,13 +14,13 @@ _PROVIDER = "outrider"
 
 
 class RequestTraces:
-    """Prompts, texts and seeds are never told."""
+    """Begins the spans of requests, which never have prompts, texts or seeds."""
 
     def __init__(self, tracing: "Tracing") -> None:
         self._tracing = tracing
 
     def begin(self, traceparent: str, *, operation: str, model: str) -> "RequestTrace":
-        """A request has come, whose caller may have sent a trace context."""
+        """Begin the span of a request; `traceparent` is empty if the caller sent no trace context."""
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": _PROVIDER,
@@ -31,7 +31,7 @@ class RequestTraces:
 
 
 class RequestTrace:
-    """One request, for as long as the context lasts; what ends it early is told by its type."""
+    """The span of one request, a context; an exception that ends it is recorded by its type."""
 
     def __init__(self, tracing: "Tracing", span: "TracedSpan", attributes: "dict[str, Attribute]") -> None:
         self._tracing, self._span, self._attributes = tracing, span, attributes
@@ -41,11 +41,11 @@ class RequestTrace:
 
     @property
     def traceparent(self) -> str:
-        """For the draft, whose work for the request is part of it."""
+        """The parent of the draft's spans for this request."""
         return self._span.traceparent
 
     def follow(self, request: Request, sequences: Seq[Sequence]) -> None:
-        """What it asks for was understood, and is generated, one sequence for each sample."""
+        """Set the request and its sequences, one for each sample, once they are known."""
         self._request, self._sequences = request, sequences
 
     def __enter__(self) -> Self:
@@ -56,11 +56,11 @@ class RequestTrace:
         for sequence in self._sequences:
             self._add_parts(sequence)
         self._record(failure)
-        told = {} if self._request is None else _describe(self._request, self._sequences)
-        self._span.end({**self._attributes, **told}, failure)
+        described = {} if self._request is None else _describe(self._request, self._sequences)
+        self._span.end({**self._attributes, **described}, failure)
 
     def _add_parts(self, sequence: Sequence) -> None:
-        """When it waited, was prefilled and decoded."""
+        """Add the times of a sequence's queueing, prefill and decoding."""
         timings, now = sequence.timings, time.monotonic()
         moments = [timings.arrived, timings.scheduled, timings.prefilled, timings.finished or now]
         for name, begin, end in zip(("queue", "prefill", "decode"), moments, moments[1:], strict=False):

@@ -1,4 +1,4 @@
-"""TargetLoad: how busy the target is."""
+"""TargetLoad: the target's load, for metrics and load balancers."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from services.telemetry.rate import Rate
 
 
 class TargetLoad:
-    """For any thread, once the engine is there."""
+    """Reads the load of an engine from any thread."""
 
     def __init__(self, engine: TargetEngine, statistics: RequestStatistics, in_flight: Callable[[], int]) -> None:
         """`in_flight` counts the sequences that are admitted."""
@@ -29,17 +29,17 @@ class TargetLoad:
 
     @property
     def cache_usage(self) -> float:
-        """The part of the KV blocks that sequences own, from 0 to 1."""
+        """The share of the KV blocks that sequences own, from 0 to 1."""
         blocks = self._engine.blocks
         return 1 - blocks.num_free / blocks.num_blocks
 
     @property
     def utilization(self) -> float:
-        """Sequences for each that may run at once; above 1 where some wait."""
+        """Sequences divided by the most that may run at once; above 1 if some wait."""
         return (self.running + self.waiting) / self._engine.config.max_sequences
 
     def report(self) -> bytes:
-        """What a load balancer is told."""
+        """The load report (ORCA) for a load balancer."""
         named = {
             "num_requests_waiting": self.waiting,
             "num_requests_running": self.running,
@@ -54,7 +54,7 @@ class TargetLoad:
 
     @property
     def cache_hit_rate(self) -> float:
-        """The part of all prompts so far that the prefix cache had, from 0 to 1."""
+        """The share of all prompt tokens so far that the prefix cache had, from 0 to 1."""
         return self._statistics.cached_tokens / max(1, self._statistics.prompt_tokens)
 
     def request_rate(self) -> float:

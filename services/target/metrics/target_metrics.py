@@ -1,4 +1,4 @@
-"""TargetMetrics: what a scrape reads of the target, as metrics."""
+"""TargetMetrics: the Prometheus metrics of one model of the target."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -22,7 +22,7 @@ _STATES = ("running", "waiting")
 
 
 class TargetMetrics(Collector):
-    """Reads plain counts of the threads that keep them, and makes none of them wait."""
+    """Reads plain counts of other threads without making them wait."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TargetMetrics(Collector):
         prefix: str,
         model_name: str,
     ) -> None:
-        """`prefix` goes before the names that other engines have too."""
+        """`prefix` is the prefix of metrics that other engines have too."""
         self._engine, self._load = engine, load
         self._statistics = statistics
         self._find_links, self._sessions = find_links, sessions
@@ -43,7 +43,7 @@ class TargetMetrics(Collector):
         self._labels = {"model_name": model_name}
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics as they are now."""
+        """The current values of all metrics."""
         shared = MetricPage(self._prefix, {**self._labels, "engine": "0"})
         own = MetricPage(OWN_PREFIX, self._labels)
         stats = self._statistics.speculation()
@@ -58,7 +58,7 @@ class TargetMetrics(Collector):
         add_decisions(own, self._engine.speculation)
         add_links(own, self._find_links(), stats)
         _add_steps(own, self._engine)
-        text = "KV blocks that are owned, free but to be found, and empty."
+        text = "KV blocks that are owned, free but cached, and empty."
         own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
         _add_offload(own, self._engine.offload)
         _add_sessions(own, self._sessions)
@@ -69,7 +69,7 @@ class TargetMetrics(Collector):
         text = "Sequences that wait for their turn, or whose prompts are encoded."
         page.gauge("num_requests_waiting", text, self._load.waiting)
         page.gauge("kv_cache_usage_perc", "The part of the KV blocks in use, from 0 to 1.", self._load.cache_usage)
-        page.counter("num_preemptions", "Sequences that made way for others.", self._engine.scheduler.num_preemptions)
+        page.counter("num_preemptions", "Sequences that were preempted.", self._engine.scheduler.num_preemptions)
         blocks = self._engine.blocks
         sizes = {(str(blocks.block_size), str(blocks.num_blocks)): 1}
         page.gauge("cache_config_info", "The KV cache, as labels.", sizes, "block_size", "num_gpu_blocks")
@@ -81,7 +81,7 @@ def _add_requests(page: MetricPage, statistics: RequestStatistics) -> None:
     page.counter("prefix_cache_queries", "Tokens looked up in the prefix cache.", statistics.prompt_tokens)
     page.counter("prefix_cache_hits", "Tokens found in the prefix cache.", statistics.cached_tokens)
     ended = {str(reason): count for reason, count in statistics.ended.items()}
-    page.counter("request_success", "Sequences that have ended, by why.", ended, "finished_reason")
+    page.counter("request_success", "Sequences that have ended, by reason.", ended, "finished_reason")
     seen = statistics.histograms
     page.histogram("e2e_request_latency_seconds", "From arrival to the end.", seen.latency)
     page.histogram("time_to_first_token_seconds", "From arrival to the first token.", seen.first_token)
@@ -94,7 +94,7 @@ def _add_requests(page: MetricPage, statistics: RequestStatistics) -> None:
 
 
 def _add_callers(page: MetricPage, statistics: RequestStatistics) -> None:
-    """The callers with most sequences by name, all others together."""
+    """The callers with the most sequences by name, and all others together."""
     callers = sorted(statistics.by_caller().items(), key=lambda item: -item[1].total())
     values: dict[tuple[str, str], int] = {}
     for index, (name, states) in enumerate(callers):
@@ -105,12 +105,12 @@ def _add_callers(page: MetricPage, statistics: RequestStatistics) -> None:
 
 
 def _caller_label(name: str) -> str:
-    """A caller's name; of a connection, the host that it comes from."""
+    """A caller's name; for a connection without a name, the host that it comes from."""
     return name.rpartition(":")[0] if name.startswith(("ipv4:", "ipv6:")) else name
 
 
 def _add_sessions(page: MetricPage, sessions: Sessions) -> None:
-    page.gauge("sessions", "Sessions that requests may go on behind.", sessions.num_open)
+    page.gauge("sessions", "Open sessions, which requests may continue.", sessions.num_open)
     blocks = {"held": sessions.quota.num_blocks, "most": sessions.quota.limits.blocks}
     page.gauge("session_kv_blocks", "KV blocks that sessions hold, and the most that they may.", blocks, "kind")
 
@@ -126,16 +126,16 @@ def _add_offload(page: MetricPage, offload: KvOffload | None) -> None:
         "missed": offload.num_missed if offload else 0,
         "dropped": store.num_dropped if store else 0,
     }
-    text = "KV blocks that went to the offload or came back, were asked for in vain, or were dropped."
+    text = "KV blocks that were stored in the offload, found or missed there, or dropped."
     page.counter("kv_offload_moves", text, moves, "move")
     has_failed = bool(store and store.problem)
-    page.gauge("kv_offload_failed", "Whether the offload is out of use for an error of its disk.", int(has_failed))
+    page.gauge("kv_offload_failed", "Whether the offload is disabled after a disk error.", int(has_failed))
 
 
 def _add_steps(page: MetricPage, engine: TargetEngine) -> None:
     scheduler = engine.scheduler
     limits = {str(limit): count for limit, count in scheduler.num_steps.items()}
-    page.counter("steps", "Passes, by what kept them from more work.", limits, "limit")
+    page.counter("steps", "Passes, by the limit that kept them from more work.", limits, "limit")
     rows = {"tokens": scheduler.num_rows, "predictions": scheduler.num_prediction_rows}
     page.counter("step_rows", "Rows of all passes.", rows, "kind")
     text = "Time of the model, of waiting for predictions, and of the host between passes."

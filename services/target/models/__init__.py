@@ -1,1 +1,1 @@
-"""The models that are served: each with all that is its own, from its loading to its end."""
+"""The served models: their loading and unloading, and their engines, drafts and adapters."""

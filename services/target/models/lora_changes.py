@@ -1,4 +1,4 @@
-"""LoraChanges: adapters of a model come and go while it is served."""
+"""LoraChanges: loads and unloads a model's LoRA adapters while it is served."""
 
 import asyncio
 from pathlib import Path
@@ -10,24 +10,24 @@ from services.target.models.target_models import TargetModels
 
 
 class LoraChanges:
-    """One change at a time, all on one event loop. Passes go on meanwhile, and no byte of an answer changes."""
+    """Makes one change at a time, on one event loop. Passes continue meanwhile, and no byte of an answer changes."""
 
     def __init__(self, models: TargetModels) -> None:
         self._models = models
         self._changing = asyncio.Lock()
 
     async def load(self, model: TargetModel, engine: TargetEngine, name: str, folder: str) -> None:
-        """Read an adapter from a folder below the one that the server was given, and let requests ask for it.
+        """Read an adapter from a folder below the configured one, and accept requests for it.
 
-        Raises InvalidRequestError for a name that is taken or none may have, and ValueError for a folder that is
-        outside or no adapter of the model.
+        Raises InvalidRequestError for a name that is taken or not allowed, and ValueError for a folder that is outside
+        or is no adapter of the model.
         """
         path = _below(model.lora_dir, folder)
         loading = asyncio.create_task(self._load(model, engine, name, path))
-        await asyncio.shield(loading)  # who has asked may go, what was begun is not left half done
+        await asyncio.shield(loading)  # a caller that cancels must not leave the change half done
 
     def drop(self, engine: TargetEngine, model: TargetModel, name: str) -> int:
-        """Let no further request ask for it, and say how many still compute by it."""
+        """Refuse further requests for an adapter; returns how many still use it."""
         del model.loras[name]
         return engine.drop_adapter(name)
 

@@ -1,4 +1,4 @@
-"""LoraOption: an option's value that names an adapter, its folder, and the model that it is for."""
+"""LoraOption: the value of --lora: an adapter's name, its folder, and the model that it is for."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -18,7 +18,7 @@ class LoraOption(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "LoraOption":
-        """What an option says; the name is empty where it says none."""
+        """Parse an option's value; the name is empty if there is none."""
         model, colon, rest = text.partition(":")
         if not colon or not is_name(model):
             model, rest = "", text

@@ -1,4 +1,4 @@
-"""Memory plan: how the models of a target share the memory that they may have together."""
+"""Memory plan: how the models of a target share the memory budget."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from services.engine.hub.fetched_model import fetch
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """How one of them is set up, and the bytes that it takes while it is loaded."""
+    """One model's engine configuration, and the bytes that it takes while it is loaded."""
 
     engine: EngineConfig
     weights: int
@@ -21,7 +21,7 @@ class MemoryShare:
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Bytes of the weights and the cache."""
         return self.weights + self.cache
 
 
@@ -36,7 +36,7 @@ class _Need:
         return self.engine.kv_memory is not None or self.engine.kv_blocks is not None
 
     def cache(self, num_blocks: int) -> int:
-        """Bytes of so many blocks, and of the offload."""
+        """Bytes of `num_blocks` blocks and of the offload."""
         return num_blocks * self.engine.block_bytes(self.model) + (self.engine.kv_offload_memory or 0)
 
     @property
@@ -45,17 +45,17 @@ class _Need:
 
     @property
     def longest_cache(self) -> int:
-        """For a sequence that fills the context."""
+        """Bytes of a cache for one sequence that fills the context."""
         return self.cache(self.engine.blocks_each(self.model))
 
 
 def plan_memory(models: Seq[tuple[str, EngineConfig]], budget: int) -> list[MemoryShare]:
-    """Share the budget of bytes out among models, each by its name and as it is set up; reads their headers.
+    """Divide a budget of bytes among models, given their names and configurations; reads the checkpoints' headers.
 
-    A cache without a size of its own gets an equal part of what the budget leaves beside all weights, where that holds
-    a whole context for each, so that all can be loaded at once; else what the budget leaves beside its own weights. No
-    share depends on what is loaded, so that a context is as long, and a fingerprint the same, at every loading. Raises
-    ConfigError for a model that never fits, and CheckpointError.
+    Caches without a configured size get equal parts of the memory that all weights leave, if each part holds a whole
+    context, so that all models can be loaded at once; otherwise each gets all that its own weights leave. No share
+    depends on which models are loaded, so that a model's context length and fingerprint are the same at every loading.
+    Raises ConfigError for a model that never fits, and CheckpointError.
     """
     needs = [_need(config) for _, config in models]
     for (name, _), need in zip(models, needs, strict=True):

@@ -1,4 +1,4 @@
-"""ModelDescription: what is told of a model, also while it is not loaded."""
+"""ModelDescription: the public facts of a model, also while it is not loaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from services.target.generation.fingerprint import Fingerprint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """As it was when it was loaded last; it is the same each time, or else its files have changed."""
+    """The facts as of the last loading; they only change if the model's files do."""
 
     name: str
     architecture: str

@@ -1,4 +1,4 @@
-"""ModelDrafts: the drafts of one model: links to them, what they are worth to it, and how they come and go."""
+"""ModelDrafts: the drafts of one model: links to them, rehearsals that measure them, and changes of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ from services.target.speculation.policy.rehearsal import Rehearsals
 
 
 class ModelDrafts:
-    """Looked for from `start` to `stop`, all on one event loop."""
+    """Links to the drafts from `start` to `stop`, on one event loop."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class ModelDrafts:
         policy: PolicyConfig,
         rehearse: Callable[[], Coroutine[None, None, bool]],
     ) -> None:
-        """`rehearse`: see Rehearsals. Raises ConfigError where clear text would leave this machine unasked."""
+        """For `rehearse` see Rehearsals. Raises ConfigError if clear text would leave this machine without consent."""
         self._is_encrypted, self._is_clear_allowed = setup.draft_credentials.authorities is not None, server.insecure
         for address in setup.drafts:
             self._check(address)
@@ -43,14 +43,14 @@ class ModelDrafts:
         self.changes = DraftChanges(self.pool, self._rehearsals, policy.rehearsal, self._check)
 
     async def start(self, engine: TargetEngine) -> None:
-        """Look for them; return once those that are there have been tried, or were waited for long enough."""
+        """Begin to link to the drafts; returns once those that answer were rehearsed, or after a time limit."""
         model = engine.model
         vocab_size = model.checkpoint.config.vocab_size
         self.pool.start(vocabulary=model.tokenizer.fingerprint(), vocab_size=vocab_size)
         await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
 
     async def stop(self) -> None:
-        """Give them up."""
+        """End the links to all drafts."""
         for each in self._rehearsals.values():
             each.stop()
         await self.pool.stop()

@@ -1,4 +1,4 @@
-"""ModelSetup: all that is set for one model of a target."""
+"""ModelSetup: the configuration of one model of a target."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -10,22 +10,22 @@ from services.service.access.credential_files import CredentialFiles
 from services.target.message.syntax import AUTO
 from services.target.speculation.predictors.predictor import Predictor
 
-_MOST_RUN_AHEAD = 64  # as far as drafts go
+_MOST_RUN_AHEAD = 64  # the drafts' own limit
 _MOST_ALTERNATES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetup:
-    """How it is computed, what it is called, and what predicts its texts; raises ConfigError for what cannot be.
+    """How a model is computed, its name, and its predictors; raises ConfigError for values out of range.
 
-    `drafts` are addresses of draft services, which share the sequences unless there is another predictor, and are
-    shown what the `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. `loras` are folders of
-    adapters, by the names that clients ask for, and `lora_dir` has those that may be loaded later. With `lookup`, what
-    a text repeats is predicted too. The parsers: see MessageSyntax.
+    `drafts` are addresses of draft services, which share the sequences unless there is another `predictor`; they are
+    sent the `draft_credentials`. For `run_ahead` and `num_alternates` see DraftClient. `loras` are folders of adapters
+    by the names that clients use, and `lora_dir` has those that may be loaded later. `lookup` adds prompt lookup. For
+    the parsers see MessageSyntax.
     """
 
     engine: EngineConfig
-    name: str = ""  # what clients call it; by default as its folder is called, or as on the hub
+    name: str = ""  # for clients; by default that of its folder, or on the hub
     predictor: Predictor | None = None
     drafts: Seq[str] = ()
     loras: Mapping[str, Path] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""ModelsMetrics: what a scrape reads of all models of a target, as metrics."""
+"""ModelsMetrics: the Prometheus metrics of all models of a target."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -13,14 +13,14 @@ from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
 
 class ModelsMetrics(Collector):
-    """Each metric once, with the values of every model that is loaded."""
+    """Each metric once, with the values of every loaded model."""
 
     def __init__(self, models: TargetModels, *, prefix: str) -> None:
-        """`prefix` goes before the names that other engines have too."""
+        """`prefix` is the prefix of metrics that other engines have too."""
         self._models, self._prefix = models, prefix
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics as they are now."""
+        """The current values of all metrics."""
         families: dict[str, Metric] = {}
         for metric in chain(_loads(self._models), *(metrics.collect() for metrics in self._of_each())):
             if (family := families.setdefault(metric.name, metric)) is not metric:
@@ -48,5 +48,5 @@ def _loads(models: TargetModels) -> Iterable[Metric]:
         page.gauge("model_loaded", "How much of a model is in memory, from 0 to 1.", model.loaded_share)
         page.counter("model_loads", "How often a model was loaded.", model.loads.num_loads)
         page.counter("model_unloads", "How often a model was unloaded.", model.loads.num_unloads)
-        page.counter("model_load_seconds", "What loading it has taken, in all.", model.loads.seconds)
+        page.counter("model_load_seconds", "Seconds spent loading a model, in total.", model.loads.seconds)
         yield from page

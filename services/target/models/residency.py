@@ -1,4 +1,4 @@
-"""Residency: which of the models are in memory, and how the others get there when somebody asks for them."""
+"""Residency: which models are in memory, and the loading of others on request."""
 
 import asyncio
 import logging
@@ -19,22 +19,22 @@ from services.target.models.target_model import TargetModel
 
 logger = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.05  # between two looks for a model that may make way
-_SWEEP_SECONDS = 0.5  # between two looks for one whose time is over
-_PATIENCE_SECONDS = 5.0  # for a load that is to end with the server
+_POLL_SECONDS = 0.05  # between two checks for a model that may be unloaded
+_SWEEP_SECONDS = 0.5  # between two checks for models that have been idle too long
+_PATIENCE_SECONDS = 5.0  # wait for a load that must end with the server
 _COOL_DOWN = 5.0  # seconds in which a model that could not be loaded is not tried again
 
 
 class Residency:
-    """Loads one model at a time; those that were not asked for longest make way for it, once nobody is at work with
-    them. One that is asked for all the time makes way too, after a while: its new calls wait then, as all do.
+    """Loads one model at a time. The least recently used models are unloaded for it once they are idle; a model that is
+    in constant use is unloaded too, after a while: its new calls then wait like those for any unloaded model.
 
-    Call `open`, in the end `close`; all on one event loop.
+    Call `open`, and finally `close`, on one event loop.
     """
 
     def __init__(self, models: Seq[TargetModel], config: ResidencyConfig) -> None:
         self.is_open = False
-        """Whether what was to be loaded at the start is: from then on a call has its model loaded."""
+        """Whether the models to load at the start are loaded; from then on calls load their models."""
         self._models, self._config = models, config
         self._bytes: dict[TargetModel, int] = {}
         self._used_at = dict.fromkeys(models, 0.0)
@@ -49,8 +49,9 @@ class Residency:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def open(self, on_opened: Callable[[], Awaitable[None]]) -> None:
-        """Load the first model and, unless they are for whoever asks, the others, in their order, as far as the budget
-        goes; call this behind each. Raises as `TargetModel.open` and `plan_memory`.
+        """Load the first model and, unless they are loaded on demand, the others in order, while the budget allows.
+
+        `on_opened` is called after each. Raises the errors of `TargetModel.open` and `plan_memory`.
         """
         if self._config.memory_budget is not None:
             await self._plan(self._config.memory_budget)
@@ -64,19 +65,18 @@ class Residency:
 
     @property
     def can_serve(self) -> bool:
-        """Whether there is a model that can be asked."""
+        """Whether a model is loaded or can be loaded by a call."""
         return self.is_open or self._models[0].serving is not None
 
     def check_open(self) -> None:
-        """Raise UnavailableError where no model can be asked yet."""
+        """Raise UnavailableError if no model can be used yet."""
         if not self.can_serve:
             raise UnavailableError(f"the model is still loading: {self._models[0].progress}")
 
     async def enter(self, model: TargetModel, caller: Caller) -> Serving:
-        """What there is to serve a model with, which is loaded first where it is not; a call that waits has a place
-        among the model's streams. Nothing may be awaited between this and the call's own admission.
+        """The serving of a model, which is loaded first if necessary; a call that waits counts as one of its streams.
 
-        Raises UnavailableError and OverloadedError.
+        Nothing may be awaited between this and the call's own admission. Raises UnavailableError and OverloadedError.
         """
         self._used_at[model] = time.monotonic()
         if (serving := self._at_hand(model)) is not None:
@@ -91,16 +91,16 @@ class Residency:
         return serving
 
     def is_loading(self, model: TargetModel) -> bool:
-        """Whether it is being loaded, or is to be next."""
+        """Whether the model is being loaded, or waits for that."""
         return model in self._loads
 
     def refuse(self, reason: str) -> None:
-        """Let nobody wait any longer, because of this."""
+        """Refuse all calls that wait, for this reason."""
         if not self._refusal.done():
             self._refusal.set_result(reason)
 
     async def close(self) -> None:
-        """End what is being loaded, and wait for that, though not for a download."""
+        """Cancel loads and wait until they have ended, except for a download."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         loads = dict(self._loads)
@@ -116,7 +116,7 @@ class Residency:
         return None if model in self._leaving else model.serving
 
     async def _wait(self, model: TargetModel) -> None:
-        """Return when it was loaded, and may have gone again; raises UnavailableError."""
+        """Return when the model was loaded; it may already be unloaded again. Raises UnavailableError."""
         if not self.is_open:
             raise UnavailableError(f"the model is still loading: {model.progress}")
         if time.monotonic() < self._failed_at[model] + _COOL_DOWN:
@@ -130,15 +130,15 @@ class Residency:
             raise UnavailableError(self._refusal.result())
 
     async def _load(self, model: TargetModel) -> None:
-        """Load it as soon as there is room, unless all who wait have gone before; one that is to leave goes first."""
+        """Load a model as soon as there is room, unless no call waits any more; if it is to leave, it leaves first."""
         try:
             while self._waiting[model] and self._at_hand(model) is None:
                 if model in self._leaving or not await self._load_if_room(model):
                     await asyncio.sleep(_POLL_SECONDS)
-        except Exception as error:  # whatever is wrong with one model, the others are served
+        except Exception as error:  # any error of one model must not affect the others
             self._failed_at[model] = time.monotonic()
             logger.exception("%s", _failure(model))
-            clear_frames(error.__traceback__)  # what was loaded before it failed goes now
+            clear_frames(error.__traceback__)  # free what was loaded before the error
         finally:
             self._leaving.clear()
 
@@ -146,7 +146,7 @@ class Residency:
         async with self._changing:
             if self._excess(model) > 0 and not await self._make_room(model):
                 return False
-            if self._waiting[model]:  # whoever did may have gone while others were loaded
+            if self._waiting[model]:  # the calls may have ended while other models were loaded
                 await self._open(model)
             return True
 
@@ -159,7 +159,7 @@ class Residency:
         self._loaded_at[model] = self._used_at[model] = time.monotonic()
 
     async def _make_room(self, model: TargetModel) -> bool:
-        """Unload what is idle if that is enough, those first that were not asked for longest; else let others leave."""
+        """Unload idle models if that is enough, the least recently used first; otherwise let busy ones leave."""
         loaded = [each for each in self._models if each.serving is not None]
         idle = sorted(filter(self._is_idle, loaded), key=lambda each: self._used_at[each])
         missing = self._excess(model) - sum(self._bytes[each] for each in idle)
@@ -172,8 +172,9 @@ class Residency:
         return self._excess(model) <= 0
 
     def _let_leave(self, busy: Seq[TargetModel], missing: int) -> None:
-        """Let new calls to so many of the busy models wait that what is missing comes free, if that is possible: those
-        that have been here longest. One with sessions stays, as it would until they end.
+        """Make new calls to some busy models wait, so that they become idle and free the missing bytes, if they can.
+
+        The models that were loaded longest ago are chosen, except those with sessions, which would not become idle.
         """
         self._leaving = {each for each in self._leaving if not each.num_sessions}
         latest = time.monotonic() - self._config.least_stay
@@ -186,7 +187,7 @@ class Residency:
                 missing -= self._bytes[each]
 
     def _is_idle(self, model: TargetModel) -> bool:
-        """Whether nobody is at work with it; who waits for it to be loaded comes to that, unless it is to leave."""
+        """Whether nothing uses the model; calls that wait for it count as use, unless it is to leave."""
         waiting = self._waiting[model]
         return model.num_at_work == waiting and (not waiting or model in self._leaving)
 
@@ -206,7 +207,7 @@ class Residency:
                         await self._unload(model, f"which nobody has asked for {unload_after:g} s")
 
     async def _plan(self, budget: int) -> None:
-        """Share the budget out; from then on each model has its part, whatever is loaded."""
+        """Divide the budget; from then on each model has its share, whichever models are loaded."""
         configs = [(model.name or str(model.config.model), model.config) for model in self._models]
         shares = await asyncio.to_thread(plan_memory, configs, budget)
         for model, share in zip(self._models, shares, strict=True):
@@ -215,7 +216,7 @@ class Residency:
             logger.info(text, model.name or share.engine.model, share.weights, share.cache, budget)
 
     def _excess(self, model: TargetModel) -> int:
-        """Bytes by which the budget is too small for it beside those that are loaded."""
+        """Bytes by which the budget is too small for the model beside the loaded ones."""
         if self._config.memory_budget is None:
             return 0
         loaded = sum(self._bytes[each] for each in self._models if each.serving is not None)

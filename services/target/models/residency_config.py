@@ -1,4 +1,4 @@
-"""ResidencyConfig: what may be in memory at once, and for how long when nobody asks for it."""
+"""ResidencyConfig: how many models may be in memory at once, and how long idle ones stay."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ _SHORTEST, _LONGEST = 0.1, 30 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidencyConfig:
-    """By default all models are loaded at the start, and stay; raises ConfigError for what cannot be."""
+    """By default all models are loaded at the start, and stay; raises ConfigError for values out of range."""
 
-    memory_budget: int | None = None  # bytes of weights and KV caches of all that are loaded at once
-    load_on_demand: bool = False  # whether at the start only the first is loaded
-    unload_after: float | None = None  # seconds after which a model that nobody asks for is unloaded
-    least_stay: float = 10.0  # seconds that a model which is asked for stays before it makes way for another
+    memory_budget: int | None = None  # bytes of weights and KV caches of all loaded models
+    load_on_demand: bool = False  # whether only the first model is loaded at the start
+    unload_after: float | None = None  # seconds after which an idle model is unloaded
+    least_stay: float = 10.0  # seconds that a busy model stays before it may be unloaded for another
 
     def __post_init__(self) -> None:
         if self.memory_budget is not None:

@@ -1,4 +1,4 @@
-"""ServedModel: what the answers to a client need to know of the model."""
+"""ServedModel: the facts of a model that its RPCs need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from services.target.models.model_description import ModelDescription
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 
-_LONGEST_TOLD = 64  # characters of a name that there is not
+_LONGEST_SHOWN = 64  # characters of an unknown name in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class ServedModel:
     syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request
-    guides: bool  # a text and the one that it is drawn away from are two sequences at once
-    lora: Adapter | None = None  # that changes its weights
-    adapters: Mapping[str, Adapter] = field(default_factory=dict)  # that it has just now, by their names
+    guides: bool  # whether guidance is possible, which computes two texts at once
+    lora: Adapter | None = None  # applied to its weights
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)  # the loaded ones, by their names
 
     @classmethod
     def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
-        """The engine's, under this name."""
+        """The model of an engine, under this name."""
         checkpoint = engine.model.checkpoint
         return cls(
             name=name,
@@ -71,7 +71,7 @@ class ServedModel:
         )
 
     def describe(self) -> ModelDescription:
-        """What is told of it."""
+        """The public facts of the model."""
         return ModelDescription(
             name=self.name,
             architecture=self.config.architecture,
@@ -84,14 +84,14 @@ class ServedModel:
         )
 
     def asked(self, model: str, lora: str) -> "ServedModel":
-        """The model as a request asks for it, by `lora` or by the adapter's name as `model`: with one it has that name.
+        """The model with the adapter that a request names, in `lora` or as `model`; it then has the adapter's name.
 
-        Raises InvalidRequestError where it has none of that name, and where the two differ.
+        Raises InvalidRequestError if there is no such adapter, or if the two names differ.
         """
         own = model if model in self.adapters and model != self.name else ""
         if lora and own not in ("", lora):
             raise InvalidRequestError(
-                [Violation("lora", f"is {lora[:_LONGEST_TOLD]!r}; allowed: {own!r}, as model says")]
+                [Violation("lora", f"is {lora[:_LONGEST_SHOWN]!r}; allowed: {own!r}, as model says")]
             )
         return self._with_lora(lora or own) if lora or own else self
 
@@ -99,10 +99,10 @@ class ServedModel:
         if (adapter := self.adapters.get(name)) is None:
             allowed = ", ".join(repr(each) for each in self.adapters) or "none, the model has no adapters"
             raise InvalidRequestError(
-                [Violation("lora", f"{name[:_LONGEST_TOLD]!r} is not loaded; allowed: {allowed}")]
+                [Violation("lora", f"{name[:_LONGEST_SHOWN]!r} is not loaded; allowed: {allowed}")]
             )
         return replace(self, name=name, lora=adapter, fingerprint=self._fingerprint_by(adapter))
 
     def _fingerprint_by(self, adapter: Adapter) -> Fingerprint:
-        """What the answers by an adapter depend on."""
+        """The fingerprint of answers with an adapter."""
         return replace(self.fingerprint, lora=str(adapter))

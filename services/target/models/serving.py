@@ -1,4 +1,4 @@
-"""Serving: what there is to serve a model with once it is loaded."""
+"""Serving: the objects that serve one loaded model."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from services.target.sessions.sessions import Sessions
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One model's; its requests are admitted by its own `admissions`, and counted in its own `statistics`."""
+    """Each model admits its requests with its own `admissions`, and counts them in its own `statistics`."""
 
     engine: TargetEngine
     model: ServedModel

@@ -1,4 +1,4 @@
-"""TargetModel: one model of a target, with all that is its own, from its loading to its end."""
+"""TargetModel: one model of a target, which can be loaded and unloaded."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ _WARM_UP_TOKENS = 4
 
 
 class TargetModel:
-    """Call `open`, and `close`, behind which it may be opened again; all on one event loop."""
+    """Call `open`, then `close`, after which it may be opened again, all on one event loop."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class TargetModel:
     ) -> None:
         """`on_ended` is called when its engine has died or hangs. Raises ConfigError."""
         self.name = setup.name
-        """What clients see as its name; empty where that is not known before it is loaded."""
+        """The name for clients; empty before the first loading if none is configured."""
         self.loras = dict(setup.loras)
         """The folders of its adapters, by their names; `LoraChanges` changes them."""
         self.lora_dir = setup.lora_dir
         self.progress, self.statistics = LoadingProgress(), RequestStatistics()
         self.admissions = Admissions(server, max_sequences=setup.engine.max_sequences)
         self.serving: Serving | None = None
-        """What there is to serve it with, while it is loaded."""
+        """The objects that serve it while it is loaded; None otherwise."""
         self.loads = Loads()
         self.config = setup.engine
-        """How its engine is set up at the next loading."""
+        """The engine's configuration at the next loading."""
         self._setup, self._server, self._policy = setup, server, PolicyConfig()
         self._on_ended = on_ended
         self._tasks: list[asyncio.Task[None]] = []  # that end with the engine
@@ -79,28 +79,28 @@ class TargetModel:
 
     @property
     def description(self) -> ModelDescription | None:
-        """What is told of it, once it was loaded."""
+        """The public facts of the model, once it has been loaded."""
         return self.serving.model.describe() if self.serving is not None else self._last
 
     @property
     def loaded_share(self) -> float:
-        """How much of it is in memory, 0 to 1."""
+        """The share of it that is in memory, 0 to 1."""
         return 1.0 if self.serving is not None else self.progress.share
 
     @property
     def num_at_work(self) -> int:
-        """Streams and calls that it is needed for, those that wait for it included, and sessions that it holds."""
+        """Streams and calls that use it, including those that wait for it, and its sessions."""
         return self.admissions.streams.total + self.admissions.text_calls.total + self.num_sessions
 
     @property
     def num_sessions(self) -> int:
-        """Sessions that it holds."""
+        """The number of its open sessions."""
         return self.serving.sessions.num_open if self.serving is not None else 0
 
     async def open(self) -> None:
-        """Load it on a thread, warm it up, and try the drafts that are there; it is served from before that on.
+        """Load it on a thread, warm it up, serve it, and then rehearse with the drafts that answer.
 
-        Raises CheckpointError, ConfigError, EngineFailedError; whatever it raises, it is closed then.
+        Raises CheckpointError, ConfigError and EngineFailedError; after any error it is closed.
         """
         began = time.monotonic()
         try:
@@ -136,14 +136,14 @@ class TargetModel:
         self._on_ended(await self._host.wait_ended())
 
     async def drain(self, seconds: float, message: str) -> None:
-        """Let what runs end for so long, then cut the rest and tell it the message; it can be taken up elsewhere."""
+        """Wait so long for streams to end, then cut the rest with this message; clients can continue elsewhere."""
         if not await self.admissions.streams.wait_until_idle(seconds):
             logger.warning("streams still run after %s s; they are cut", seconds)
             if self.engine is not None:
                 self.engine.abandon(message)
 
     async def close(self) -> None:
-        """Give the drafts up, end the engine, and give its memory back: nothing that is left refers to it."""
+        """End the links to drafts and the engine, and free its memory: no reference to it remains."""
         if self.serving is not None:
             self._last, self.serving = self.serving.model.describe(), None
             self.loads.unloaded()
@@ -161,7 +161,7 @@ class TargetModel:
         return with_lookup(*predictors, config=self._policy.lookup) if setup.lookup else [*predictors]
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
-        """On a thread."""
+        """Open the engine; runs on a thread."""
         model = fetch(self.config.model)
         self.name = self.name or model.name
         self._chat_template = ChatTemplate.from_model(model.path)

@@ -15,11 +15,11 @@ from services.target.models.residency import Residency
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 
-_LONGEST_TOLD = 64  # characters of a name that there is not
+_LONGEST_SHOWN = 64  # characters of an unknown name in an error
 
 
 class TargetModels:
-    """The first one is for requests that name none."""
+    """All models of a target; requests that name none get the first one."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class TargetModels:
         availability: Availability,
         residency: ResidencyConfig,
     ) -> None:
-        """Raises ConfigError, also where of several one has no name, or two have the same."""
+        """Raises ConfigError, also if one of several models has no name, or if two have the same name."""
         _check_names([setup.name for setup in setups])
         _check_loras(setups)
         if residency.memory_budget is not None and any(setup.engine.device != CPU for setup in setups):
@@ -39,12 +39,12 @@ class TargetModels:
         self.residency = Residency(self.all, residency)
 
     def find(self, name: str) -> TargetModel:
-        """The model of that name, or with an adapter of that name; raises InvalidRequestError where there is none."""
+        """The model of that name, or with an adapter of that name; raises InvalidRequestError if there is none."""
         for model in self.all:
             if name == model.name or name in model.loras:
                 return model
         allowed = ", ".join(repr(each) for model in self.all for each in (model.name, *sorted(model.loras)))
-        problem = f"{name[:_LONGEST_TOLD]!r} is not served here; allowed: {allowed}"
+        problem = f"{name[:_LONGEST_SHOWN]!r} is not served here; allowed: {allowed}"
         raise InvalidRequestError([Violation("model", problem)])
 
     def with_lora(self, name: str) -> TargetModel | None:
@@ -52,28 +52,28 @@ class TargetModels:
         return next((model for model in self.all if name in model.loras), None)
 
     def check_new(self, name: str) -> None:
-        """Raise InvalidRequestError where a model or an adapter has this name, or none may have it."""
+        """Raise InvalidRequestError if a model or an adapter has this name, or if the name is not allowed."""
         if not is_name(name):
-            allowed = "1 to 64 letters, digits, and . _ - behind the first"
-            raise InvalidRequestError([Violation("name", f"is {name[:_LONGEST_TOLD]!r}; allowed: {allowed}")])
+            allowed = "1 to 64 letters, digits, and . _ - after the first"
+            raise InvalidRequestError([Violation("name", f"is {name[:_LONGEST_SHOWN]!r}; allowed: {allowed}")])
         if any(name == model.name or name in model.loras for model in self.all):
             raise InvalidRequestError([Violation("name", f"{name!r} is the name of a model or of another adapter")])
 
     async def open(self, on_opened: Callable[[], Awaitable[None]]) -> None:
-        """As `Residency.open`."""
+        """Load the models of the start, as `Residency.open`."""
         await self.residency.open(on_opened)
 
     async def wait_ended(self) -> ExitCode:
-        """Return when an engine has died or hangs; of a dead one's sequences all have been told."""
+        """Return when an engine has died or hangs; the streams of a dead one have ended with errors."""
         return await asyncio.shield(self._ended)
 
     async def drain(self, seconds: float, message: str) -> None:
-        """As `TargetModel.drain`, for all of them at once; who waits for one to be loaded is told at once."""
+        """Drain all models at once, as `TargetModel.drain`; calls that wait for a model are refused at once."""
         self.residency.refuse(message)
         await asyncio.gather(*(model.drain(seconds, message) for model in self.all))
 
     async def close(self) -> None:
-        """End them all."""
+        """Close all models, after ending loads."""
         await self.residency.close()
         await asyncio.gather(*(model.close() for model in self.all))
 
@@ -90,7 +90,7 @@ def _check_names(names: Seq[str]) -> None:
 
 
 def _check_loras(setups: Seq[ModelSetup]) -> None:
-    """Requests may ask for an adapter where they ask for a model."""
+    """Raise ConfigError if an adapter's name is not unique; requests may give it as the model's name."""
     names = [name for setup in setups for name in (setup.name, *setup.loras)]
     if twice := next((name for setup in setups for name in setup.loras if names.count(name) > 1), None):
         raise ConfigError(

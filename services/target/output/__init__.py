@@ -1,1 +1,1 @@
-"""What becomes of drawn tokens: text that may be released, records, the end, each as an event of the sequence."""
+"""From drawn tokens to a sequence's events: text that may be released, records, and the end."""

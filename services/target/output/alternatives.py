@@ -1,4 +1,4 @@
-"""Alternatives: whether a place of the text leaves anything to draw but what was tried there."""
+"""Alternatives: whether a position has any token left to draw apart from those tried there."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -11,7 +11,7 @@ from services.engine.thinking_budget import Thought
 
 
 class Alternatives:
-    """What a request lets be drawn, by all that masks tokens in it, its biases and its least number of tokens."""
+    """The tokens that a request allows, by its masks, its logit_bias and min_tokens."""
 
     def __init__(self, request: Request, *, vocab_size: int) -> None:
         """`vocab_size` is the tokenizer's."""
@@ -28,15 +28,13 @@ class Alternatives:
     def remain(
         self, tried: Collection[int], grammar: GrammarState | None, thought: Thought | None, *, num_generated: int
     ) -> bool:
-        """Whether there are any behind so many generated tokens, where the text stands there in the grammar and with
-        its thought.
-        """
+        """Whether a token is left after `num_generated` tokens, given the grammar's and the thought's state there."""
         masks = self._request.masks(num_generated, grammar, thought)
         if masks is None:
             return True
         is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")
         if grammar is not None:
-            is_open[self._vocab_size :] = 0  # the id behind the last, which stands for the end of a text
+            is_open[self._vocab_size :] = 0  # the id after the last one, which stands for the end of a text
         stops = self._request.stops
         early = stops.token_ids if num_generated < stops.min_tokens else ()
         is_open[[*chain(tried, early, self._excluded_ids)]] = 0

@@ -1,4 +1,4 @@
-"""BannedStrings: finds what must not be in an answer's text, and knows how many of its tokens may become part of it."""
+"""BannedStrings: finds banned strings in an answer's text, and knows how many last tokens may be part of one."""
 
 import codecs
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ class BannedMatch(NamedTuple):
     """A banned string that is complete."""
 
     string: str  # as it was banned
-    num_tokens: int  # from the one in which it begins to the last one fed
+    num_tokens: int  # from the token in which it begins to the last one fed
 
 
 class BannedStrings:
-    """Searches the text for banned strings, whatever the case of their letters, token by token.
+    """Searches the text for banned strings, token by token, without regard to case.
 
-    A banned string is found where its case folding is found in that of the text: Unicode's full one (`str.casefold`),
-    character by character, and nothing else is normalised. It is looked for in the text with special tokens spelled out
-    and in that without them, so that neither ever has it. Bytes that are no character are U+FFFD.
+    Strings and text are compared after Unicode's full case folding (`str.casefold`), character by character; nothing
+    else is normalised. The text is searched both with special tokens spelled out and without them, so that neither
+    ever has a banned string. Bytes that are no character count as U+FFFD.
 
-    Of the strings that one token completes, the one that begins earliest counts, and of several that begin there the
-    longest; of those that differ in case alone the first.
+    If one token completes several strings, the one that begins earliest counts; among those that begin there, the
+    longest; and among those that differ in case only, the first in the list.
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
@@ -32,22 +32,22 @@ class BannedStrings:
         for string in strings:
             self._string_of.setdefault(string.casefold(), string)
         self._spelled = _FoldedText(self._string_of)
-        self._plain: _FoldedText | None = None  # of its own from the first special token on
+        self._plain: _FoldedText | None = None  # the text without special tokens, from the first of these on
 
     @property
     def num_held(self) -> int:
-        """Tokens at the end of those fed that may be the beginning of a banned string: no more than are needed."""
+        """The smallest number of last tokens that may hold the beginning of a banned string."""
         return max(self._spelled.num_held, self._plain.num_held if self._plain else 0)
 
     def fork(self) -> "BannedStrings":
-        """A copy that goes on by itself."""
+        """An independent copy of the search's state."""
         other = copy(self)
         other._spelled = self._spelled.fork()
         other._plain = self._plain and self._plain.fork()
         return other
 
     def feed(self, data: bytes, *, is_special: bool) -> BannedMatch | None:
-        """Take one token's bytes; return the banned string that is complete, after which the stream is over."""
+        """Take one token's bytes; returns the banned string that they complete, after which this cannot be used."""
         if is_special and self._plain is None:
             self._plain = self._spelled.fork()
         matches = [self._spelled.feed(data)]
@@ -69,8 +69,8 @@ class _FoldedText:
         self._longest = max((len(string.encode()) for string in strings), default=0)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_tokens = 0
-        self._owners: list[int] = []  # of the last folded bytes, by the first byte of the character that they fold
-        self._begun = 0  # the owner of a character that is not whole yet
+        self._owners: list[int] = []  # for each of the last folded bytes, the token in which its character begins
+        self._begun = 0  # the token in which an incomplete character begins
 
     @property
     def num_held(self) -> int:
@@ -92,7 +92,7 @@ class _FoldedText:
 
     def feed(self, data: bytes) -> BannedMatch | None:
         token, self._num_tokens = self._num_tokens, self._num_tokens + 1
-        owner = self._begun if self._is_amid_character else token  # of the first character that is whole now
+        owner = self._begun if self._is_amid_character else token  # of the first character that is complete now
         text = self._decoder.decode(data)
         first, rest = text[:1].casefold().encode(), text[1:].casefold().encode()
         self._begun = token if text else owner

@@ -1,4 +1,4 @@
-"""Detokenizer: one sequence's tokens to the text that may be released, up to the first stop."""
+"""Detokenizer: converts one sequence's tokens to the text that may be released, up to the first stop."""
 
 import codecs
 from collections.abc import Collection
@@ -13,11 +13,11 @@ from services.target.output.stop_strings import StopStrings
 
 
 class Detokenizer:
-    """Bytes of the token, then stop strings, then what of them is shown, then whole characters: an incomplete one waits
-    for the token that completes it, and bytes that can be none become U+FFFD.
+    """Collects the tokens' bytes, searches them for stop strings, drops hidden tokens and releases whole characters: an
+    incomplete one waits for the token that completes it, and invalid bytes become U+FFFD.
 
     The text so far is a pure function of the ids pushed so far. Stop strings match the text with special tokens
-    spelled out, whether or not these are shown. Behind the end that a stop string makes nothing is looked for.
+    spelled out, whether or not these are shown. Nothing is searched after the end at a stop string.
     """
 
     def __init__(
@@ -31,8 +31,8 @@ class Detokenizer:
         include_stop: bool = False,
         banned: Seq[str] = (),
     ) -> None:
-        """`show_special` writes control tokens out, `shown_ids` only these. A stop string that the first `min_tokens`
-        tokens complete is passed over, and `include_stop` shows what stops.
+        """`show_special` spells out all control tokens, `shown_ids` only these. A stop string that the first
+        `min_tokens` tokens complete is ignored, and `include_stop` shows the stop string or token.
         """
         self._tokenizer = tokenizer
         self._show_special = show_special
@@ -42,17 +42,17 @@ class Detokenizer:
         self._num_unstoppable = min_tokens
         self._include_stop = include_stop
         self._held = bytearray()
-        self._shown = bytearray()  # one flag per byte held
+        self._shown = bytearray()  # one flag per held byte
         self._bans = BannedStrings(banned) if banned else None
         self.banned: BannedMatch | None = None
-        """The banned string that the last token has completed: it must be taken back, and this text is over."""
+        """The banned string that the last token completed; the token must be taken back with a fork from before it."""
         self._looks = bool(stops or banned)
-        self._num_cut = 0  # bytes of the last token that the end cuts off
-        self._num_new = 0  # bytes at the end of those held that stop strings have not been looked for in
+        self._num_cut = 0  # bytes of the last token after the end
+        self._num_new = 0  # held bytes at the end that were not searched for stop strings yet
 
     @classmethod
     def of(cls, request: Request, tokenizer: Tokenizer) -> "Detokenizer":
-        """The text that a request asks for."""
+        """A detokenizer with the request's options."""
         stops = request.stops
         return cls(
             tokenizer,
@@ -65,11 +65,11 @@ class Detokenizer:
 
     @property
     def num_unsafe(self) -> int:
-        """Tokens at the end of those pushed that may yet become part of a banned string."""
+        """The number of last tokens that may become part of a banned string."""
         return self._bans.num_held if self._bans else 0
 
     def fork(self) -> "Detokenizer":
-        """A copy that goes on by itself."""
+        """An independent copy of the detokenizer's state."""
         other = copy(self)
         other._decoder, other._stops = _new_decoder(), copy(self._stops)
         other._decoder.setstate(self._decoder.getstate())
@@ -78,13 +78,13 @@ class Detokenizer:
         return other
 
     def begin(self, token_id: int, *, num_known: int) -> None:
-        """Put what the prompt's last token adds to its first `num_known` bytes in front of the first token's bytes."""
+        """Begin the text with the bytes of the healed prompt's last token after its first `num_known` ones."""
         data = self._tokenizer.token_bytes(token_id)[num_known:]
         self._hold(data, is_shown=True)
         self._num_new = len(data)
 
     def push(self, token_id: int) -> tuple[str, str | None]:
-        """Take one token; return the text it releases, and the stop string it completes, which ends the text."""
+        """Take one token; returns the text that it releases, and the stop string that it completes, if any."""
         if not (self._looks or self._held):
             data = self._tokenizer.token_bytes(token_id) if self._is_shown(token_id) else b""
             return self._decoder.decode(data), None
@@ -95,7 +95,7 @@ class Detokenizer:
         return released
 
     def push_stop_token(self, token_id: int) -> str:
-        """Take the token that ends the text, which no stop string is looked for in; return the text it releases."""
+        """Take the stop token that ends the text, without a search for stop strings; returns the text it releases."""
         text, matched = self._search()
         if matched is None and self._include_stop:
             self._hold_token(token_id)
@@ -103,7 +103,7 @@ class Detokenizer:
         return text
 
     def finish(self) -> str:
-        """Return all that is held back, at the end of the sequence; nothing after a stop string."""
+        """Return all text that is held back, at the end of the sequence; empty after a stop string."""
         text = self._search()[0] if self._num_new else ""
         return text + self._release(len(self._held), is_end=True)
 
@@ -123,7 +123,7 @@ class Detokenizer:
         self._shown += bytes([is_shown]) * len(data)
 
     def _search(self) -> tuple[str, str | None]:
-        """Look for stop strings in the new bytes; release what none can reach any more."""
+        """Search the new bytes for stop strings; release the bytes that cannot be part of one any more."""
         new = bytes(self._held[len(self._held) - self._num_new :])
         self._num_new = 0
         if self._stops is None:

@@ -1,13 +1,13 @@
-"""LoopDetector: notices when the tokens of an answer go round in circles."""
+"""LoopDetector: detects that the tokens of an answer repeat themselves."""
 
 import numpy as np
 
 
 class LoopDetector:
-    """Says when the last `window` tokens repeat one run of tokens at least `repetitions` times.
+    """Detects that the last `window` tokens repeat one run of tokens at least `repetitions` times.
 
     They do if and only if they have a period p with p * repetitions <= window: each token equals the one p before it.
-    For every such p the detector counts for how many tokens in a row that has been so.
+    For every such p the detector counts the last tokens in a row that do.
     """
 
     def __init__(self, *, window: int, repetitions: int) -> None:

@@ -1,4 +1,4 @@
-"""OutputBuffer: what was drawn but is not delivered, as it may yet be taken back."""
+"""OutputBuffer: holds drawn tokens that are not delivered yet because they may be taken back."""
 
 import math
 from itertools import accumulate
@@ -13,7 +13,7 @@ from services.target.output.loop_detector import LoopDetector
 
 
 class Snapshot(NamedTuple):
-    """What is known of an answer before one of its tokens: enough to draw that token anew."""
+    """The state of an answer before one of its tokens, from which that token can be drawn again."""
 
     detokenizer: Detokenizer
     loop: LoopDetector | None
@@ -23,53 +23,53 @@ class Snapshot(NamedTuple):
 
 class _BufferedToken(NamedTuple):
     record: TokenRecord
-    text: str  # that it has released
+    text: str  # released by it
     before: Snapshot | None
-    forbidden: tuple[int, ...]  # when it was drawn
+    forbidden: tuple[int, ...]  # ids forbidden at its position when it was drawn
 
     @property
     def tried(self) -> tuple[int, ...]:
-        """What was drawn in its place so far."""
+        """All ids drawn at its position so far."""
         return *self.forbidden, self.record.token_id
 
 
 class OutputBuffer:
-    """The last tokens of an answer, and what is forbidden behind them.
+    """The last tokens of an answer, and the tokens that are forbidden after them.
 
-    A token that is taken back is forbidden at its position, as are those taken back there before it, for as long as the
-    tokens before it stay. All that happens behind delivered tokens is therefore a pure function of them.
+    A token that is taken back is forbidden at its position, as are those taken back there before it, as long as the
+    tokens before it stay. All that happens after the delivered tokens is therefore a pure function of these.
     """
 
     def __init__(self) -> None:
         self.forbidden: tuple[int, ...] = ()
         """Ids that the next token must not be."""
         self._tokens: list[_BufferedToken] = []
-        self._suppressed: list[tuple[int, Suppressed]] = []  # each with the position whose token it is delivered with
+        self._suppressed: list[tuple[int, Suppressed]] = []  # each with the position of the token it is delivered with
         self._reports: list[PassReport] = []
 
     def __len__(self) -> int:
-        """Tokens held."""
+        """The number of held tokens."""
         return len(self._tokens)
 
     @property
     def text(self) -> str:
-        """The text that they have released."""
+        """The text that the held tokens have released."""
         return "".join(token.text for token in self._tokens)
 
     def push(self, record: TokenRecord, text: str, before: Snapshot | None) -> None:
-        """Hold a token that was drawn; `before` is None where nothing is ever taken back."""
+        """Hold a token that was drawn; `before` is None if nothing is ever taken back."""
         self._tokens.append(_BufferedToken(record, text, before, self.forbidden))
         self.forbidden = ()
 
     def add_report(self, report: PassReport) -> None:
-        """Hold the report of the pass that has drawn the last of them."""
+        """Hold the report of the pass that drew the last tokens."""
         self._reports.append(report)
 
     def num_to_take_back(self, num_tokens: int, alternatives: Alternatives, *, end: int) -> int | None:
-        """How many tokens to take back for a banned string in the last ones: from the first on that leaves a choice.
+        """How many tokens to take back for a banned string in the last `num_tokens`: from the first one that has
+        alternatives, or all if none has any, in which case nothing is left to draw.
 
-        Where none does, all of them, and nothing is left to draw then. None where that takes some that are not held:
-        the answer has `end` tokens, of which the first were received.
+        None if received tokens, which are not held, would have to be taken back. `end` is the answer's length.
         """
         held = self._tokens[-num_tokens:]
         is_received = len(held) < num_tokens
@@ -83,7 +83,7 @@ class OutputBuffer:
         return None if is_received else num_tokens
 
     def take_back(self, num_tokens: int, suppressed: Suppressed) -> Snapshot:
-        """Forget the last tokens, forbid the first of these in its place, and return what was known before it."""
+        """Forget the last tokens, forbid the first of these at its position, and return the state before it."""
         first = self._tokens[-num_tokens]
         assert first.before is not None
         del self._tokens[-num_tokens:]
@@ -94,14 +94,14 @@ class OutputBuffer:
         return first.before
 
     def release_all(self, last_text: str) -> Chunk:
-        """Let go of everything, at the end of the answer, and of its last text with it."""
+        """Release all tokens at the end of the answer, with its last text."""
         return self._release(len(self._tokens), end=math.inf, last_text=last_text)
 
     def release(self, num_unsafe: int, *, end: int) -> Chunk:
-        """Let go of what is safe, where a banned string may have begun in the last `num_unsafe` tokens.
+        """Release the safe tokens, given that a banned string may have begun in the last `num_unsafe` tokens.
 
-        `end` is the position behind the last token. Where tokens were taken back, a string that they had put out of the
-        question would be possible again: so what was unsafe before one that is unsafe is so too.
+        `end` is the position after the last token. If unsafe tokens are taken back, banned strings that they had ruled
+        out become possible again: tokens that were unsafe just before an unsafe token are therefore unsafe too.
         """
         index = len(self._tokens)
         first = index - num_unsafe
@@ -113,10 +113,10 @@ class OutputBuffer:
         return self._release(max(0, first), end=end)
 
     def _release(self, count: int, *, end: float, last_text: str = "") -> Chunk:
-        """Let go of the first tokens.
+        """Release the first `count` tokens.
 
-        What was suppressed comes with the token in whose place it was: both are delivered once, wherever a stream is
-        cut.
+        Suppressed text comes with the token that replaced it, so that both are delivered exactly once, wherever a
+        stream is cut.
         """
         released = self._tokens[:count]
         del self._tokens[:count]

@@ -1,4 +1,4 @@
-"""OutputPipeline: one sequence's drawn tokens to its text and events."""
+"""OutputPipeline: converts one sequence's drawn tokens to its text and events."""
 
 import math
 import time
@@ -20,16 +20,16 @@ from services.target.sequence.sequence import Sequence
 
 
 class OutputPipeline:
-    """A drawn token is appended to the sequence, its text searched for stops and bans, and both held back for as long
-    as they may be taken back; then they are put into the sequence's stream, and in the end why it ended.
+    """Appends drawn tokens to the sequence, searches their text for stop and banned strings, holds both back as long as
+    they may be taken back, and then puts them into the sequence's stream, finally with the reason for its end.
 
-    All of it is a pure function of the tokens: a continuation replays those that were received.
+    All of it is a pure function of the tokens: a continuation replays the received ones.
     """
 
     def __init__(self, sequence: Sequence, tokenizer: Tokenizer) -> None:
-        """Replay what was received as generated, if need be once the prompt is healed.
+        """Replays the received tokens as generated, or does so later if the prompt must be healed first.
 
-        Raises ValueError where the received tokens go on beyond the generation's end.
+        Raises ValueError if the received tokens continue after the generation's end.
         """
         self.sequence = sequence
         self._tokenizer = tokenizer
@@ -38,15 +38,14 @@ class OutputPipeline:
         loop = sequence.request.stops.loop
         self._loop = None if loop is None else LoopDetector(**asdict(loop))
         self._matched_stop: str | None = None
-        self._last_text = ""  # that no last token has released
+        self._last_text = ""  # released by the end, not by a token
         if not sequence.is_healing:
             self._replay()
 
     def report_progress(self, records: Seq[TokenRecord] = (), *, num_new: int = 0) -> None:
-        """Tell a consumer who waits for the first token how much of what comes before it is computed.
+        """Report how many tokens before the first drawn one are computed, until that one is drawn.
 
-        `records` are those of the prompt's tokens that came of it, and `num_new` counts tokens that are computed but
-        not settled yet.
+        `records` are new records of prompt tokens, and `num_new` counts tokens that are computed but not settled yet.
         """
         sequence = self.sequence
         if not sequence.timings.prefilled:
@@ -56,7 +55,7 @@ class OutputPipeline:
             sequence.stream.put(Progress(sequence.num_computed + num_new, total, delivered))
 
     def replay_feedback(self, records: Seq[TokenRecord]) -> None:
-        """Take the levels behind some received tokens; with the last of them, all is as before the stream broke."""
+        """Take the feedback levels after some received tokens; the last of them completes the sampler's state."""
         sequence, replay = self.sequence, self.sequence.replay
         assert replay is not None
         levels = [math.nan if record.level is None else record.level for record in records]
@@ -69,11 +68,11 @@ class OutputPipeline:
             sequence.replay = None
 
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
-        """Append drawn tokens up to one that ends the generation, and say how many of them stay.
+        """Append drawn tokens up to one that ends the generation; returns how many of them are kept.
 
-        Behind one that completes a banned string, or a wrong mask, what was drawn saw a history that is none. What can
-        no longer be taken back is delivered, with the report of the pass completed; what heals the prompt is none of
-        it. The caller follows an end with `deliver_end`, once nothing of the sequence changes any more.
+        Tokens after one that completes a banned string, or after a wrong mask, were drawn with a wrong history and are
+        dropped. Tokens that can no longer be taken back are delivered, with the completed report of the pass; a token
+        that heals the prompt is not. After an end, the caller calls `deliver_end` once the sequence is final.
         """
         sequence = self.sequence
         if sequence.is_healing:
@@ -94,27 +93,27 @@ class OutputPipeline:
         return len(kept)
 
     def finish(self, reason: FinishReason) -> None:
-        """End the generation without another token: held text goes with the end, not with the tokens.
+        """End the generation without another token; held text is delivered with the end, not with the tokens.
 
-        So the text of all tokens is still what a continuation from them goes on from.
+        So a continuation from all tokens still continues the text that these have released.
         """
         self.sequence.finish_reason = reason
         self._deliver()
         self._last_text = self._detokenizer.finish()
 
     def expire(self) -> None:
-        """End the generation because its time is over; tokens that might have been taken back are none of it."""
+        """End the generation at its time limit or deadline, without the tokens that may still be taken back."""
         sequence = self.sequence
         sequence.finish_reason = sequence.expiry_reason
         self._last_text = self._buffer.text + self._detokenizer.finish()
         sequence.truncate(sequence.num_generated - len(self._buffer))
 
     def deliver_end(self) -> None:
-        """Tell the consumer that the generation has ended, after all of its text and tokens."""
+        """Put the end of the generation into the stream, after all of its text and tokens."""
         self.sequence.stream.put(self.sequence.refusal or self._finished())
 
     def _heal(self, record: TokenRecord) -> None:
-        """Complete the prompt; from here on, all is as after any other prompt but for the first bytes of the text."""
+        """Complete the prompt; after this only the first bytes of the text differ from any other generation."""
         sequence, healing = self.sequence, self.sequence.request.healing
         assert healing is not None
         sequence.append(record.token_id)
@@ -124,11 +123,11 @@ class OutputPipeline:
         sequence.sampling = new_request_state(sequence.request, sequence.tokens)
         try:
             self._replay()
-        except ValueError as error:  # too late for an error of the call
+        except ValueError as error:  # the call has begun, so that this is an event
             sequence.refusal = Refused(str(error))
 
     def _replay(self) -> None:
-        """Append what was received; the grammar has followed it already."""
+        """Append the received tokens; the grammar has followed them already."""
         received, grammar = self.sequence.request.received, self.sequence.grammar
         rules = TokenRules(self.sequence.request, self.sequence.tokens) if received else None
         for count, token_id in enumerate(received):
@@ -145,7 +144,7 @@ class OutputPipeline:
             self.sequence.sampling.commit(received)
 
     def _push(self, records: Iterable[TokenRecord]) -> list[TokenRecord]:
-        """Append and buffer drawn tokens, up to one behind which nothing was drawn that counts."""
+        """Append and buffer drawn tokens, up to one after which the others are invalid."""
         taken: list[TokenRecord] = []
         grammar = self.sequence.grammar
         for record in records:
@@ -161,7 +160,7 @@ class OutputPipeline:
         return taken
 
     def _append(self, token_id: int) -> str:
-        """Append one token and return the text that it releases; where it is the last one, the generation ends."""
+        """Append one token and return the text that it releases; ends the generation if the token is the last one."""
         self.sequence.append(token_id)
         if self.sequence.thought is not None:
             self.sequence.thought = self.sequence.thought.after(token_id)
@@ -191,14 +190,14 @@ class OutputPipeline:
         return None
 
     def _snapshot(self) -> Snapshot | None:
-        """What is known before the next token, where it may have to be taken back."""
+        """The state before the next token; None if tokens are never taken back."""
         if not self.sequence.request.sampling.banned_strings:
             return None
         grammar, thought = self.sequence.grammar, self.sequence.thought
         return Snapshot(self._detokenizer.fork(), copy(self._loop), grammar and grammar.fork(), thought)
 
     def _take_back(self, banned: BannedMatch) -> None:
-        """Cut the answer in a banned string, and forbid the token there; all that goes with them follows."""
+        """Cut the answer within a banned string, forbid the token there, and restore the state before it."""
         sequence = self.sequence
         alternatives = Alternatives(sequence.request, vocab_size=self._tokenizer.vocab_size)
         num_tokens = self._buffer.num_to_take_back(banned.num_tokens, alternatives, end=sequence.num_generated)
@@ -216,7 +215,7 @@ class OutputPipeline:
         sequence.sampling.forbid(self._buffer.forbidden)
 
     def _deliver(self, last_text: str = "") -> None:
-        """Deliver what can no longer be taken back: all, at an end."""
+        """Deliver the tokens that can no longer be taken back; at an end, all of them."""
         sequence = self.sequence
         if sequence.refusal is not None:
             return

@@ -1,4 +1,4 @@
-"""StopStrings: finds stop strings in a stream of bytes, and knows how much of its end may become one."""
+"""StopStrings: finds stop strings in a stream of bytes, and knows how many of its last bytes may begin one."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ class StopMatch(NamedTuple):
 class StopStrings:
     """Searches for several stop strings at once, byte by byte, in time linear in the bytes.
 
-    Feed each token's bytes in one call. Of the stops that a call completes, the one that starts earliest in the text
-    wins, and of several that start there, the longest; their order in the request does not matter. A caller who passes
-    over one may feed on. A shallow copy goes on by itself.
+    Feed each token's bytes in one call. If a call completes several stops, the one that starts earliest in the text
+    wins, and among those that start there, the longest; their order in the request does not matter. A caller that
+    ignores a match may continue to feed. A shallow copy is independent.
     """
 
     def __init__(self, stops: Iterable[str]) -> None:
@@ -27,11 +27,11 @@ class StopStrings:
 
     @property
     def num_held(self) -> int:
-        """Bytes at the end of what was fed that may yet become a stop: no more than are needed."""
+        """The smallest number of last bytes that may hold the beginning of a stop string."""
         return self._search.num_matched(self._node)
 
     def feed(self, data: bytes) -> StopMatch | None:
-        """Take one token's bytes; return the stop that is complete with them."""
+        """Take one token's bytes; return the stop string that they complete, if any."""
         matches: list[tuple[int, int, str]] = []
         for num_left, byte in zip(reversed(range(len(data))), data, strict=True):
             self._node = self._search.step(self._node, byte)
@@ -45,16 +45,16 @@ class StopStrings:
 
 
 class _StringSearch:
-    """One step per byte, however many strings there are; immutable: what a search has seen is the number of a node.
+    """One step per byte, however many strings there are. It is immutable: a search's state is the number of a node.
 
-    Node 0 stands for having seen nothing, every other one for the beginning of a string, the longest one that the bytes
-    so far end with. Source: Aho and Corasick, Efficient string matching (1975).
+    Each node stands for a prefix of a string, node 0 for the empty one; a search is at the node of the longest prefix
+    that the bytes so far end with. Source: Aho and Corasick, Efficient string matching (1975).
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
         """Raises ValueError for an empty string."""
         self._next: list[dict[int, int]] = [{}]
-        self._shorter = [0]  # the node of the next shorter beginning that the bytes so far end with
+        self._shorter = [0]  # for each node, that of the next shorter prefix that the bytes so far end with
         self._depth = [0]
         self._found: list[str | None] = [None]
         for string in strings:
@@ -62,19 +62,19 @@ class _StringSearch:
         self._link()
 
     def step(self, node: int, byte: int) -> int:
-        """The node behind one more byte."""
+        """The node after one more byte."""
         while node and byte not in self._next[node]:
             node = self._shorter[node]
         return self._next[node].get(byte, 0)
 
     def num_matched(self, node: int) -> int:
-        """Bytes at the end of those so far that a string begins with and goes on from, as many as there are."""
+        """The length of the longest incomplete prefix of a string that the bytes so far end with."""
         while not self._next[node] and node:
             node = self._shorter[node]
         return self._depth[node]
 
     def found(self, node: int) -> str | None:
-        """The longest string that the bytes so far end with."""
+        """The longest string that the bytes so far end with, if any."""
         return self._found[node]
 
     def _add(self, string: str) -> None:
@@ -92,7 +92,7 @@ class _StringSearch:
         self._found[node] = string
 
     def _link(self) -> None:
-        """Fill in the shorter nodes, and what is found at a node by way of them, from the shallow to the deep."""
+        """Fill in the shorter nodes and the strings found through them, breadth first."""
         waiting = deque(self._next[0].values())
         while waiting:
             node = waiting.popleft()

@@ -1,4 +1,4 @@
-"""TokenRules: which tokens an answer cannot have, whatever its logits were."""
+"""TokenRules: checks whether a given answer could have been drawn, whatever the logits were."""
 
 import math
 from collections.abc import Sequence as Seq
@@ -10,21 +10,21 @@ _WORD_BITS = 32  # of the sampler's masks
 
 
 class TokenRules:
-    """The sampler's own rules on tokens, over an answer that is told: a token that it never draws there is no
-    continuation of this request's answer.
+    """Applies the sampler's own rules to the received tokens of a continuation: a token that the sampler never draws at
+    its position cannot be part of this request's answer.
     """
 
     def __init__(self, request: Request, prompt: Seq[int]) -> None:
         self._request, self._tokens, self._num_prompt = request, [*prompt], len(prompt)
-        self._runs: dict[int, list[int]] = {}  # where they begin, by hash
+        self._runs: dict[int, list[int]] = {}  # the positions of runs of tokens, by hash
         size = request.sampling.no_repeat_ngram_size
         for end in range(size, len(prompt) + 1) if size else ():
             self._note_run(end)
 
     def take(self, token_id: int, thought: Thought | None) -> None:
-        """Go on with one more token, before which the answer stands there with its thought.
+        """Append one token; `thought` is the state of the reasoning before it.
 
-        Raises ValueError, which names the rule, where it could not be drawn.
+        Raises ValueError, which names the rule, if the token could not be drawn there.
         """
         place = len(self._tokens) - self._num_prompt
         if thought is not None and thought.forced_id not in {None, token_id}:
@@ -54,7 +54,7 @@ class TokenRules:
         return len(self._tokens) >= len(word) and [*word] == self._tokens[-len(word) :]
 
     def _repeats(self) -> bool:
-        """Whether the last run stood there before; it is noted."""
+        """Whether the last run of tokens occurred before; it is recorded."""
         size = self._request.sampling.no_repeat_ngram_size
         return 0 < size <= len(self._tokens) and self._note_run(len(self._tokens))
 
@@ -68,7 +68,7 @@ class TokenRules:
         return is_known
 
     def _is_forced_away(self, place: int, token_id: int, thought: Thought | None) -> bool:
-        """Whether others are forced there: which the masks say, as they give way where nothing would be left."""
+        """Whether another token is forced there, by the masks, which drop the rule if no token would be left."""
         request, received = self._request, self._request.received
         if request.forced is None or place not in request.forced.places or token_id in request.forced.places[place]:
             return False

@@ -1,1 +1,1 @@
-"""Texts and conversations become token ids, on threads and in worker processes beside the event loop."""
+"""Encoding texts and conversations to token ids, on threads and in worker processes off the event loop."""

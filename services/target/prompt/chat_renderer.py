@@ -1,4 +1,4 @@
-"""The worker in which chat templates run: jinja2's sandbox, with the helpers that templates expect."""
+"""The worker process that runs chat templates: jinja2's sandbox, with the helpers that templates expect."""
 
 import datetime as dt
 import json
@@ -14,21 +14,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from services.engine.worker_process import serve
 from services.target.prompt.template_chat import TemplateChat, older_calls, takes_parts
 
-Answer = dict[str, str]  # `text`, or the `problem` with the messages, or that which makes the template `unusable`
+Answer = dict[str, str]  # `text`, or the `problem` with the messages, or why the template is `unusable`
 
 
 def main() -> None:
-    """Render what standard input asks."""
+    """Render the conversations that standard input sends."""
     serve(make_renderer)
 
 
 def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
-    """What renders one template: `setup` has its `source` and the `special_tokens`, which are variables of it."""
+    """A function that renders one template: `setup` has its `source`, and `special_tokens` as its variables."""
     try:
         template = _environment().from_string(setup["source"])
     except MemoryError:
         raise
-    except Exception as error:  # jinja2 raises more than its own errors for what it cannot compile
+    except Exception as error:  # jinja2 raises more than its own errors when it cannot compile
         problem = f"{type(error).__name__}: {_as_text(error)}"
         return lambda _: {"unusable": problem}
 
@@ -36,7 +36,7 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         defaults = {"tools": None, "documents": None, **setup["special_tokens"]}
         return template.render({**defaults, **variables})
 
-    with_parts: list[bool] = []  # once some message has parts
+    with_parts: list[bool] = []  # whether the template takes parts, once a message has some
 
     def render(question: dict[str, Any]) -> Answer:
         try:
@@ -44,7 +44,7 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
             if chat.has_parts and not with_parts:
                 with_parts.append(takes_parts(write))
             text = _render(chat, write, with_parts=with_parts == [True])
-            text.encode()  # half a surrogate pair is no character
+            text.encode()  # raises for half a surrogate pair
         except MemoryError:
             raise
         except Exception as error:  # a template is a program: it can fail in any way
@@ -55,9 +55,9 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
 
 
 def _render(chat: TemplateChat, write: Callable[[dict[str, Any]], str], *, with_parts: bool) -> str:
-    """The prompt, or what the template has against it.
+    """The prompt; raises the template's error if it refuses the conversation.
 
-    Templates want the arguments of calls as objects, a few older ones as text: those that fail otherwise get them so.
+    Templates want the arguments of calls as objects, a few older ones as text: a template that fails gets them as text.
     """
     variables = chat.variables(with_parts=with_parts)
     try:
@@ -80,7 +80,7 @@ def _as_text(error: Exception) -> str:
 
 
 class _GenerationTag(Extension):
-    """Lets `{% generation %}` through: it marks the assistant's words for training and renders as its content."""
+    """Supports `{% generation %}`, which marks the assistant's text for training and renders as its content."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
 
@@ -106,7 +106,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Unlike jinja2's own filter, leave HTML characters and letters beyond ASCII as they are."""
+    """Unlike jinja2's own filter, leave HTML characters and non-ASCII letters as they are."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

@@ -1,4 +1,4 @@
-"""ChatTemplate: chat messages to the prompt text that a checkpoint was trained on."""
+"""ChatTemplate: renders chat messages as the prompt text that a checkpoint was trained on."""
 
 import logging
 from collections.abc import Mapping
@@ -39,16 +39,16 @@ class _Source:
 
 
 class ChatTemplate:
-    """One checkpoint's template; it is a program of strangers, so it runs in a worker, see chat_renderer.py.
+    """One checkpoint's template; it is an untrusted program, so it runs in a worker process, see chat_renderer.py.
 
-    The text it renders has its control tokens written out: encode it with `add_special_tokens=False`.
+    The rendered text has its control tokens spelled out: encode it with `add_special_tokens=False`.
     """
 
     def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
-        """`special_tokens` are variables of the template, such as `bos_token`; `source` None renders nothing."""
+        """`special_tokens` are variables of the template, such as `bos_token`; without a `source` nothing renders."""
         self._where, self.special_tokens = where, dict(special_tokens)
         self.source = source or ""
-        """Its text."""
+        """The template's text; empty without a template."""
         self._worker = (
             None
             if source is None
@@ -94,9 +94,9 @@ class ChatTemplate:
         return self._worker is not None
 
     def try_out(self) -> None:
-        """Render a small conversation; raises CheckpointError where the template is broken, or loops.
+        """Render a small conversation; raises CheckpointError if the template is broken, or loops.
 
-        One that only refuses these messages is not: a warning says what it said.
+        If it only refuses these messages, its reason is logged as a warning.
         """
         if self._worker is None:
             return
@@ -119,11 +119,10 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
     ) -> str:
-        """Return the prompt for messages and tools, as `apply_chat_template` of transformers takes them; raises
-        ChatTemplateError.
+        """Return the prompt for messages and tools, as in transformers' `apply_chat_template`.
 
-        `variables` are further ones of the template. With `continue_final_message` the prompt ends where the last
-        message does.
+        `variables` are further variables of the template. With `continue_final_message` the prompt ends where the last
+        message does. Raises ChatTemplateError.
         """
         if self._worker is None:
             raise ChatTemplateError("this model has no chat template: send the prompt as text or token ids")

@@ -1,4 +1,4 @@
-"""Conversation: messages, and what else a chat template is told."""
+"""Conversation: messages, and the other inputs of a chat template."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -10,7 +10,7 @@ from services.target.prompt.chat_template import ChatTemplate
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is rendered to a prompt, as `ChatTemplate.render` takes it."""
+    """The arguments of `ChatTemplate.render`."""
 
     messages: Seq[Mapping[str, Any]]
     tools: Seq[Mapping[str, Any]] | None = None
@@ -19,7 +19,7 @@ class Conversation:
     continue_final_message: bool = False
 
     def render(self, template: ChatTemplate) -> str:
-        """The prompt; raises ChatTemplateError."""
+        """The prompt text; raises ChatTemplateError."""
         return template.render(
             self.messages,
             tools=self.tools,

@@ -1,4 +1,4 @@
-"""TemplateChat: a conversation in the variables that chat templates expect, as transformers gives them."""
+"""TemplateChat: converts a conversation into the variables that chat templates expect, as in transformers."""
 
 import json
 from collections.abc import Callable
@@ -12,8 +12,9 @@ Message = dict[str, Any]
 
 
 class TemplateChat:
-    """What one question asks to be rendered: `messages`, `tools`, `add_generation_prompt`, `continue_final_message` and
-    further `variables`. A message's content is a text or a list of parts; its calls' arguments are objects.
+    """The conversation of one question to the worker: `messages`, `tools`, `add_generation_prompt`,
+    `continue_final_message` and further `variables`. A message's content is a text or a list of parts; the arguments of
+    its calls are objects.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -23,10 +24,10 @@ class TemplateChat:
         self.has_parts = any(isinstance(message.get("content"), list) for message in self._messages)
         """Whether the content of some message is a list."""
         self.has_calls = any(message.get("tool_calls") for message in self._messages)
-        """Whether some message has calls."""
+        """Whether some message has tool calls."""
 
     def variables(self, *, with_parts: bool) -> dict[str, Any]:
-        """What the template sees; content is one text in each message unless it takes parts."""
+        """The template's variables; each message's content is one text unless the template takes parts."""
         messages = [_completed(message, with_parts=with_parts) for message in self._messages]
         if self._is_open:
             messages[-1] = _left_open(messages[-1])
@@ -38,18 +39,18 @@ class TemplateChat:
         }
 
     def cut(self, text: str) -> str:
-        """The prompt up to the end of a last message that is left open; raises ValueError where that is not in it."""
+        """The prompt, cut at the end of a last message that is continued; raises ValueError if that is not in it."""
         if not self._is_open:
             return text
         place = text.rfind(_OPEN_TAG.strip())
         if place < 0:
             raise ValueError("the last message, which is to be continued, is not in the prompt")
         kept = text[:place]
-        return kept if text.startswith(_OPEN_TAG, place) else kept.rstrip()  # the template has trimmed the message
+        return kept if text.startswith(_OPEN_TAG, place) else kept.rstrip()  # the template trimmed the message
 
 
 def takes_parts(write: Callable[[dict[str, Any]], str]) -> bool:
-    """Whether a template goes through the parts of a message, rather than write the list out or fail."""
+    """Whether a template renders the parts of a message, rather than writing out the list or failing."""
     parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
     try:
         text = write({"messages": [{"role": "user", "content": parts}], "add_generation_prompt": False})
@@ -61,7 +62,7 @@ def takes_parts(write: Callable[[dict[str, Any]], str]) -> bool:
 
 
 def older_calls(variables: dict[str, Any]) -> dict[str, Any]:
-    """The same variables with the arguments of calls in JSON, and no content where they come without words."""
+    """The same variables with the arguments of calls as JSON texts, and content None in messages without text."""
     messages = deepcopy(variables["messages"])
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -71,7 +72,7 @@ def older_calls(variables: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completed(message: Message, *, with_parts: bool) -> Message:
-    """A message with its reasoning under the names that templates read, and its content as they take it."""
+    """A message with its reasoning under all names that templates read, and its content as a text or as parts."""
     if _REASONING in message:
         message = {"thinking": message[_REASONING], **message}
     content = message.get("content")

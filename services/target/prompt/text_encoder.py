@@ -1,4 +1,4 @@
-"""The worker in which long texts are encoded."""
+"""The worker process that encodes long texts."""
 
 import array
 import base64
@@ -9,21 +9,21 @@ from typing import Any
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import serve
 
-_NICENESS = 10  # the engine's threads share the cores: streams come first
+_NICENESS = 10  # the engine's threads, which serve the streams, have priority on shared cores
 
 
 def main() -> None:
-    """Encode what standard input asks."""
+    """Encode the texts that standard input sends."""
     os.nice(_NICENESS)
     serve(make_encoder)
 
 
 def make_encoder(setup: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What encodes with one tokenizer, whose `description` the setup has."""
+    """A function that encodes with one tokenizer, whose `description` is in `setup`."""
     tokenizer = Tokenizer(setup["description"])
 
     def encode(question: dict[str, Any]) -> dict[str, Any]:
-        """The number of ids, and where they are not more than `most` the ids: 4 bytes each, in base64."""
+        """The number of ids, and the ids if they are not more than `most`, 4 bytes each, in base64."""
         ids = tokenizer.encode(question["text"], add_special_tokens=question["add_special_tokens"])
         data = array.array("I", ids if len(ids) <= question["most"] else ())
         return {"num_tokens": len(ids), "ids": base64.b64encode(data).decode()}

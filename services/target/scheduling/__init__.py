@@ -1,1 +1,1 @@
-"""Which rows of which sequences the next pass computes."""
+"""Scheduling: the choice of the rows that the next pass computes."""

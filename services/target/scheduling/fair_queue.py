@@ -1,4 +1,4 @@
-"""FairQueue: which of the sequences that wait is started next."""
+"""FairQueue: chooses the waiting sequence that is started next."""
 
 from bisect import insort
 from collections import Counter
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from services.target.scheduling.fair_shares import FairShares
 from services.target.sequence.sequence import Sequence
 
-_FAVOURED_IN_ROW = 7  # sequences that are started for their priority before one that had to step back
+_FAVOURED_IN_ROW = 7  # sequences started by priority before one that priorities held back
 
 
 class FairQueue:
-    """Callers take turns by the tokens that they get; among one caller's sequences the higher priority comes first,
-    then the older one.
+    """Callers get equal shares of tokens, by weight, however many sequences they have queued; among one caller's
+    sequences the highest priority comes first, then the oldest.
 
-    A priority above 0 puts nobody before another caller, one below 0 puts a sequence behind everybody's others. Every
-    eighth start is that of the oldest sequence that priorities hold back: in the end each one is started.
+    A priority above 0 does not put a sequence before other callers'; one below 0 puts it after those of all callers.
+    Every eighth start is the oldest sequence that priorities hold back, so that each is started eventually.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class FairQueue:
             yield from waiting
 
     def add(self, sequence: Sequence) -> None:
-        """Let a sequence wait."""
+        """Queue a sequence."""
         insort(self._callers.setdefault(sequence.request.share.caller, []), sequence, key=_urgency)
         self._priorities[sequence.request.share.priority] += 1
 
@@ -42,12 +42,12 @@ class FairQueue:
         if not waiting:
             del self._callers[share.caller]
         self._priorities[share.priority] -= 1
-        self._priorities += Counter()  # which drops those that nobody has
+        self._priorities += Counter()  # drops the zero counts
         return True
 
     def first(self, is_ready: Callable[[Sequence], bool]) -> Sequence | None:
-        """The sequence to start next of those that are ready; the same until it is taken, or another one comes before
-        it; None if none is ready.
+        """The ready sequence to start next, None if none is ready; it stays the same until it is taken, or until one
+        that comes before it is added.
         """
         heads = self._heads(is_ready)
         if not heads:
@@ -65,24 +65,24 @@ class FairQueue:
         return heads[self._shares.next(heads)]
 
     def take(self, sequence: Sequence) -> None:
-        """Remove a sequence that is started, at its caller's cost."""
+        """Remove a sequence that is started, and charge its caller for its prompt."""
         are_all_alike = len(self._priorities) == 1
         self._num_favoured = 0 if are_all_alike or self._is_held_back(sequence) else self._num_favoured + 1
         self.remove(sequence)
         self.charge(sequence, sequence.num_pending)
 
     def charge(self, sequence: Sequence, num_tokens: int) -> None:
-        """A sequence's caller has got so many tokens."""
+        """Charge a sequence's caller for tokens."""
         if len(self._callers) > 1:
             self._shares.charge(sequence.request.share.caller, num_tokens)
 
     def _heads(self, is_ready: Callable[[Sequence], bool]) -> dict[str, Sequence]:
-        """The sequence of each caller that would be started first."""
+        """The first ready sequence of each caller."""
         heads = ((caller, next(filter(is_ready, waiting), None)) for caller, waiting in self._callers.items())
         return {caller: head for caller, head in heads if head is not None}
 
     def _is_held_back(self, sequence: Sequence) -> bool:
-        """Whether another one of its caller's comes before it, or everybody's, for the priority alone."""
+        """Whether another sequence, of its caller or of any, comes before it by priority alone."""
         if _priority(sequence) < _priority(self._callers[sequence.request.share.caller][0]):
             return True
         return _level(sequence) < 0 and any(_level(waiting[0]) > _level(sequence) for waiting in self._callers.values())
@@ -93,7 +93,7 @@ def _priority(sequence: Sequence) -> int:
 
 
 def _level(sequence: Sequence) -> int:
-    """What counts of a priority between callers."""
+    """The part of a priority that counts between callers."""
     return min(_priority(sequence), 0)
 
 

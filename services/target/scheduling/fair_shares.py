@@ -1,11 +1,11 @@
-"""FairShares: whose turn it is, so that callers get tokens in proportion to their weights."""
+"""FairShares: gives callers turns so that they get tokens in proportion to their weights."""
 
 import math
 from collections import OrderedDict
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-_QUANTUM = 256  # tokens that a caller of weight 1 gets with each round
+_QUANTUM = 256  # tokens that a caller of weight 1 gets in each round
 
 
 @dataclass(slots=True)
@@ -19,17 +19,17 @@ class _Share:
 
 
 class FairShares:
-    """Deficit round robin, with costs that may be known only afterwards.
+    """Deficit round robin, with costs that may become known only afterwards.
 
-    A caller has its turn until what it was charged exceeds its balance; each round adds to that. Who comes anew stands
-    behind all others, so that nobody waits for ever, however many come.
+    A caller has its turn until the charges exceed its balance, to which each round adds a quantum. A new caller joins
+    at the end of the round, so that no caller waits forever, however many join.
     """
 
     def __init__(self) -> None:
         self._round: OrderedDict[str, _Share] = OrderedDict()  # the next one first
 
     def set_callers(self, weights: Mapping[str, float]) -> None:
-        """Those between whom there is something to share, with their weights; the others are forgotten."""
+        """Set the callers that share tokens, with their weights; all others are forgotten."""
         for name in [name for name in self._round if name not in weights]:
             del self._round[name]
         for name, weight in weights.items():
@@ -37,9 +37,9 @@ class FairShares:
                 self._round[name] = _Share(weight, _QUANTUM * weight)
 
     def next(self, wanting: Container[str]) -> str:
-        """Whose turn it is among those who want one, of whom there is one at least; the same until it is charged."""
+        """The caller whose turn it is among `wanting`, which must not be empty; the same until it is charged."""
         shares = [share for name, share in self._round.items() if name in wanting]
-        if all(share.balance <= 0 for share in shares):  # rounds in which all would only pay what they owe
+        if all(share.balance <= 0 for share in shares):  # skip rounds in which all would only pay their debts
             rounds = min(math.floor(-share.balance / share.quantum) for share in shares)
             for share in shares:
                 share.balance += rounds * share.quantum
@@ -51,6 +51,6 @@ class FairShares:
             self._round.move_to_end(name)
 
     def charge(self, name: str, num_tokens: int) -> None:
-        """A caller has got so many tokens; nothing where there is nothing to share with it."""
+        """Charge a caller for tokens; does nothing if it is not one of those that share."""
         if name in self._round:
             self._round[name].balance -= num_tokens

@@ -1,4 +1,4 @@
-"""Limits of a pass: those that it keeps, and which of them kept it from more work."""
+"""Limits of a pass, and the limit that kept a pass from more work."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """Limits of one pass, which the scheduler keeps, whoever adds rows; `max_rows` is at least `max_sequences`, so that
-    every sequence can decode in each. There are no more rows of logits than rows. A guided sequence counts as two.
-    Rows of prompts may make a pass over decoding sequences `prompt_slowdown` times as long.
+    """Limits of one pass. `max_rows` is at least `max_sequences`, so that every sequence can decode in each pass; a
+    guided sequence counts as two. Rows of prompts may make a pass over decoding sequences `prompt_slowdown` times as
+    long.
     """
 
     max_rows: int
@@ -19,11 +19,11 @@ class SchedulerConfig:
 
 
 class StepLimit(StrEnum):
-    """What kept a pass from more work."""
+    """The limit that kept a pass from more work."""
 
-    ROWS = "rows"  # as many as one pass may have
-    SEQUENCES = "sequences"  # as many run as may, and others wait
+    ROWS = "rows"  # the pass is full
+    SEQUENCES = "sequences"  # as many sequences run as may, and others wait
     BLOCKS = "blocks"  # sequences wait for KV blocks
-    PREFILL_CHUNK = "prefill_chunk"  # more of a prompt could be computed, but not at once
-    PROMPT_ROWS = "prompt_rows"  # nor as much as a chunk, for those who decode or for the room that logits take
-    WORK = "work"  # there was no more
+    PREFILL_CHUNK = "prefill_chunk"  # a prompt has more tokens than one chunk
+    PROMPT_ROWS = "prompt_rows"  # prompts got less than a chunk, because of decoding sequences or the size of logits
+    WORK = "work"  # there was no more work

@@ -1,4 +1,4 @@
-"""ScheduledRows: a run of one sequence's tokens in a pass."""
+"""ScheduledRows: the rows of one sequence in a pass."""
 
 from dataclasses import dataclass, field
 
@@ -8,18 +8,18 @@ from services.target.sequence.sequence import Sequence
 
 @dataclass(slots=True)
 class ScheduledRows:
-    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them; where it is guided,
-    a run of its negative text too, with the same predictions.
+    """A run of one sequence's tokens in a pass, followed by the predictions of its next tokens; for a guided sequence
+    also a run of its negative text, with the same predictions.
     """
 
     sequence: Sequence
     num_tokens: int
-    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
+    draws: bool  # whether the run reaches the sequence's last token, so that the next one is drawn
     num_negative: int = 0  # tokens of the negative text
-    prompt_targets: list[int] = field(default_factory=list)  # known tokens that the rows before tell of
+    prompt_targets: list[int] = field(default_factory=list)  # known tokens whose records the rows before them give
     predictions: list[int] = field(default_factory=list)
     source: PredictionSource | None = None  # of the predictions
-    waiting: float = 0.0  # seconds, for them
+    waiting: float = 0.0  # seconds waited for the predictions
 
     @property
     def is_decode(self) -> bool:
@@ -28,15 +28,15 @@ class ScheduledRows:
 
     @property
     def num_rows(self) -> int:
-        """Rows in the pass."""
+        """All rows of the sequence in the pass."""
         return self.num_tokens + self.num_negative + len(self.sequence.texts) * len(self.predictions)
 
     @property
     def num_draws(self) -> int:
-        """Rows that a token is drawn from."""
+        """The number of rows from which a token is drawn."""
         return 1 + len(self.predictions) if self.draws else 0
 
     @property
     def num_logits(self) -> int:
-        """Rows of its own text whose logits are needed, the last ones; of the negative one they are the draws'."""
+        """The number of last rows of its own text whose logits are needed; of the negative text `num_draws` are."""
         return len(self.prompt_targets) + self.num_draws

@@ -1,4 +1,4 @@
-"""Scheduler: which rows of which sequences the next pass computes."""
+"""Scheduler: continuous batching; chooses the rows of all sequences that the next pass computes."""
 
 import math
 import time
@@ -12,16 +12,16 @@ from services.target.scheduling.prompt_pace import PromptPace
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Lengths, Sequence
 
-_MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
+_MAX_PROMPT_LOGITS = 256  # rows in one pass; each takes 0.6 MB with a vocabulary of 150 000 tokens
 
 
 class Scheduler:
-    """Holds waiting and running sequences, and hands out KV blocks between them.
+    """Holds waiting and running sequences, and divides the KV blocks among them.
 
-    Who waits is started in the order of a FairQueue, and the rows of prompts are shared by callers too. When blocks run
-    out a running sequence is preempted (a paused one if there is one, else the one that was started last): its blocks
-    are taken and it is later computed anew from its tokens, less those that the prefix cache still has, before others
-    are started; by row invariance that gives the same bits. A paused one makes way for a waiting one too.
+    Waiting sequences are started in the order of a FairQueue, and callers share prompt rows fairly too. When blocks run
+    out a running sequence is preempted, a paused one if there is one, else the one that was started last: its blocks
+    are freed, and later, before new sequences are started, it is recomputed from its tokens, except for those still in
+    the prefix cache. By row invariance this gives the same bits. A paused sequence is also preempted for a waiting one.
     """
 
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
@@ -29,27 +29,27 @@ class Scheduler:
         self._blocks = blocks
         self._spare_rows = 0
         self._queue = FairQueue()
-        self._preempted: list[Sequence] = []  # in the order of their starts, as those that run
+        self._preempted: list[Sequence] = []  # in the order of their starts, like the running ones
         self._prompt_shares = FairShares()
         self._pace = PromptPace(config.prompt_slowdown)
         self.running: list[Sequence] = []
         self.num_preemptions = 0
-        self.num_rows = self.num_prediction_rows = 0  # of all passes: those of tokens, and of predictions
-        self.num_steps = dict.fromkeys(StepLimit, 0)  # by what limited them
+        self.num_rows = self.num_prediction_rows = 0  # of all passes: rows of tokens, and of predictions
+        self.num_steps = dict.fromkeys(StepLimit, 0)  # by their limits
 
     @property
     def waiting(self) -> list[Sequence]:
-        """The sequences that do not run: those that did before come first."""
+        """The sequences that do not run, preempted ones first."""
         return [*self._preempted, *self._queue]
 
     @property
     def sequences(self) -> list[Sequence]:
-        """Every sequence that is not finished, those that run first."""
+        """All unfinished sequences, running ones first."""
         return [*self.running, *self.waiting]
 
     @property
     def spare_rows(self) -> int:
-        """Rows that are left in the pass that was scheduled last."""
+        """The rows left in the pass that was scheduled last."""
         return self._spare_rows
 
     def add(self, sequence: Sequence) -> None:
@@ -57,7 +57,7 @@ class Scheduler:
         self._queue.add(sequence)
 
     def remove(self, sequence: Sequence) -> bool:
-        """Forget a sequence and free its blocks, but for those that it pins; False if it was not here."""
+        """Forget a sequence and free its blocks, except those that it pins; False if it was not here."""
         for started in (self.running, self._preempted):
             if sequence in started:
                 started.remove(sequence)
@@ -67,14 +67,14 @@ class Scheduler:
         return self._queue.remove(sequence)
 
     def expired(self) -> list[Sequence]:
-        """The sequences whose time is over."""
+        """The sequences whose time limit or deadline has passed."""
         now = time.monotonic()
         return [sequence for sequence in self.sequences if now >= sequence.expires_at]
 
     def next_expiry(self) -> float:
-        """When the time of the next sequence is over, in seconds on the monotonic clock; infinity where none's ever is.
+        """When the next sequence expires, in seconds on the monotonic clock; infinity if none does.
 
-        Those that are paused have to end then, too, though they give no other work.
+        Paused sequences, which give no other work, must end then too.
         """
         return min((sequence.expires_at for sequence in self.sequences), default=math.inf)
 
@@ -88,10 +88,10 @@ class Scheduler:
         prompt_rows = self._share_rows(prompts, self._most_prompt_rows(ready, prompts))
         for sequence in ready:
             num_rows = len(sequence.texts) if sequence.is_decoding else prompt_rows.get(sequence, 0)
-            if num_rows <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
+            if num_rows <= 0 or sequence not in self.running:  # the latter if an older one has just preempted it
                 continue
             num_tokens, num_negative = runs = sequence.split(num_rows)
-            if self._make_room(sequence, sequence.lengths_behind(runs)):
+            if self._make_room(sequence, sequence.lengths_after(runs)):
                 draws = sequence.draws and num_rows == sequence.num_pending
                 rows = ScheduledRows(sequence, num_tokens, draws, num_negative, sequence.prompt_targets(num_tokens))
                 batch.append(rows)
@@ -106,12 +106,12 @@ class Scheduler:
         return int(min(most, self._pace.most_rows(len(ready) - len(prompts), len(prompts))))
 
     def observe(self, batch: list[ScheduledRows], seconds: float) -> None:
-        """A pass over this has taken so long."""
+        """Learn from a pass over `batch` that took `seconds`."""
         decode_rows = sum(rows.num_rows for rows in batch if rows.is_decode)
         self._pace.observe(decode_rows, sum(rows.num_rows for rows in batch) - decode_rows, seconds)
 
     def _share_rows(self, prompts: list[Sequence], num_rows: int) -> dict[Sequence, int]:
-        """Hand out rows to sequences that have more than one to compute: each gets a chunk, and callers take turns."""
+        """Divide rows among sequences that have more than one to compute: each gets a chunk, and callers take turns."""
         shared: dict[Sequence, int] = {}
         callers: dict[str, list[Sequence]] = {}
         for sequence in prompts:
@@ -137,8 +137,8 @@ class Scheduler:
         return shared
 
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
-        """Put predictions behind a decoding run, as many as the pass has rows left for and free blocks hold: nothing is
-        preempted for them.
+        """Put predictions after a decoding run, as many as fit into the pass's spare rows and free blocks: no sequence
+        is preempted for them.
         """
         sequence, num_texts = rows.sequence, len(rows.sequence.texts)
         predictions = predictions[: self._spare_rows // num_texts]
@@ -150,9 +150,9 @@ class Scheduler:
         rows.predictions = predictions
 
     def settle(self, rows: ScheduledRows, num_committed: int) -> None:
-        """Move a sequence past the rows that its tokens kept, and take the blocks beyond its tokens back.
+        """Count the rows of a sequence's committed tokens as computed, and free the blocks after its tokens.
 
-        Where tokens were taken back, the last one that stays is computed again: the next draw needs its row.
+        If tokens were taken back, the last one that is left is computed again, since the next draw needs its row.
         """
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
@@ -186,12 +186,12 @@ class Scheduler:
         return len(self.running) < self._config.max_sequences or self._youngest_paused() is not None
 
     def _is_ready(self, sequence: Sequence) -> bool:
-        """Whether it need not wait for its first sample to compute their prompt."""
+        """Whether a sequence does not have to wait until its first sample has computed their prompt."""
         first = self._first_sample(sequence)
         return first is None or first.has_shared
 
     def _start(self, sequence: Sequence) -> bool:
-        """Let a sequence run, if there is room or can be made."""
+        """Start a sequence if there is room, or if a paused one can be preempted; False if not."""
         while not self._claim(sequence):
             if (victim := self._youngest_paused()) is None:
                 return False
@@ -204,7 +204,7 @@ class Scheduler:
         return True
 
     def _claim(self, sequence: Sequence) -> bool:
-        """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
+        """Give a sequence its cached blocks; False if no sequence may be added, or if its other tokens do not fit."""
         if not self._fits_in(sequence):
             return False
         if (first := self._first_sample(sequence)) is not None:
@@ -222,13 +222,13 @@ class Scheduler:
         return _num_texts(self.running) + len(sequence.texts) <= self._config.max_sequences
 
     def _first_sample(self, sequence: Sequence) -> Sequence | None:
-        """The running sequence that computes a new one's prompt."""
+        """The running sequence that computes the prompt of a new one."""
         first = sequence.first_sample
         return first if first in self.running and not sequence.timings.scheduled else None
 
     def _num_prompt_rows(self, sequence: Sequence) -> int:
-        """Rows that a sequence with more than one to compute goes on by, if it may: those that are needed, and none
-        beyond those that others wait for.
+        """The rows that a prefilling sequence can compute next: those that are needed, or, while other samples wait for
+        it, only those that they share.
         """
         is_awaited = self._is_awaited(sequence)
         end = sequence.num_shared if is_awaited else sequence.num_needed
@@ -236,7 +236,7 @@ class Scheduler:
         return end - sequence.num_computed + num_negative
 
     def _is_awaited(self, sequence: Sequence) -> bool:
-        """Whether others wait for what it computes for them too, behind which all of them go on together."""
+        """Whether other samples wait until the sequence has computed the shared prompt."""
         is_first = sequence.request.num_samples > 1 and not sequence.has_shared
         return is_first and any(self._first_sample(other) is sequence for other in self._queue)
 
@@ -244,7 +244,7 @@ class Scheduler:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
 
     def _make_room(self, sequence: Sequence, lengths: Lengths) -> bool:
-        """Get blocks for the first tokens of a sequence's texts by preempting others; False if it had to go itself."""
+        """Allocate blocks for a sequence's texts, preempting others if necessary; False if it was preempted itself."""
         while not self._blocks.can_grow_together(lengths):
             victim = self._youngest_paused() or self.running[-1]
             self._preempt(victim)

@@ -1,1 +1,1 @@
-"""One generation's state, and the stream by which its events reach whoever reads them."""
+"""One generation's state, and the stream of its events to a reader."""

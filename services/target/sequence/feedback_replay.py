@@ -1,4 +1,4 @@
-"""FeedbackReplay: what samplers that feed back know behind the tokens that a continuation received."""
+"""FeedbackReplay: restores the state of feedback samplers (Mirostat, adaptive-p) after the received tokens."""
 
 import math
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from services.engine.sampling_state import new_request_state
 
 
 class FeedbackReplay:
-    """The levels behind the received tokens are found anew, each by the very row that its token was drawn from: as
-    then, but that the token is known. Every one is found once and in order, however often the rows are computed.
+    """The feedback levels after the received tokens are computed again, each from the row that its token was drawn
+    from, now with a known token. Each is taken once and in order, however often the rows are computed.
     """
 
     def __init__(self, request: Request) -> None:
@@ -25,17 +25,17 @@ class FeedbackReplay:
 
     @property
     def num_skippable(self) -> int:
-        """Leading tokens whose rows are not needed any more, or never were."""
+        """The number of leading tokens whose rows are not needed, or not needed any more."""
         return len(self._request.prompt) + len(self.levels) - 1
 
     def targets(self, first_row: int, num_rows: int) -> list[int]:
-        """The tokens whose levels these rows give for the first time: each row that of the next token."""
+        """The tokens whose levels these rows give for the first time; each row gives the next token's level."""
         num_prompt = len(self._request.prompt)
         first = max(first_row + 1 - num_prompt, len(self.levels))
         return [*self._request.received[first : max(first, first_row + num_rows + 1 - num_prompt)]]
 
     def masks(self, targets: Seq[int]) -> NDArray[np.uint32] | None:
-        """What might be drawn in the next tokens' places; None for all.  # [targets, words]"""
+        """The tokens that were allowed at the targets' positions, [targets, words]; None for all."""
         masks = list(self._each_mask(targets)) if self._request.masks_tokens else []
         shape = next((mask.shape for mask in masks if mask is not None), None)
         if shape is None:
@@ -44,10 +44,7 @@ class FeedbackReplay:
         return np.concatenate([every if mask is None else mask for mask in masks])
 
     def take(self, token_ids: Seq[int], levels: Seq[float]) -> None:
-        """Take the levels that come next.
-
-        Raises ValueError for a token that could not have been drawn.
-        """
+        """Take the next tokens' levels; raises ValueError for a token that could not have been drawn."""
         for token_id, level in zip(token_ids, levels, strict=True):
             if not math.isfinite(level):
                 raise ValueError(f"the token at {len(self.levels)} of those received could not be drawn there")
@@ -60,11 +57,11 @@ class FeedbackReplay:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all levels are found."""
+        """Whether the levels of all received tokens are known."""
         return len(self.levels) == len(self._request.received)
 
     def _each_mask(self, targets: Seq[int]) -> Iterator[NDArray[np.uint32] | None]:
-        """One for each, [1, words]: the grammar's own, none of which is a prediction."""
+        """The mask of each target, [1, words]; the targets are committed tokens, not predictions."""
         grammar, thought = self._grammar and self._grammar.fork(), self._thought
         for place, token_id in enumerate(targets, start=len(self.levels)):
             yield self._request.masks(place, grammar, thought)

@@ -1,4 +1,4 @@
-"""PooledStates: the hidden states of one prompt that its embedding is made of, pooled as they are computed."""
+"""PooledStates: pools the hidden states of one prompt for its embedding, as they are computed."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,13 +7,13 @@ from services.engine.request import Pooling
 
 
 class PooledStates:
-    """Each state that is needed is taken once and in order, however often and in whatever chunks it is computed.
+    """Each needed state is taken once and in order, however often and in whatever chunks it is computed.
 
-    They are added up one by one, in double precision, so that the sum does not depend on the chunks.
+    The states are added one by one, in double precision, so that the sum does not depend on the chunks.
     """
 
     def __init__(self, pooling: Pooling, num_prompt: int) -> None:
-        """Of a prompt of at least one token."""
+        """The prompt has at least one token."""
         self._missing = _needed(pooling, num_prompt)
         self._count = len(self._missing)
         self._sum: NDArray[np.float64] | None = None  # [hidden_size]
@@ -25,27 +25,27 @@ class PooledStates:
 
     @property
     def num_skippable(self) -> int:
-        """Leading tokens whose rows are not needed any more, or never were."""
+        """The number of leading tokens whose rows are not needed, or not needed any more."""
         return self._missing.start
 
     @property
     def num_needed(self) -> int:
-        """Leading tokens that have to be computed."""
+        """The number of leading tokens that must be computed."""
         return self._missing.stop
 
     def rows(self, first_row: int, num_rows: int) -> range:
-        """Those of so many rows, by their positions, whose states are to be taken next."""
+        """The positions, among these rows, whose states must be taken next."""
         return range(max(first_row, self._missing.start), min(first_row + num_rows, self._missing.stop))
 
     def take(self, states: NDArray[np.float32]) -> None:
-        """Take the states of `rows`.  # [rows, hidden_size]"""
+        """Take the states of `rows`, [rows, hidden_size]."""
         for state in states:
             self._sum = state.astype(np.float64) if self._sum is None else self._sum + state
         self._missing = self._missing[len(states) :]
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """Their mean, rounded once, when all have been taken.  # [hidden_size]"""
+        """The mean of all states, rounded once, [hidden_size]; all must have been taken."""
         assert self._sum is not None
         return (self._sum / self._count).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""TokenStream: carries one generation's events from the engine thread to a consumer on an event loop."""
+"""TokenStream: carries one generation's events from the engine thread to a reader on an event loop."""
 
 import asyncio
 import threading
@@ -18,9 +18,9 @@ def _wake_now(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> No
 class TokenStream:
     """A bounded queue between one producer thread and one asyncio consumer.
 
-    The bound is kept by the producer: the scheduler leaves out a sequence whose stream `is_full`, so that a consumer
-    who reads slowly costs bounded memory and stops nobody else. Chunks that wait are merged into one, and of waiting
-    progress only the newest is kept, with all records.
+    The producer keeps the bound (backpressure): the scheduler leaves out a sequence whose stream `is_full`, so that a
+    slow reader costs bounded memory and does not stop others. Waiting chunks are merged into one, and waiting progress
+    events into the newest, with all records.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class TokenStream:
         take_turn: _Call = _wake_now,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """`capacity` is in tokens, those of a prompt with records included; `on_drained` is called when a full
-        stream has room again, `wake` is how the producer lets the consumer's event loop know of events, and `take_turn`
-        how the consumer comes back for the next one. That loop is the one that runs here, unless `loop` is another.
+        """`capacity` is in tokens, including those of a prompt with records; `on_drained` is called when a full stream
+        has room again. `wake` notifies the reader's event loop of events, and `take_turn` schedules the reader for the
+        next one. The reader's loop is `loop`, by default the running one.
         """
         self._capacity = capacity
         self._on_drained = on_drained
@@ -47,7 +47,7 @@ class TokenStream:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many tokens wait as the consumer may fall behind."""
+        """Whether as many tokens wait as the stream may hold."""
         return self._num_tokens >= self._capacity
 
     def put(self, event: Event) -> None:
@@ -95,8 +95,8 @@ class TokenStream:
 
 
 async def interleaved(streams: Seq[TokenStream]) -> AsyncGenerator[tuple[int, Event], None]:
-    """The events of several streams as they come, each with its stream's index; no more than one of each is held."""
-    if len(streams) == 1:  # which needs no task for each event
+    """The events of several streams as they come, each with its stream's index; at most one of each is held."""
+    if len(streams) == 1:  # needs no task for each event
         async for event in streams[0]:
             yield 0, event
         return

@@ -1,1 +1,1 @@
-"""Sessions: beginnings of prompts that callers hold in the KV cache by name, for a time and within a quota."""
+"""Sessions: prompt prefixes that callers pin in the KV cache by name, for a time and within a quota."""

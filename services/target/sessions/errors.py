@@ -1,4 +1,4 @@
-"""What may be wrong with the use of a session."""
+"""The errors of sessions."""
 
 
 class UnknownSessionError(LookupError):
@@ -6,11 +6,11 @@ class UnknownSessionError(LookupError):
 
 
 class SessionExistsError(ValueError):
-    """The caller has another session of that name."""
+    """The caller already has a session of that name."""
 
 
 class SessionQuotaError(ValueError):
-    """Sessions hold as much as they may; `of_owner` says whether those of the caller do, rather than everybody's."""
+    """Sessions hold as many blocks as they may; `of_owner` is whether the limit is the caller's, not the server's."""
 
     def __init__(self, problem: str, *, of_owner: bool) -> None:
         super().__init__(problem)

@@ -1,4 +1,4 @@
-"""SessionQuota: how much sessions may hold, and how much they do."""
+"""SessionQuota: limits and counts the KV blocks that sessions hold."""
 
 from collections import Counter
 from collections.abc import Sequence as Seq
@@ -9,7 +9,7 @@ from services.target.sessions.errors import SessionQuotaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """The most that all sessions hold together, and those of one owner with a name; of blocks each is counted once."""
+    """Limits for all sessions together, and for those of one named owner; each block is counted once."""
 
     blocks: int
     blocks_each: int
@@ -18,7 +18,7 @@ class SessionLimits:
 
 
 class _Held:
-    """What some sessions hold, and the most that they may."""
+    """The blocks that some sessions hold, and their limits."""
 
     def __init__(self, most_blocks: int, most_sessions: int) -> None:
         self.most_blocks, self.most_sessions = most_blocks, most_sessions
@@ -26,7 +26,7 @@ class _Held:
         self.holders: Counter[bytes] = Counter()
 
     def problem(self, blocks: Seq[bytes]) -> str | None:
-        """What keeps one more session from these blocks, if anything does."""
+        """Why one more session with these blocks would exceed a limit; None if it would not."""
         num_new, num_held = len(set(blocks) - self.holders.keys()), len(self.holders)
         if num_held + num_new > self.most_blocks:
             return f"it needs {num_new} more KV blocks, and {num_held} of {self.most_blocks} are held"
@@ -47,7 +47,7 @@ class _Held:
 
 
 class SessionQuota:
-    """Counts what sessions hold, in all and by owner; of those without a name, who may be anybody, only in all."""
+    """Counts the blocks of all sessions, and of each owner; those of unnamed owners, who may be anyone, only in all."""
 
     def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
@@ -56,7 +56,7 @@ class SessionQuota:
 
     @property
     def limits(self) -> SessionLimits:
-        """The most that may be held."""
+        """The limits of all sessions and of each owner."""
         return self._limits
 
     @property
@@ -73,7 +73,7 @@ class SessionQuota:
         return self._held_by(owner).most_blocks
 
     def take(self, owner: str, blocks: Seq[bytes]) -> None:
-        """Count one more session, which holds these blocks; raises SessionQuotaError, with what is held."""
+        """Count one more session, which holds these blocks; raises SessionQuotaError if that exceeds a limit."""
         own = self._held_by(owner)
         concerned = [self._all] if own is self._all else [own, self._all]
         for held in concerned:
@@ -86,7 +86,7 @@ class SessionQuota:
             self._of_owner[owner] = own
 
     def give_back(self, owner: str, blocks: Seq[bytes]) -> None:
-        """Count one less, which held these."""
+        """Count one session less, which held these blocks."""
         self._all.give_back(blocks)
         if owner:
             own = self._of_owner[owner]

@@ -1,4 +1,4 @@
-"""Sessions: those of one model, by their owners and names, until they are deleted or their time is over."""
+"""Sessions: the sessions of one model, by their owners and names, until they are deleted or expire."""
 
 import asyncio
 import time
@@ -10,12 +10,12 @@ from services.target.sessions.session import Session
 from services.target.sessions.session_blocks import block_digests
 from services.target.sessions.session_quota import SessionLimits, SessionQuota
 
-_SWEEP_SECONDS = 1.0  # for which blocks may outlast a session that nobody asks for
+_SWEEP_SECONDS = 1.0  # between two checks for expired sessions
 Holder = Callable[[Sequence], None]
 
 
 class Sessions:
-    """All of it is for one event loop. A session is begun, computed by whoever began it, then open or dropped."""
+    """For one event loop. A session is begun, computed by the call that began it, and then opened or dropped."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Sessions:
         let_go: Holder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`hold` has what a session pins stay findable, `let_go` ends that; `clock` gives seconds."""
+        """`hold` keeps the blocks that a session pins findable, `let_go` releases them; `clock` is in seconds."""
         self.quota = SessionQuota(limits)
         self._block_size = block_size
         self._hold, self._let_go, self._clock = hold, let_go, clock
@@ -34,11 +34,11 @@ class Sessions:
 
     @property
     def num_open(self) -> int:
-        """How many may be used."""
+        """The number of open sessions."""
         return sum(session.is_open for session in self._sessions.values())
 
     def begin(self, owner: str, name: str, tokens: tuple[int, ...], *, salt: str, ttl: float) -> Session:
-        """Take a name and what the tokens need; raises SessionExistsError and SessionQuotaError."""
+        """Reserve a name and the blocks for the tokens; raises SessionExistsError and SessionQuotaError."""
         self.expire()
         if (owner, name) in self._sessions:
             raise SessionExistsError(f"there is a session {name!r} already")
@@ -49,12 +49,12 @@ class Sessions:
         return session
 
     def open(self, session: Session) -> None:
-        """Let one that is computed be used: its time begins."""
+        """Open a session that is computed for use; its time to live begins."""
         session.is_open = True
         self._renew(session)
 
     def find(self, owner: str, name: str) -> Session:
-        """The open session of that name, whose time goes on as it does; raises UnknownSessionError."""
+        """The open session of that name, without renewing its time to live; raises UnknownSessionError."""
         self.expire()
         session = self._sessions.get((owner, name))
         if session is None or not session.is_open:
@@ -62,7 +62,7 @@ class Sessions:
         return session
 
     def use(self, owner: str, name: str) -> Session:
-        """The open session of that name, whose time begins anew; raises UnknownSessionError."""
+        """The open session of that name, whose time to live starts again; raises UnknownSessionError."""
         session = self.find(owner, name)
         self._renew(session)
         if session.pinned is not None:
@@ -75,24 +75,24 @@ class Sessions:
         return [session for session in self._sessions.values() if session.is_open and session.owner == owner]
 
     def seconds_left(self, session: Session) -> float:
-        """Until its end, unless it is used before."""
+        """Seconds until the session expires, unless it is used before."""
         return max(0.0, session.ends_at - self._clock())
 
     def drop(self, session: Session) -> None:
-        """Forget a session, whether it is computed or not, and let its blocks go."""
+        """Forget a session, whether it is computed or not, and release its blocks."""
         del self._sessions[session.owner, session.name]
         self.quota.give_back(session.owner, session.blocks)
         if session.pinned is not None:
             self._let_go(session.pinned)
 
     def expire(self) -> None:
-        """Drop those whose time is over."""
+        """Drop the expired sessions."""
         now = self._clock()
         for session in [session for session in self._sessions.values() if session.ends_at <= now]:
             self.drop(session)
 
     async def sweep(self) -> None:
-        """Drop each soon behind its end, until cancelled."""
+        """Drop each session soon after it expires, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.expire()

@@ -1,1 +1,1 @@
-"""Which predictions are verified beside each sequence's own row, and how they fared."""
+"""Speculative decoding: predictions that are verified beside each sequence's own row, and their acceptance."""

@@ -1,4 +1,4 @@
-"""Source: a predictor, and how much is asked of it in each step."""
+"""Source: a predictor, and the number of predictions requested from it in each step."""
 
 import math
 from collections.abc import Mapping
@@ -18,49 +18,49 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, P
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What a step asks of a source."""
+    """The predictions that a step requests from a source."""
 
     lengths: Seq[int]
     """Predictions to verify, for each sequence."""
 
     automatic: SpeculationPlan
-    """The part of it that the controller chose."""
+    """The controller's part of the plan."""
 
     def max_wait(self, sequence: Sequence) -> float:
-        """Seconds that the step may wait for a sequence's predictions: where it leaves the choice to us, no longer than
-        it could afford if they were all wrong.
+        """Seconds that the step may wait for a sequence's predictions: with AUTO, no longer than it could afford if
+        they were all wrong.
         """
         return self.automatic.max_wait if is_automatic(sequence) else math.inf
 
 
 class Source:
-    """Asks a predictor for what a request wants (ALWAYS) or, where it leaves that open (AUTO), for what pays best.
+    """Requests as many predictions as a request wants (ALWAYS) or, if it leaves that open (AUTO), as pay best.
 
-    In each step `plan` comes first; what it returns goes on to `observe` in the end.
+    In each step call `plan` first, and pass its result to `observe` at the end.
     """
 
     def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
         self.predictor = predictor
         self._controller = LengthController(predictor, passes, budget, config)
-        self._num_arrivals = predictor.num_arrivals  # of those that the controller knows of
+        self._num_arrivals = predictor.num_arrivals  # at the controller's last reset
 
     @property
     def kind(self) -> PredictionSource:
-        """As what its predictions are counted."""
+        """The source under which its predictions are counted."""
         return self.predictor.source
 
     def serves(self, sequence: Sequence) -> bool:
-        """Whether the sequence is its predictor's concern."""
+        """Whether the predictor predicts for the sequence."""
         return self.predictor.serves(sequence)
 
     @property
     def decisions(self) -> Mapping[Decision, int]:
-        """How often the controller chose what."""
+        """How often the controller made each decision."""
         return self._controller.decisions
 
     def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
-        """How many predictions to ask for each sequence, in a step that has so many rows yet and room for so many more;
-        those that insist come first.
+        """The number of predictions to request for each sequence, in a step with `num_rows` rows so far and
+        `spare_rows` left; sequences with ALWAYS come first.
         """
         if self.predictor.num_arrivals != self._num_arrivals:
             self._num_arrivals = self.predictor.num_arrivals
@@ -83,35 +83,35 @@ class Source:
         return SourcePlan(lengths, automatic)
 
     def predict(self, sequence: Sequence, length: int, *, until: float) -> Seq[int]:
-        """At most so many predictions that were asked for, after a wait until that moment of the monotonic clock."""
+        """At most `length` of the requested predictions, after a wait until at most `until`, on the monotonic clock."""
         return self.predictor.predict(sequence, length, until=until)[:length]
 
     def ask(self, sequence: Sequence, length: int, plan: SourcePlan) -> None:
-        """The predictor may begin with so many, or stop where it is 0, unless what it was asked before still stands."""
+        """Request `length` predictions, or none if it is 0, unless the plan keeps an earlier request."""
         if length or not (plan.automatic.keeps_asking and is_automatic(sequence)):
             self.predictor.ask(sequence, length, plan.automatic.least_chance if is_automatic(sequence) else 0.0)
 
     def rest(self, sequence: Sequence) -> None:
-        """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
+        """Pause a draft on the target's cores for a sequence that another source serves in this step."""
         if not self.predictor.runs_ahead:
             self.predictor.ask(sequence, 0)
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
-        """Its predictions for a sequence were verified."""
+        """Learn from its verified predictions for a sequence."""
         has_ended = self.predictor.has_ended(sequence)
         self._controller.settle(sequence, num_predicted, num_accepted, has_ended=has_ended)
 
     def observe(self, plan: SourcePlan) -> None:
-        """A step over sequences that leave the choice to us has ended."""
+        """Count a step over sequences with AUTO."""
         self._controller.observe(plan.automatic)
 
     def close(self, sequence: Sequence) -> None:
-        """Forget a sequence."""
+        """Forget a sequence that has ended."""
         self.predictor.close(sequence)
         self._controller.close(sequence)
 
     def why_none(self, sequence: Sequence, plan: SourcePlan) -> tuple[NoSpeculation, str]:
-        """Why it predicted nothing for a sequence in the step that was planned so."""
+        """The reason for no predictions for a sequence in the step with this plan."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
         if is_automatic(sequence) and not plan.automatic.is_speculative and not plan.automatic.keeps_asking:
@@ -119,7 +119,7 @@ class Source:
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
 
     def _max_length(self, sequence: Sequence, spare_rows: int) -> int:
-        """The last place of what remains is the target's own."""
+        """The most predictions for a sequence: the last remaining token is always the target's own."""
         policy = sequence.request.speculation
         default = MOST_PREDICTIONS if is_automatic(sequence) else self.predictor.num_predictions
         asked = default if policy.num_predictions is None else policy.num_predictions
@@ -127,5 +127,5 @@ class Source:
 
 
 def is_automatic(sequence: Sequence) -> bool:
-    """Whether the request leaves it to the server to speculate."""
+    """Whether the request leaves speculation to the server (AUTO)."""
     return sequence.request.speculation.mode is SpeculationMode.AUTO

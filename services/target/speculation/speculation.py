@@ -1,4 +1,4 @@
-"""Speculation: which predictions are verified beside each sequence's own row, and how they fared."""
+"""Speculation: speculative decoding; adds predictions to each pass for verification, and counts their results."""
 
 import time
 from collections import Counter
@@ -24,7 +24,7 @@ def _nothing() -> None:
 
 
 class Speculation:
-    """Puts predictions behind decoding rows and keeps the count of those that came true."""
+    """Puts predictions after decoding rows, and counts those that were accepted."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class Speculation:
         self._vocab_size = vocab_size
         self._step = StepRecord(began=clock())
         self.rehearsal: Sequence | None = None
-        """A sequence that nobody waits for, while there is one."""
+        """The sequence of a rehearsal, while there is one."""
 
     def decisions(self) -> Counter[tuple[PredictionSource, Decision]]:
-        """How often was chosen what for each source of predictions; for any thread."""
+        """How often each decision was made for each source of predictions; for any thread."""
         counts: Counter[tuple[PredictionSource, Decision]] = Counter()
         for source in self._sources:
             counts.update({(source.kind, decision): count for decision, count in source.decisions.items()})
         return counts
 
     def add(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
-        """Ask one more predictor from the next step on, for these sequences too, after all but the shortest lookup."""
+        """Add a predictor, from the next step on and for these sequences too; it comes before the last lookup."""
         is_lookup_last = bool(self._sources) and self._sources[-1].kind is PredictionSource.LOOKUP
         source = Source(predictor, self._passes, self._budget, self._config)
         self._sources.insert(len(self._sources) - is_lookup_last, source)
@@ -61,14 +61,14 @@ class Speculation:
             predictor.commit(sequence)
 
     def remove(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
-        """Ask a predictor no longer, and let it forget these sequences, which are all that it knows of."""
+        """Remove a predictor, and let it forget these sequences, which must be all that it follows."""
         (source,) = (each for each in self._sources if each.predictor is predictor)
         self._sources.remove(source)
         for sequence in filter(_is_followed, sequences):
             source.close(sequence)
 
     def open(self, sequence: Sequence) -> None:
-        """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
+        """Begin to follow a new sequence, after the healing of its prompt if there is any."""
         if not _is_allowed(sequence):
             _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
         elif not self._sources:
@@ -77,12 +77,12 @@ class Speculation:
             self.follow(sequence)
 
     def rehearse(self, sequence: Sequence) -> None:
-        """Nobody waits for this sequence: whatever is tried with it costs nothing."""
+        """Begin to follow the sequence of a rehearsal, with which trials cost nothing."""
         self.rehearsal = sequence
         self.open(sequence)
 
     def follow(self, sequence: Sequence) -> None:
-        """Tell the predictors how far the sequence has come."""
+        """Let the predictors follow the sequence's changes."""
         if _is_followed(sequence):
             for source in self._sources:
                 source.predictor.commit(sequence)
@@ -94,11 +94,11 @@ class Speculation:
         *,
         before_waiting: Callable[[], None] = _nothing,
     ) -> None:
-        """Add predictions to the decoding rows of the pass that was just scheduled, within the rows that it has left.
+        """Add predictions to the decoding rows of the pass that was just scheduled, within its spare rows.
 
-        `before_waiting` is called before anything that may have to wait.
+        `before_waiting` is called before any wait for predictions.
         """
-        self._step = StepRecord(began=self._clock())  # without sources too: the last one's may have been removed
+        self._step = StepRecord(began=self._clock())  # also without sources, which may have just been removed
         if not self._sources:
             return
         for rows in batch:
@@ -118,7 +118,7 @@ class Speculation:
                 self._explain_none(rows.sequence, scheduler.spare_rows)
 
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
-        """Count a sequence's pass, and tell the predictors what was committed."""
+        """Count a sequence's pass, and let the predictors follow its committed tokens."""
         sequence = rows.sequence
         if committed:
             num_accepted = sum(record.source is not None for record in committed)
@@ -130,7 +130,7 @@ class Speculation:
         self.follow(sequence)
 
     def observe(self, batch: Seq[ScheduledRows]) -> None:
-        """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
+        """Let the controllers learn from a step: its time, and the time that predictions saved or lost."""
         if not self._sources:
             return
         step = self._step
@@ -173,7 +173,7 @@ class Speculation:
             rows.waiting += self._clock() - began
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
-        """Say why, where nothing was predicted yet and there was room for it."""
+        """Record the reason if a sequence has had no predictions so far although there was room for them."""
         has_room = min(spare_rows, sequence.num_remaining - 1) > 0
         if sequence.speculation.offered or not has_room:
             return
@@ -187,7 +187,7 @@ class Speculation:
         _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
     def _valid(self, sequence: Sequence, predictions: Iterable[int]) -> list[int]:
-        """The predictions up to the first that is no token id, or that the request or its grammar forbids."""
+        """The predictions before the first that is no token id, or that the request or its grammar forbids."""
         valid: list[int] = []
         allowed = sequence.request.sampling.allowed_tokens
         for token_id in predictions:
@@ -198,7 +198,7 @@ class Speculation:
 
 
 def _unserved(source: Source, decoding: Seq[ScheduledRows]) -> list[ScheduledRows]:
-    """Its sequences that no source before it serves; with the others it rests."""
+    """The source's sequences that no earlier source has served; for the others it rests."""
     unserved = []
     for rows in decoding:
         if rows.predictions:

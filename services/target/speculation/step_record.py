@@ -1,4 +1,4 @@
-"""StepRecord: what a step has asked of the sources, and what it has won or lost by that."""
+"""StepRecord: the requests of a step to the sources, and the time that it saved or lost with them."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -11,31 +11,32 @@ from services.target.speculation.source import Source, SourcePlan, is_automatic
 
 @dataclass(slots=True)
 class StepRecord:
-    """Begins with the step; times are in seconds."""
+    """The record of one step, begun with it; times are in seconds."""
 
     began: float
-    """When it did, on the policy's clock."""
+    """When the step began, on the policy's clock."""
 
     plans: list[SourcePlan] = field(default_factory=list)
-    """What was asked of each source, in their order."""
+    """The plan of each source, in their order."""
 
     serving: dict[Sequence, Source] = field(default_factory=dict)
-    """Whose predictions are verified for a sequence, where there are any."""
+    """The source of each sequence's predictions, for those that have some."""
 
     num_accepted: int = 0
-    """Predictions that were accepted for sequences that leave the choice to us."""
+    """Accepted predictions of sequences with AUTO."""
 
     is_disturbed: bool = False
-    """Whether a predictor is at work on the target's cores during the pass."""
+    """Whether a predictor computes on the target's cores during the pass."""
 
     @property
     def prefill(self) -> float:
-        """Of the time that was waited at most, what predictors needed to catch up."""
+        """The planned seconds of waiting for predictors to catch up."""
         return sum(plan.automatic.prefill for plan in self.plans)
 
     def gain(self, batch: Seq[ScheduledRows], passes: PassCost, computing: float) -> tuple[float, float]:
-        """How many seconds predictions have won for each sequence that leaves the choice to us, and how long these were
-        waited for. Passes are counted as what they take on average; one that was disturbed, as what it took.
+        """The seconds that predictions saved for each sequence with AUTO, and the seconds of waiting for them.
+
+        Passes count with their average time; a disturbed pass counts with its own.
         """
         decoding = [rows for rows in batch if rows.is_decode]
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]

@@ -1,1 +1,1 @@
-"""vLLM's gRPC contract on the target's port: what routers ask in its words, the generation service answers."""
+"""vLLM's gRPC contract on the target's port, for routers that use it; the generation service answers."""

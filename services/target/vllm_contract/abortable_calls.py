@@ -1,4 +1,4 @@
-"""AbortableCalls: the calls that run, by their callers and the names that these gave them."""
+"""AbortableCalls: the running calls, by their callers and request ids."""
 
 import asyncio
 from collections import defaultdict
@@ -10,18 +10,18 @@ Value = TypeVar("Value")
 
 
 class CallAbortedError(Exception):
-    """Another call of the same caller has ended this one."""
+    """Another call of the same caller has aborted this one."""
 
 
 class AbortableCall:
-    """Ends where it waits for the engine, never where it writes: what is being sent arrives whole."""
+    """A call that can be ended while it waits for the engine, not while it writes, so that messages arrive whole."""
 
     def __init__(self) -> None:
         self._is_aborted = False
         self._waiting: asyncio.Timeout | None = None
 
     def abort(self) -> None:
-        """End it, if it is not ending already."""
+        """End the call, if it is not ending already."""
         if self._is_aborted:
             return
         self._is_aborted = True
@@ -29,7 +29,7 @@ class AbortableCall:
             self._waiting.reschedule(asyncio.get_running_loop().time())
 
     async def wait(self, begin: Callable[[], Awaitable[Value]]) -> Value:
-        """What this gives in the end; raises CallAbortedError once the call is aborted, and cancels it then."""
+        """The result of `begin`; if the call is aborted, that is cancelled, and CallAbortedError raised."""
         if self._is_aborted:
             raise CallAbortedError
         try:
@@ -44,14 +44,14 @@ class AbortableCall:
 
 
 class AbortableCalls:
-    """All for one event loop; a caller reaches its own calls and nobody else's."""
+    """For one event loop; a caller can abort only its own calls."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[tuple[str, str], list[AbortableCall]] = defaultdict(list)
 
     @contextmanager
     def begin(self, caller: str, name: str) -> Iterator[AbortableCall]:
-        """A call that can be aborted until this ends."""
+        """A call that can be aborted until this context ends."""
         key, call = (caller, name), AbortableCall()
         self._calls[key].append(call)
         try:
@@ -62,6 +62,6 @@ class AbortableCalls:
                 del self._calls[key]
 
     def abort(self, caller: str, name: str) -> None:
-        """End all calls of that caller and name; there may be none."""
+        """Abort all calls of that caller and name, if there are any."""
         for call in self._calls.get((caller, name), ()):
             call.abort()

@@ -1,4 +1,4 @@
-"""Answers: the events of a generation as the contract's chunks and ends."""
+"""Answers: writes the events of a generation as the contract's chunks and ends."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _REASONS = {
     common_pb2.FINISH_REASON_MAX_TOKENS: "length",
     common_pb2.FINISH_REASON_CONTEXT_LENGTH: "length",
     common_pb2.FINISH_REASON_DEADLINE: _ABORTED,
-    common_pb2.FINISH_REASON_NO_CANDIDATES: "stop",  # mostly since a grammar has come to its end
+    common_pb2.FINISH_REASON_NO_CANDIDATES: "stop",  # mostly because a grammar is at its end
     common_pb2.FINISH_REASON_INVALID_LOGITS: "error",
 }
 _Answers = Iterator[vllm_engine_pb2.GenerateResponse]
@@ -23,39 +23,39 @@ _Answers = Iterator[vllm_engine_pb2.GenerateResponse]
 
 @dataclass(slots=True)
 class _Sample:
-    """What has come of one sample."""
+    """The state of one sample."""
 
     ids: list[int] = field(default_factory=list)
-    records: list[common_pb2.TokenRecord] = field(default_factory=list)  # that no message has told
-    has_begun: bool = False  # to be told
+    records: list[common_pb2.TokenRecord] = field(default_factory=list)  # not sent yet
+    has_begun: bool = False  # whether a message of it was sent
     has_ended: bool = False
 
 
 class Answers:
-    """Of one request: chunks as they come if it wants a stream, and one end for each sample.
+    """The answers to one request: chunks as they come if it wants a stream, and one end for each sample.
 
-    Without a stream the ends come in the order of the samples: SMG takes the first that comes for the first sample's.
+    Without a stream the ends come in the order of the samples: SMG takes the first end for the first sample's.
     """
 
     def __init__(self, request: vllm_engine_pb2.GenerateRequest, num_samples: int) -> None:
         params = request.sampling_params
         self._streams = request.stream
-        self._tells, self._num_top = params.HasField("logprobs"), params.logprobs
-        self._tells_prompt, self._num_prompt_top = params.HasField("prompt_logprobs"), params.prompt_logprobs
+        self._has_logprobs, self._num_top = params.HasField("logprobs"), params.logprobs
+        self._has_prompt_logprobs, self._num_prompt_top = params.HasField("prompt_logprobs"), params.prompt_logprobs
         self._stop_token_ids = {*params.stop_token_ids}
         self._samples = [_Sample() for _ in range(num_samples)]
-        self._ends: dict[int, vllm_engine_pb2.GenerateResponse] = {}  # that wait for those before them
-        self._num_told = 0
+        self._ends: dict[int, vllm_engine_pb2.GenerateResponse] = {}  # waiting for the ends before them
+        self._num_sent = 0
         self._num_prompt, self._num_cached = len(request.tokenized.input_ids), 0
         self._prompt_records: list[common_pb2.TokenRecord] = []
 
     @property
     def may_be_long(self) -> bool:
-        """Whether one message may hold a lot for each of many tokens."""
-        return self._tells or self._tells_prompt
+        """Whether a message may have log-probabilities for many tokens."""
+        return self._has_logprobs or self._has_prompt_logprobs
 
     def read(self, response: generation_pb2.StreamGenerateResponse) -> _Answers:
-        """What an event is to be told by."""
+        """The messages of an event."""
         sample = self._samples[response.sample]
         match response.WhichOneof("event"):
             case "started":
@@ -72,21 +72,21 @@ class Answers:
                 yield from self._in_order(response.sample, self._write_end(response.sample, sample, response.finished))
 
     def abort(self) -> _Answers:
-        """The ends of all samples that have none."""
+        """The ends of all samples that have not ended."""
         for index, sample in enumerate(self._samples):
             if not sample.has_ended:
                 yield from self._in_order(index, self._new_end(index, sample, _ABORTED))
 
     def _in_order(self, index: int, end: vllm_engine_pb2.GenerateComplete) -> _Answers:
-        """An end, and those that have waited for it, unless it has to wait itself."""
+        """An end, and those that waited for it; nothing if it must wait itself."""
         response = vllm_engine_pb2.GenerateResponse(complete=end)
         if self._streams:
             yield response
             return
         self._ends[index] = response
-        while self._num_told in self._ends:
-            yield self._ends.pop(self._num_told)
-            self._num_told += 1
+        while self._num_sent in self._ends:
+            yield self._ends.pop(self._num_sent)
+            self._num_sent += 1
 
     def _write_chunk(self, index: int, sample: _Sample, ids: list[int]) -> vllm_engine_pb2.GenerateResponse:
         chunk = vllm_engine_pb2.GenerateStreamChunk(
@@ -109,7 +109,7 @@ class Answers:
         if finished.HasField("stop_string"):
             end.matched_stop_str = finished.stop_string
         elif finished.HasField("stop_token_id") and finished.stop_token_id in self._stop_token_ids:
-            # One of the model's own is none that was asked for.
+            # Not for the model's own stop tokens, which the request did not set.
             end.matched_token_id = finished.stop_token_id
         return end
 
@@ -129,10 +129,10 @@ class Answers:
     def _add_logprobs(
         self, message: vllm_engine_pb2.GenerateStreamChunk | vllm_engine_pb2.GenerateComplete, sample: _Sample
     ) -> None:
-        """Of the prompt with the first message of a sample, of tokens with the first that could have them."""
-        if self._tells_prompt and not sample.has_begun and self._prompt_records:
+        """Add the prompt's log-probabilities to a sample's first message, and those of new tokens to any message."""
+        if self._has_prompt_logprobs and not sample.has_begun and self._prompt_records:
             message.input_logprobs.CopyFrom(write_input_logprobs(self._prompt_records, self._num_prompt_top))
         sample.has_begun = True
-        if self._tells and sample.records:
+        if self._has_logprobs and sample.records:
             message.output_logprobs.CopyFrom(write_output_logprobs(sample.records, self._num_top))
         sample.records = []

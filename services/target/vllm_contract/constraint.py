@@ -1,4 +1,4 @@
-"""Constraint: what the contract holds an answer to, as a grammar of the generation service."""
+"""Constraint: converts the contract's constraint on an answer into a grammar of the generation service."""
 
 from smg_grpc_proto.generated import vllm_engine_pb2
 
@@ -9,7 +9,7 @@ _ANY_OBJECT = '{"type": "object"}'
 
 
 def read_constraint(message: vllm_engine_pb2.SamplingParams, found: Violations) -> common_pb2.Grammar | None:
-    """The grammar, if there is a constraint that can be one; that of `grammar` as it was written."""
+    """The grammar of a constraint, if there is one that is supported; `grammar` is converted later (see GbnfReader)."""
     match message.WhichOneof("constraint"):
         case "json_schema":
             return common_pb2.Grammar(json_schema=message.json_schema)

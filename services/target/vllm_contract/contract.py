@@ -1,4 +1,4 @@
-"""Contract: whether vLLM's contract is served, and by what."""
+"""Contract: opens vLLM's contract if it is wanted and its stubs are installed."""
 
 import importlib.util
 import logging
@@ -18,10 +18,9 @@ _REMEDY = "pip install 'outrider[vllm]'"
 
 
 def open_contract(is_wanted: bool | None, generation: "GenerationServicer") -> "VllmEngineServicer | None":
-    """What serves the contract by the generation service, or None where it is not wanted.
+    """A servicer of the contract that uses the generation service; None if it is not wanted.
 
-    Where nobody has said, it is wanted if its stubs are installed. Raises ConfigError for wanted
-    ones that are not.
+    With `is_wanted` None it is served if its stubs are installed. Raises ConfigError if it is wanted and they are not.
     """
     is_installed = importlib.util.find_spec(_STUBS) is not None
     if is_wanted and not is_installed:

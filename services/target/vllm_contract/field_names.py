@@ -1,4 +1,4 @@
-"""Field names: what the contract calls the fields that the generation service finds fault with."""
+"""Field names: the contract's names of the fields in the generation service's errors."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _BIAS = re.compile(r"(?<=^sampling_params\.logit_bias).*")  # a map has no order
 
 
 class ContractRequestError(InvalidRequestError):
-    """Says what is wrong in its message too: routers pass on nothing else."""
+    """An error whose message lists the violations too, since routers forward only the message."""
 
     def __str__(self) -> str:
         text = "; ".join(f"{one.field} {one.description}" for one in self.violations)
@@ -36,7 +36,7 @@ def in_contract(error: InvalidRequestError) -> ContractRequestError:
 
 
 def _name(path: str) -> str:
-    """That of the longest known beginning of a path, with what follows it."""
+    """A path with its longest known prefix replaced by the contract's name."""
     known = [name for name in _NAMES if path == name or path.startswith((f"{name}.", f"{name}["))]
     if not known:
         return path

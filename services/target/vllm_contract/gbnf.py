@@ -1,4 +1,4 @@
-"""GBNF: grammars as llama.cpp and xgrammar write them, also called EBNF, put into llguidance's Lark."""
+"""GBNF: converts grammars in the format of llama.cpp and xgrammar, also called EBNF, to llguidance's Lark."""
 
 import re
 from typing import Any
@@ -12,20 +12,20 @@ from services.service.limits import LIMITS
 
 _RULE = re.compile(r"^[ \t]*[\w-]+\s*::=", re.MULTILINE)
 _LIMITS = WorkerLimits(cpu_seconds=0.5, seconds=10.0, memory=512 << 20, answer_bytes=1 << 20)
-_GRACE_SECONDS = 0.5  # for a grammar that nobody waits for: a new worker takes about as long to start
-_MOST_LETTERS = 200  # of what the library says
+_GRACE_SECONDS = 0.5  # for a grammar whose caller has gone: a new worker takes about as long to start
+_MOST_LETTERS = 200  # of the library's error
 
 
 class GbnfReader:
-    """Reads one grammar at a time, in a process of its own: the library takes the square of some grammars' lengths."""
+    """Converts one grammar at a time, in a worker process: the library takes quadratic time for some grammars."""
 
     def __init__(self) -> None:
         self._worker = AwaitedWorker(__name__, None, _LIMITS, grace_seconds=_GRACE_SECONDS)
 
     async def to_lark(self, text: str) -> str:
-        """The grammar in Lark, which it may be already; one that is too long for any stays as it is.
+        """The grammar in Lark; one that is Lark already, or too long for any grammar, is returned as it is.
 
-        Raises InvalidRequestError for what is no GBNF.
+        Raises InvalidRequestError for invalid GBNF.
         """
         if len(text.encode()) > LIMITS.max_grammar_bytes or not _RULE.search(text):
             return text
@@ -42,7 +42,7 @@ class GbnfReader:
 
 
 def main() -> None:
-    """Be the process."""
+    """Run the worker process."""
     serve(lambda _: _convert)
 
 
@@ -51,7 +51,7 @@ def _convert(text: Any) -> object:  # noqa: ANN401 - a text, as JSON has it
         return {"lark": gbnf_to_lark(text)}
     except MemoryError:
         raise
-    except Exception as error:  # the library raises whatever it stumbles over
+    except Exception as error:  # the library raises many kinds of errors
         return {"problem": str(error) or type(error).__name__}
 
 

@@ -1,4 +1,4 @@
-"""Logprobs: what the generation service tells of tokens, in the contract's lists."""
+"""Logprobs: writes token records as the contract's lists."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ Records = Iterable[common_pb2.TokenRecord]
 
 
 def write_output_logprobs(records: Records, num_top: int) -> vllm_engine_pb2.OutputLogProbs:
-    """The model's own log-probabilities of generated tokens, and so many candidates for each."""
+    """The model's own log-probabilities of generated tokens, and `num_top` candidates for each."""
     logprobs = vllm_engine_pb2.OutputLogProbs()
     for record in records:
         logprobs.token_ids.append(record.id)
@@ -21,7 +21,7 @@ def write_output_logprobs(records: Records, num_top: int) -> vllm_engine_pb2.Out
 
 
 def write_input_logprobs(records: Records, num_top: int) -> vllm_engine_pb2.InputLogProbs:
-    """Those of the prompt's tokens, of which the first one has none."""
+    """The log-probabilities of the prompt's tokens; the first token has none."""
     logprobs = vllm_engine_pb2.InputLogProbs()
     for record in records:
         value = record.raw_logprob if record.HasField("raw_logprob") else None

@@ -1,4 +1,4 @@
-"""Requests: the contract's GenerateRequest as one of the generation service; what has no counterpart is refused."""
+"""Requests: converts the contract's GenerateRequest for the generation service; unsupported fields are errors."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -22,7 +22,7 @@ _READ_OF_SAMPLING = {
     "min_tokens",
     "stop",
     "stop_token_ids",
-    "skip_special_tokens",  # these two say how ids become text, which is the caller's part of this contract
+    "skip_special_tokens",  # these two are for decoding, which the caller does in this contract
     "spaces_between_special_tokens",
     "ignore_eos",
     "n",
@@ -43,7 +43,7 @@ _PROMPT = "tokenized.input_ids"
 
 
 def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -> generation_pb2.StreamGenerateRequest:
-    """The same request to the generation service, which checks the rest; raises InvalidRequestError."""
+    """The request for the generation service, which checks the rest; raises InvalidRequestError."""
     found, params = Violations(), message.sampling_params
     _check_fields(message, "", _READ, found)
     _check_fields(params, "sampling_params.", _READ_OF_SAMPLING, found)
@@ -62,7 +62,7 @@ def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -
 
 
 def _check_fields(message: Message, path: str, known: set[str], found: Violations) -> None:
-    """Note what is set and would change nothing, that of later versions of the contract included."""
+    """Add fields that are set and that this server does not support to `found`, including unknown ones."""
     for field, _ in message.ListFields():
         if field.name not in known:
             found.add(f"{path}{field.name}", "is set", "not to be: this server has nothing like it")

@@ -1,4 +1,4 @@
-"""Sampling: the contract's SamplingParams as the generation service's parameters, stops and output options."""
+"""Sampling: converts the contract's SamplingParams into parameters, stops and output options of our own."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ _OFF = SamplingParams(seed=0)
 
 
 def read_sampling(message: vllm_engine_pb2.SamplingParams, found: Violations) -> common_pb2.SamplingParameters:
-    """How tokens are drawn: all that the contract does not set is switched off, whatever the checkpoint recommends."""
+    """The sampling parameters; those that the request does not set are off, whatever the checkpoint recommends."""
     sampling = common_pb2.SamplingParameters(logit_bias=_read_biases(message, found))
     for number in SAMPLING_NUMBERS:
         setattr(sampling, number.name, _read_number(message, number, found))
@@ -27,7 +27,7 @@ def read_sampling(message: vllm_engine_pb2.SamplingParams, found: Violations) ->
 
 
 def read_stops(message: vllm_engine_pb2.SamplingParams, found: Violations) -> common_pb2.StopConditions:
-    """When to end."""
+    """The stop conditions of the request."""
     stops = common_pb2.StopConditions(
         strings=found.within(f"{_FIELD}.stop", message.stop, LIMITS.max_stop_strings),
         token_ids=found.within(f"{_FIELD}.stop_token_ids", message.stop_token_ids, LIMITS.max_stop_token_ids),
@@ -41,7 +41,7 @@ def read_stops(message: vllm_engine_pb2.SamplingParams, found: Violations) -> co
 
 
 def read_output(message: vllm_engine_pb2.SamplingParams, found: Violations) -> common_pb2.OutputOptions:
-    """What to tell of tokens; of the two numbers of candidates the larger one, as there is only one here."""
+    """The output options; our one number of candidates is the larger one of the contract's two."""
     allowed = Range(minimum=0, maximum=LIMITS.max_top_candidates)
     for name in ("logprobs", "prompt_logprobs"):
         found.check_number(f"{_FIELD}.{name}", getattr(message, name), allowed)
@@ -53,7 +53,7 @@ def read_output(message: vllm_engine_pb2.SamplingParams, found: Violations) -> c
 
 
 def _read_number(message: vllm_engine_pb2.SamplingParams, number: SamplingNumber, found: Violations) -> float:
-    """One that the contract may have under our name, where 0 means that it is not set unless that can be told."""
+    """A number that the contract may have under our name; without field presence, 0 counts as not set."""
     if number.name not in message.DESCRIPTOR.fields_by_name:
         return cast(float, getattr(_OFF, number.name))
     value = getattr(message, number.name)
@@ -64,7 +64,7 @@ def _read_number(message: vllm_engine_pb2.SamplingParams, number: SamplingNumber
 
 
 def _decimal(value: float) -> float:
-    """The shortest decimal that a float32 stands for, so that 0.9 is the number that it is in our own double fields."""
+    """The shortest decimal of a float32, so that 0.9 is the same number as in our own double fields."""
     return float(str(np.float32(value)))
 
 

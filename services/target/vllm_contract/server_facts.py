@@ -1,4 +1,4 @@
-"""Server facts: the model, the server and its load, as the contract tells them."""
+"""Server facts: the contract's messages about the model, the server and its load."""
 
 import json
 from datetime import UTC, datetime
@@ -9,12 +9,12 @@ from services.engine.range import MAX_COUNT
 from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
 
-_SERVER_TYPE = "vllm-grpc"  # the name of the contract, by which routers tell it from others
+_SERVER_TYPE = "vllm-grpc"  # the contract's name, by which routers distinguish servers
 _GRAMMARS_BEGIN = "first_token"
 
 
 def write_model_info(model: ServedModel) -> vllm_engine_pb2.GetModelInfoResponse:
-    """The model by its name: where its files are is nobody's business."""
+    """The description of the model, by its name, without the path of its files."""
     return vllm_engine_pb2.GetModelInfoResponse(
         model_path=model.name,
         is_generation=True,
@@ -32,7 +32,7 @@ def write_model_info(model: ServedModel) -> vllm_engine_pb2.GetModelInfoResponse
 
 
 def write_server_info(serving: Serving, *, uptime: float, heard_at: float) -> vllm_engine_pb2.GetServerInfoResponse:
-    """How the server is set up; `uptime` is in seconds, `heard_at` in seconds since 1970."""
+    """The server's configuration; `uptime` is in seconds, `heard_at` in seconds since 1970."""
     config = serving.engine.config
     return vllm_engine_pb2.GetServerInfoResponse(
         active_requests=serving.load.running + serving.load.waiting,
@@ -49,7 +49,7 @@ def write_server_info(serving: Serving, *, uptime: float, heard_at: float) -> vl
 
 
 def write_loads(serving: Serving, version: str) -> vllm_engine_pb2.GetLoadsResponse:
-    """How much there is to do."""
+    """The load of the server."""
     load, blocks = serving.load, serving.engine.blocks
     capacity = blocks.num_blocks * blocks.block_size
     running, waiting = load.running, load.waiting
@@ -71,7 +71,7 @@ def write_loads(serving: Serving, version: str) -> vllm_engine_pb2.GetLoadsRespo
 
 
 def _special_id(model: ServedModel, name: str) -> int:
-    """The id of a special token, or 0 where the checkpoint names none that is one token."""
+    """The id of a special token, or 0 if the checkpoint names none that is a single token."""
     text = model.chat_template.special_tokens.get(name, "")
     ids = model.tokenizer.encode(text, add_special_tokens=False) if text else []
     return ids[0] if len(ids) == 1 else 0

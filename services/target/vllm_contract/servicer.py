@@ -29,7 +29,7 @@ _MOST_ABORTED = 1024  # requests by one call
 
 
 class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
-    """Asks the generation service for all that is generated: what holds of its calls holds of these."""
+    """Generates with the generation service, so that its limits and checks apply to these calls too."""
 
     def __init__(self, generation: GenerationServicer) -> None:
         self._generation = generation
@@ -37,11 +37,11 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         self._began, self._heard_at = time.monotonic(), 0.0
 
     def register(self, server: aio.Server) -> None:
-        """Serve the methods."""
+        """Register the methods with a server."""
         vllm_engine_pb2_grpc.add_VllmEngineServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     async def Generate(self, request: vllm_engine_pb2.GenerateRequest, context: Context) -> None:
-        """Write chunks, if a stream is wanted, and the end of each sample."""
+        """Write chunks, if the request wants a stream, and the end of each sample."""
         self._heard_at = time.time()
         serving, caller = await self._generation.enter(context), self._generation.callers.of(context)
         serving.admissions.streams.check(1, caller)  # before the request costs anything
@@ -75,13 +75,13 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def _write(
         self, answers: Answers, read: Callable[[], Iterator[vllm_engine_pb2.GenerateResponse]], context: Context
     ) -> None:
-        """Write what is to be told; log-probabilities may be many, and are put together beside the event loop."""
-        told = await asyncio.to_thread(lambda: [*read()]) if answers.may_be_long else read()
-        for answer in told:
+        """Write messages; if they may have many log-probabilities, they are made off the event loop."""
+        messages = await asyncio.to_thread(lambda: [*read()]) if answers.may_be_long else read()
+        for answer in messages:
             await self._generation.write(answer, context)
 
     async def Abort(self, request: vllm_engine_pb2.AbortRequest, context: Context) -> vllm_engine_pb2.AbortResponse:
-        """End the caller's requests of these names; those that are not there any more are no error."""
+        """Abort the caller's requests with these ids; ids of requests that have ended are no error."""
         found = Violations()
         found.check_length("request_ids", request.request_ids, _MOST_ABORTED)
         found.raise_if_any()
@@ -93,7 +93,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def HealthCheck(
         self, request: vllm_engine_pb2.HealthCheckRequest, context: Context
     ) -> vllm_engine_pb2.HealthCheckResponse:
-        """Whether requests are served, and if not, why."""
+        """Report whether requests are served, and if not, the reason."""
         try:
             self._generation.check_open()
         except UnavailableError as error:
@@ -103,20 +103,20 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def GetModelInfo(
         self, request: vllm_engine_pb2.GetModelInfoRequest, context: Context
     ) -> vllm_engine_pb2.GetModelInfoResponse:
-        """Describe the model."""
+        """Describe the first model."""
         return write_model_info((await self._generation.enter(context)).model)
 
     async def GetServerInfo(
         self, request: vllm_engine_pb2.GetServerInfoRequest, context: Context
     ) -> vllm_engine_pb2.GetServerInfoResponse:
-        """Describe the server."""
+        """Describe the server's configuration."""
         uptime = time.monotonic() - self._began
         return write_server_info(await self._generation.enter(context), uptime=uptime, heard_at=self._heard_at)
 
     async def GetLoads(
         self, request: vllm_engine_pb2.GetLoadsRequest, context: Context
     ) -> vllm_engine_pb2.GetLoadsResponse:
-        """Tell how much there is to do; `include` may ask for sections that no server of this contract has."""
+        """Report the load; `include` is ignored, since no server of this contract has optional sections."""
         found = Violations()
         found.check_number("dp_rank", request.dp_rank, Range(minimum=0, maximum=0))
         found.raise_if_any()
@@ -132,21 +132,21 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
             await self._generation.write(chunk, context)
 
     async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> NoReturn:
-        """Refuse."""
+        """Refuse with UNIMPLEMENTED: embeddings have an RPC of our own."""
         raise UnimplementedError("this server makes no embeddings")
 
     async def FlushCache(self, request: common_pb2.FlushCacheRequest, context: Context) -> NoReturn:
-        """Refuse."""
+        """Refuse with UNIMPLEMENTED."""
         raise UnimplementedError("this server does not flush its prefix cache")
 
     async def StartProfile(self, request: common_pb2.StartProfileRequest, context: Context) -> NoReturn:
-        """Refuse."""
+        """Refuse with UNIMPLEMENTED."""
         raise UnimplementedError("this server has no profiler that calls start")
 
     async def StopProfile(self, request: common_pb2.StopProfileRequest, context: Context) -> NoReturn:
-        """Refuse."""
+        """Refuse with UNIMPLEMENTED."""
         raise UnimplementedError("this server has no profiler that calls stop")
 
     async def SubscribeKvEvents(self, request: common_pb2.SubscribeKvEventsRequest, context: Context) -> NoReturn:
-        """Refuse."""
-        raise UnimplementedError("this server tells no events of its KV cache")
+        """Refuse with UNIMPLEMENTED."""
+        raise UnimplementedError("this server sends no events of its KV cache")

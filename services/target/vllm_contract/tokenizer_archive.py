@@ -1,4 +1,4 @@
-"""TokenizerArchive: what routers build the served tokenizer from, as a zip file."""
+"""TokenizerArchive: a zip file from which routers build the served tokenizer."""
 
 import asyncio
 import hashlib
@@ -16,14 +16,14 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # so that the same tokenizer gives the same b
 
 
 class TokenizerArchive:
-    """Made of what is served, when it is first asked for, whatever kind of file the model was read from."""
+    """Made from the served tokenizer at the first request, whatever kind of file the model was read from."""
 
     def __init__(self) -> None:
         self._made: tuple[bytes, str] | None = None
         self._lock = asyncio.Lock()
 
     async def chunks(self, model: ServedModel) -> Iterator[common_pb2.GetTokenizerChunk]:
-        """The file in pieces, the last one with the SHA-256 of all."""
+        """The file in pieces; the last one has the SHA-256 of the whole file."""
         async with self._lock:
             if self._made is None:
                 self._made = await asyncio.to_thread(_make, model)

@@ -51,13 +51,13 @@ def test_a_pass_is_pointed_at(shown: ShownPage):
     shown.tab.locator(".token").nth(PER_PASS + 1).hover()
     pointed = [index for index, (_, classes) in enumerate(shown.tokens()) if "in-pass" in classes]
     assert pointed == list(range(PER_PASS, 2 * PER_PASS))
-    assert shown.tab.text_content("#pass-told") == (
-        "2: 3 tokens; 2 of 4 right, by the draft; 1.00 ms waited, 3.00 ms computed"
+    assert shown.tab.text_content("#pass-details") == (
+        "2: 3 tokens; 2 of 4 accepted, by the draft; 1.00 ms waited, 3.00 ms computed"
     )
     shown.tab.mouse.move(1, 1)  # else it is over another token when the page scrolls
     shown.tab.focus("#strip")
     shown.tab.keyboard.press("ArrowRight")
-    assert "behind an alternate" in (shown.tab.text_content("#pass-told") or "")
+    assert "after an alternate" in (shown.tab.text_content("#pass-details") or "")
     assert shown.tab.locator("#strip g").count() == -(-len(WHOLE) // PER_PASS)
 
 
@@ -70,10 +70,10 @@ def test_the_figures_are_those_of_the_passes(shown: ShownPage):
 
 def test_a_chosen_token_tells_of_itself(shown: ShownPage):
     shown.tab.locator(".token").first.click()
-    assert f"id{WHOLE[0]}source" in (shown.tab.text_content("#token-told") or "")
+    assert f"id{WHOLE[0]}source" in (shown.tab.text_content("#token-details") or "")
     shown.tab.focus(".text")
     shown.tab.keyboard.press("ArrowRight")
-    told = shown.tab.text_content("#token-told") or ""
+    told = shown.tab.text_content("#token-details") or ""
     assert f"id{WHOLE[1]}source" in told
     assert f"{-WHOLE[1] / 7:.4f}" in told
     assert shown.tab.locator(".chosen").count() == 1

@@ -109,7 +109,7 @@ def test_a_killed_target_is_not_noticed(
         assert paused.wait(_PATIENCE_SECONDS)
         first.kill()
         text = shown.answer()
-        assert "taken up again 1 ×" in (shown.tab.text_content("#status") or "")
+        assert "resumed 1 ×" in (shown.tab.text_content("#status") or "")
     with Client(demo.address) as client:
         assert client.generate(PROMPT, seed=9, temperature=0.9, max_tokens=120, ignore_eos=True).text == text
 
@@ -153,14 +153,14 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     may_hurry.clear()
     shown.begin(PROMPT)
     shown.tab.locator(".token.draft").first.wait_for(state="attached")
-    shown.tab.click("text=Cut off the draft")
-    shown.tab.wait_for_selector("text=Give the draft back")
+    shown.tab.click("text=Disconnect the draft")
+    shown.tab.wait_for_selector("text=Connect the draft")
     may_hurry.set()
     text = shown.answer()
     assert text == said(gateway, max_tokens=160, ignore_eos=True)
     assert {*shown.kinds()[-50:]} == {"own"}, "nothing is predicted any more"
-    shown.tab.click("text=Give the draft back")
-    shown.tab.wait_for_selector("text=Cut off the draft")
+    shown.tab.click("text=Connect the draft")
+    shown.tab.wait_for_selector("text=Disconnect the draft")
     wait_until(lambda: target.model.drafts is not None and target.model.drafts.pool.is_linked)
 
 

@@ -64,5 +64,5 @@ def test_many_keys_leave_few_clients(guarded: RunningGateway, monkeypatch: pytes
 
 
 async def test_in_clear_text_beyond_this_machine_no_key_is_shown():
-    for targets, tells in (("127.0.0.1:1",), True), (("127.0.0.1:1", "192.0.2.1:1"), False):
-        assert Gateway(GatewayConfig(targets=targets))._tells_keys is tells
+    for targets, sends in (("127.0.0.1:1",), True), (("127.0.0.1:1", "192.0.2.1:1"), False):
+        assert Gateway(GatewayConfig(targets=targets))._sends_keys is sends

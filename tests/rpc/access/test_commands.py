@@ -34,7 +34,7 @@ def test_certificates_that_cannot_be_shown_are_told(authority: CertificateAuthor
         (["--tls-cert", str(files.certificate)], "only one of a TLS certificate and its key is given"),
         (
             ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)],
-            "not the authorities of the other",
+            "not the authorities of the server's",
         ),
         (["--tls-ca", str(files.key)], "holds no certificates in PEM"),
     ):

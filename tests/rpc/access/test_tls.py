@@ -136,7 +136,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
         new.certificate.rename(files.certificate)
         with client_of(rotated.address, authority) as late:
             assert late.model_info().name == model.name
-        assert "what was read before still holds" in caplog.text
+        assert "the previous contents stay in use" in caplog.text
         new.key.rename(files.key)
         assert_kept_out(rotated.address, authority, None, "CERTIFICATE_VERIFY_FAILED")
         with client_of(rotated.address, stranger) as late:
@@ -145,7 +145,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
         for _ in chunks:
             pass
     assert stream.result.token_ids == expected.token_ids
-    assert "changed, and is read anew" in caplog.text
+    assert "changed and was reloaded" in caplog.text
 
 
 def test_a_link_is_made_anew_with_what_the_files_hold_then(
@@ -176,7 +176,7 @@ def test_files_that_do_not_fit_are_named_at_the_start(
     nothing, empty = Files(tmp_path / "nothing.pem", ours.key), tmp_path / "empty.pem"
     empty.write_bytes(b"")
     for config, said in (
-        (tls_config(mixed), "are no certificate and its key in PEM"),
+        (tls_config(mixed), "are not a certificate and its key in PEM"),
         (tls_config(nothing), "nothing.pem: cannot be read: No such file"),
         (tls_config(ours, tls_client_ca=empty), "empty.pem: holds no certificates in PEM"),
         (tls_config(ours, tls_client_ca=ours.key), "holds no certificates in PEM"),

@@ -59,7 +59,7 @@ def test_both_clients_come_in_with_a_token_only(guarded: RunningTarget, target: 
         assert client.generate(PROMPT, **OPTIONS).token_ids == expected
         assert client.detokenize(client.tokenize(PROMPT).token_ids).text == PROMPT
     assert asyncio.run(with_async(token)) == expected
-    for wrong, said in ((None, "a token is needed"), (f"{token}x", "the token is none that this server knows")):
+    for wrong, said in ((None, "a token is needed"), (f"{token}x", "the token is not known to this server")):
         with Client(guarded.address, token=wrong) as client, pytest.raises(Unauthenticated, match=said):
             client.generate(PROMPT)
         with pytest.raises(Unauthenticated, match=said):
@@ -117,7 +117,7 @@ def test_a_draft_takes_targets_with_its_token(model: Path, tmp_path: Path, token
         with target_server(model, drafts=[draft.address], draft_credentials=CredentialFiles(token=wrong)) as alone:
             assert alone.model.drafts is not None
             predictor = alone.model.drafts.pool.remotes[0]
-            wait_until(lambda: "UNAUTHENTICATED the token is none that this server knows" in predictor.absence)
+            wait_until(lambda: "UNAUTHENTICATED the token is not known to this server" in predictor.absence)
     finally:
         draft.close()
 
@@ -136,7 +136,7 @@ def test_generate_shows_a_token(guarded: RunningTarget, tmp_path: Path, token: s
     file.write_text("not one\nbut three")
     done = run(OUTRIDER_TOKEN="wrong")
     assert done.returncode == 1
-    said = "a token must be one word" if way == "file" else "the token is none that this server knows"
+    said = "a token must be one word" if way == "file" else "the token is not known to this server"
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 

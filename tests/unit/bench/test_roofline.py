@@ -17,7 +17,7 @@ from tests.checkpoints import Kind, random_checkpoint
 def work(kind: Kind, position: int, rows: int, asked: int) -> Work:
     checkpoint = load_checkpoint(random_checkpoint(kind))
     decoder = load_decoder(checkpoint, Device.cpu(resolve_isa(), 1), weights="bf16", kv="bf16", num_blocks=1)
-    return Work.of(decoder, checkpoint.config, position=position, rows=rows, asked=asked)
+    return Work.of(decoder, checkpoint.config, position=position, rows=rows, num_logits=asked)
 
 
 def test_every_weight_of_a_matrix_is_multiplied_once_for_each_row():

@@ -36,9 +36,9 @@ def seconds(admission: Admission, amount: int, name: str) -> float:
 async def test_nobody_gets_more_than_there_is_nor_than_is_theirs():
     admission = Admission(Work.STREAMS, 4, 3)
     with admission.admit(3, caller("a")):
-        assert "3 requests of this caller are being served or wait" in refusal(admission, 1, "a")[0]
+        assert "3 requests of this caller are being served or queued" in refusal(admission, 1, "a")[0]
         with admission.admit(1, caller("b")):
-            assert refusal(admission, 1, "b")[0].startswith("4 requests are being served or wait")
+            assert refusal(admission, 1, "b")[0].startswith("4 requests are being served or queued")
             assert admission.of_caller == {"a": 3, "b": 1}
     assert (admission.total, admission.of_caller) == (0, {})
 
@@ -48,7 +48,9 @@ async def test_a_callers_own_limit_goes_before_that_of_all():
     with admission.admit(3, caller("a", 3)):
         assert "of this caller" in refusal(admission, 1, "a", most=3)[0]
     assert "of this caller" in refusal(admission, 2, "b", most=1)[0]
-    assert [admission.most(caller("c", most)) for most in (None, 3, 9)] == [2, 3, 4], "and nobody gets more than all"
+    assert [admission.limit_for(caller("c", most)) for most in (None, 3, 9)] == [2, 3, 4], (
+        "and nobody gets more than all"
+    )
 
 
 async def test_the_last_places_are_for_those_who_have_few():

@@ -27,4 +27,4 @@ def test_what_cannot_be_read_keeps_nothing_else_from_being_read(caplog):
     reload.add("log level", lambda: read.append("log level"))
     assert reload() == ["certificates: integer division or modulo by zero"]
     assert read == ["tokens", "log level"]
-    assert "certificates cannot be read anew" in caplog.text
+    assert "certificates cannot be reloaded" in caplog.text

@@ -45,7 +45,7 @@ def test_a_line_gives_name_scopes_and_limits() -> None:
         ({"max_waiting_tokens": 1.5}, "max_waiting_tokens is 1.5"),
         ({"weight": 0}, "weight is 0; it must be a number from 0.001 to 1000"),
         ({"weight": float("nan")}, "weight is nan"),
-        ({"token": "secret"}, "'token' is no field; allowed: name, sha256, scopes"),
+        ({"token": "secret"}, "'token' is not a field; allowed: name, sha256, scopes"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_field(change: dict[str, object], said: str) -> None:
@@ -59,14 +59,14 @@ def test_a_wrong_line_is_named_with_its_field(change: dict[str, object], said: s
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["alice"], "tokens:1: is no JSON"),
-        (["[" * 100_000], "tokens:1: is no JSON"),
+        (["alice"], "tokens:1: is not JSON"),
+        (["[" * 100_000], "tokens:1: is not JSON"),
         (["7"], "tokens:1: must be a JSON object with the fields name, sha256"),
         ([], "tokens: holds no token"),
         (["# nobody"], "tokens: holds no token"),
         ([GOOD, {**GOOD, "name": "bob"}], "tokens: holds the same sha256 twice"),
-        ([{**GOOD, "sha256": f"{number:064x}"} for number in range(1025)], "tokens:1025: there may be 1024 tokens"),
-        ([b"\xff\xfe".decode(errors="replace")], "tokens:1: is no JSON"),
+        ([{**GOOD, "sha256": f"{number:064x}"} for number in range(1025)], "tokens:1025: at most 1024 tokens"),
+        ([b"\xff\xfe".decode(errors="replace")], "tokens:1: is not JSON"),
     ],
 )
 def test_a_file_that_is_none_is_refused(lines: list[object], said: str) -> None:
@@ -105,5 +105,5 @@ def test_outrider_token_adds_a_line_and_prints_the_token(tmp_path: Path, capsys:
     assert first not in path.read_text()
     path.write_text("nonsense\n")
     assert main(["token", "bob", "--tokens-file", str(path)]) == 1
-    assert f"{path}:1: is no JSON" in capsys.readouterr().err
+    assert f"{path}:1: is not JSON" in capsys.readouterr().err
     assert path.read_text() == "nonsense\n"

@@ -35,10 +35,10 @@ def test_a_pair_is_replaced_one_file_after_the_other(tmp_path: Path, caplog: pyt
     assert caplog.text.count("the two do not fit") == 1, "a change is told once"
     replace(two, "b")
     assert files.value == "B"
-    assert caplog.text.count("is read anew") == 1
+    assert caplog.text.count("was reloaded") == 1
     replace(two, "b")
     assert files.value == "B"
-    assert caplog.text.count("is read anew") == 1, "the same once more is no news"
+    assert caplog.text.count("was reloaded") == 1, "the same once more is no news"
 
 
 def test_a_file_that_goes_leaves_what_it_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -49,7 +49,7 @@ MessageDelta = ReasoningDelta | ContentDelta | ToolCall
 
 
 def message_of(deltas: Iterable[MessageDelta]) -> Message:
-    """The assistant's message that they make, which can be put behind the others."""
+    """Join deltas to the assistant's message, which can be appended to the conversation."""
     deltas = [*deltas]
     return Message(
         "assistant",

@@ -16,4 +16,4 @@ class ChatOptions(TypedDict, total=False):
     """Further ones of the chat template, such as `enable_thinking`."""
     add_generation_prompt: bool | None
     continue_final_message: bool | None
-    """Whether the model goes on with the last message of the conversation."""
+    """Whether the model continues the last message of the conversation."""

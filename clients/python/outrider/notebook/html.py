@@ -36,14 +36,14 @@ def _answer(result: "Result") -> str:
     text = _tokens(records) if records else escape(result.text)
     speculation, seconds = result.speculation, result.timings.decode
     rows = {
-        "tokens": f"{result.usage.completion_tokens} behind {result.usage.prompt_tokens} of the prompt",
+        "tokens": f"{result.usage.completion_tokens} after {result.usage.prompt_tokens} of the prompt",
         "tokens per pass": f"{speculation.tokens_per_pass:.2f}",
         "accepted": f"{speculation.accepted} of {speculation.predicted} predicted" if speculation.predicted else "",
         "tokens per second": f"{(len(result.token_ids) - 1) / seconds:.1f}" if seconds else "",
         "ended by": result.finish_reason.replace("_", " "),
         "seed": str(result.started.seed),
     }
-    first = "\n" if text.startswith(("\n", "\r")) else ""  # HTML drops a line break right behind the tag
+    first = "\n" if text.startswith(("\n", "\r")) else ""  # HTML drops a line break right after the tag
     pre = "white-space:pre-wrap;overflow-wrap:anywhere"
     table = _table({name: value for name, value in rows.items() if value})
     return f'<div><pre style="{pre}">{first}{text}</pre>{table}</div>'

@@ -27,9 +27,9 @@ def examined(
     time_left: TimeLeft,
     watch: Watch = _unwatched,
 ) -> OutriderError:
-    """The error of a call that had not started, or ServerLost where the server is gone since; `check` asks it.
+    """The error of a call that had not started, or ServerLost if the server is gone since; `check` asks the server.
 
-    It asks no longer than there is time left, for want of which that raises, and `watch` gets what can be cancelled.
+    It stops asking when `time_left` raises; `watch` receives each call, so that it can be cancelled.
     """
     if not _is_break(error):
         return error

@@ -1,4 +1,4 @@
-"""Pool: the servers that a client may talk to; the header by which a proxy may choose among those behind it."""
+"""Pool: the servers that a client may use, and the header by which a proxy may choose among its own."""
 
 import hashlib
 import itertools

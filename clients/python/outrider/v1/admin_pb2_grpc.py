@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Watches and steers one target or draft service. It is served at the address that --admin-listen names, and nowhere else.
-    Nothing that it tells holds a prompt, a text or a seed.
+    """Observes and controls one target or draft service. It is served only at the address of --admin-listen. No response
+    contains a prompt, a text or a seed.
 
-    Errors: UNIMPLEMENTED for what only targets have, of a draft; PERMISSION_DENIED without the scope "admin"; UNAVAILABLE while
-    the model loads, and where the engine does not answer; INVALID_ARGUMENT for values that cannot be.
+    Errors: UNIMPLEMENTED if a draft gets a call that only targets have; PERMISSION_DENIED without the scope "admin";
+    UNAVAILABLE while the model loads, and if the engine does not answer; INVALID_ARGUMENT for invalid values.
     """
 
     def __init__(self, channel):
@@ -112,108 +112,111 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Watches and steers one target or draft service. It is served at the address that --admin-listen names, and nowhere else.
-    Nothing that it tells holds a prompt, a text or a seed.
+    """Observes and controls one target or draft service. It is served only at the address of --admin-listen. No response
+    contains a prompt, a text or a seed.
 
-    Errors: UNIMPLEMENTED for what only targets have, of a draft; PERMISSION_DENIED without the scope "admin"; UNAVAILABLE while
-    the model loads, and where the engine does not answer; INVALID_ARGUMENT for values that cannot be.
+    Errors: UNIMPLEMENTED if a draft gets a call that only targets have; PERMISSION_DENIED without the scope "admin";
+    UNAVAILABLE while the model loads, and if the engine does not answer; INVALID_ARGUMENT for invalid values.
     """
 
     def Drain(self, request, context):
-        """Refuses new requests, or a draft's new links, with UNAVAILABLE, and turns health off. What runs goes on to its end.
+        """Refuses new requests, or a draft's new links, with UNAVAILABLE, and reports the service as not healthy. Running
+        requests are completed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Undrain(self, request, context):
-        """Serves new requests again.
+        """Accepts new requests again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStatistics(self, request, context):
-        """Tells what the service is at, as it is now.
+        """Returns the current state of the service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """Tells all that the service counts, as a scrape of its metrics does.
+        """Returns all metrics of the service, as a scrape does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRequests(self, request, context):
-        """Lists a target's requests, oldest first: those that run, and those that wait for a place.
+        """Lists the running and waiting requests of a target, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRequest(self, request, context):
-        """Ends a target's requests of one id: their calls end with ABORTED and the reason REQUEST_CANCELLED, which clients do not
-        try again, behind all that was generated.
+        """Cancels all requests of a target with one id. Their calls receive all tokens generated so far, and then end with
+        ABORTED and the reason REQUEST_CANCELLED, which clients do not retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddDraft(self, request, context):
-        """Lets a target look for another draft, from now on and until it ends. Running requests are drafted by it too.
+        """Adds a draft to a target, until the target's process ends. Running requests use it too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveDraft(self, request, context):
-        """Lets a target give up a draft. Running requests go on without it, with the same bytes.
+        """Removes a draft from a target. Running requests continue without it, with the same bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LoadLora(self, request, context):
-        """Lets requests ask a target for one more adapter (LoRA), read from a folder below --lora-dir. Passes go on meanwhile.
+        """Loads a LoRA adapter for a target, from a folder below --lora-dir, so that requests may name it. Generation
+        continues meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadLora(self, request, context):
-        """Lets no further request ask for an adapter. Those that have it go on to their ends, and with the last of them it goes.
+        """Unloads a LoRA adapter. No new request may name it; requests that use it are completed, and its memory is freed
+        after the last of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FlushPrefixCache(self, request, context):
-        """Forgets what the prefix cache has, so that prompts are computed anew. What running requests hold can be found again with
-        their next tokens.
+        """Empties the prefix cache, so that prompts are computed again. The blocks of running requests are cached again when
+        these generate their next tokens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetLimits(self, request, context):
-        """Changes some of a target's limits for as long as it runs. What is there already stays.
+        """Changes some limits of a target until its process ends. Work that was already accepted is not affected.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetLogLevel(self, request, context):
-        """Changes how much is logged.
+        """Changes the log level.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reload(self, request, context):
-        """Does what SIGHUP does.
+        """Does the same as the signal SIGHUP.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,11 +304,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Watches and steers one target or draft service. It is served at the address that --admin-listen names, and nowhere else.
-    Nothing that it tells holds a prompt, a text or a seed.
+    """Observes and controls one target or draft service. It is served only at the address of --admin-listen. No response
+    contains a prompt, a text or a seed.
 
-    Errors: UNIMPLEMENTED for what only targets have, of a draft; PERMISSION_DENIED without the scope "admin"; UNAVAILABLE while
-    the model loads, and where the engine does not answer; INVALID_ARGUMENT for values that cannot be.
+    Errors: UNIMPLEMENTED if a draft gets a call that only targets have; PERMISSION_DENIED without the scope "admin";
+    UNAVAILABLE while the model loads, and if the engine does not answer; INVALID_ARGUMENT for invalid values.
     """
 
     @staticmethod

@@ -29,28 +29,32 @@ class _ReleaseReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Release
     RELEASE_REASON_UNSPECIFIED: _ReleaseReason.ValueType  # 0
     """Never sent."""
     RELEASE_REASON_OUT_OF_MEMORY: _ReleaseReason.ValueType  # 1
-    """No room is left in its cache, or the stream's sequences have more than twice the tokens that it may have there."""
+    """The draft's KV cache is full, or the sequences of the stream have more than twice the tokens that the stream may
+    have there.
+    """
     RELEASE_REASON_TOO_LONG: _ReleaseReason.ValueType  # 2
     """The sequence is longer than the draft's context."""
     RELEASE_REASON_REFUSED: _ReleaseReason.ValueType  # 3
-    """It may not have as many sequences open, or what was said of it makes no sense."""
+    """The stream has as many open sequences as it may have, or the messages about the sequence are invalid."""
 
 class ReleaseReason(_ReleaseReason, metaclass=_ReleaseReasonEnumTypeWrapper):
-    """Why a draft no longer follows a sequence."""
+    """The reason why a draft no longer follows a sequence."""
 
 RELEASE_REASON_UNSPECIFIED: ReleaseReason.ValueType  # 0
 """Never sent."""
 RELEASE_REASON_OUT_OF_MEMORY: ReleaseReason.ValueType  # 1
-"""No room is left in its cache, or the stream's sequences have more than twice the tokens that it may have there."""
+"""The draft's KV cache is full, or the sequences of the stream have more than twice the tokens that the stream may
+have there.
+"""
 RELEASE_REASON_TOO_LONG: ReleaseReason.ValueType  # 2
 """The sequence is longer than the draft's context."""
 RELEASE_REASON_REFUSED: ReleaseReason.ValueType  # 3
-"""It may not have as many sequences open, or what was said of it makes no sense."""
+"""The stream has as many open sequences as it may have, or the messages about the sequence are invalid."""
 Global___ReleaseReason: _TypeAlias = ReleaseReason  # noqa: Y015
 
 @_typing.final
 class DraftRequest(_message.Message):
-    """What a target tells a draft."""
+    """A message from a target to its draft."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -70,11 +74,11 @@ class DraftRequest(_message.Message):
 
     @_builtins.property
     def commit(self) -> Global___Commit:
-        """A sequence's tokens."""
+        """The tokens of a sequence."""
 
     @_builtins.property
     def window(self) -> Global___Window:
-        """A sequence's credit."""
+        """The credit of a sequence."""
 
     @_builtins.property
     def close(self) -> Global___Close:
@@ -82,8 +86,9 @@ class DraftRequest(_message.Message):
 
     @_builtins.property
     def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftRequest]:
-        """More messages in their order, each as if it had come by itself; they have no further ones. A draft that is told of
-        several sequences at once can compute them at once. At most 31, and 1 MiB in all.
+        """Further messages, in order. Each has the same effect as if it were sent separately; they may not contain further
+        messages themselves. A draft that receives several sequences at once can compute them in one batch. At most 31, and
+        1 MiB in total.
         """
 
     def __init__(
@@ -108,7 +113,7 @@ Global___DraftRequest: _TypeAlias = DraftRequest  # noqa: Y015
 
 @_typing.final
 class DraftResponse(_message.Message):
-    """What a draft tells a target."""
+    """A message from a draft to a target."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -123,20 +128,20 @@ class DraftResponse(_message.Message):
 
     @_builtins.property
     def predict(self) -> Global___Predict:
-        """What a sequence goes on with."""
+        """Predictions for a sequence."""
 
     @_builtins.property
     def released(self) -> Global___Released:
-        """A sequence that the draft no longer follows."""
+        """The draft no longer follows a sequence."""
 
     @_builtins.property
     def load(self) -> Global___DraftLoad:
-        """What the draft has to do now; only to a target whose hello asks for it."""
+        """The current load of the draft. Sent only to a target whose hello asks for it."""
 
     @_builtins.property
     def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftResponse]:
-        """More messages in their order, each as if it had come by itself; they have no further ones. At most 63, and 32 KiB in
-        all.
+        """Further messages, in order. Each has the same effect as if it were sent separately; they may not contain further
+        messages themselves. At most 63, and 32 KiB in total.
         """
 
     def __init__(
@@ -160,7 +165,7 @@ Global___DraftResponse: _TypeAlias = DraftResponse  # noqa: Y015
 
 @_typing.final
 class TargetHello(_message.Message):
-    """Who the target is."""
+    """The description of the target."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -171,18 +176,22 @@ class TargetHello(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     HEARS_LOAD_FIELD_NUMBER: _builtins.int
     min_protocol_version: _builtins.int
-    """The oldest protocol that it speaks."""
+    """The oldest protocol version that the target supports."""
     max_protocol_version: _builtins.int
-    """The newest protocol that it speaks."""
+    """The newest protocol version that the target supports."""
     noise_version: _builtins.int
-    """The version of its sampling noise. Another one makes predictions under sampling worthless."""
+    """The version of the target's sampling noise. With another version, the draft's predictions of sampled tokens would
+    be worthless.
+    """
     vocabulary_fingerprint: _builtins.str
-    """Hash of the table from token ids to bytes."""
+    """The hash of the table from token ids to bytes."""
     vocab_size: _builtins.int
-    """The number of token ids of its model, which may be padded beyond that table, at most 2^20. 0: as many as the draft's."""
+    """The number of token ids of the target's model, which may be padded beyond that table. At most 2^20. 0 means as many
+    as the draft's.
+    """
     hears_load: _builtins.bool
-    """Whether it wants to hear of the draft's load whenever that has changed. Default: it does not; one with several drafts
-    does, as it gives each sequence to the one with the least to do.
+    """Whether the draft sends its load whenever it has changed. A target with several drafts sets it, because it gives
+    each sequence to the draft with the least load. Default: false.
     """
     def __init__(
         self,
@@ -204,7 +213,7 @@ Global___TargetHello: _TypeAlias = TargetHello  # noqa: Y015
 
 @_typing.final
 class DraftHello(_message.Message):
-    """Who the draft is."""
+    """The description of the draft."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -219,28 +228,32 @@ class DraftHello(_message.Message):
     WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
-    """The protocol of this stream."""
+    """The protocol version of this stream."""
     model: _builtins.str
-    """The draft's model."""
+    """The name of the draft's model."""
     context_length: _builtins.int
-    """The most tokens of one sequence that it can follow."""
+    """The largest number of tokens of one sequence."""
     max_sequences: _builtins.int
-    """The most sequences that this stream may have open."""
+    """The largest number of sequences that may be open on this stream."""
     max_cached_tokens: _builtins.int
-    """The most tokens of all its sequences together that it keeps in its cache."""
+    """The largest number of tokens, of all sequences of this stream together, that the draft keeps in its KV cache."""
     vocabulary_match: _common_pb2.VocabularyMatch.ValueType
-    """How it has the target's tokens."""
+    """How the draft's vocabulary matches the target's."""
     shared_tokens: _builtins.int
-    """Tokens of the target that it has too. Along the tokens it can predict these only, through the bytes any."""
+    """The number of the target's tokens that the draft's vocabulary also has. With VOCABULARY_MATCH_TRANSLATED the draft
+    can predict only these; with VOCABULARY_MATCH_BYTES it can predict any.
+    """
     weight_format: _builtins.str
-    """How its weights are held: "bf16", "f32", "int8" or "int4"."""
+    """The format of the draft's weights: "bf16", "f32", "int8" or "int4"."""
     @_builtins.property
     def place(self) -> Global___Place:
-        """Where it computes. A draft in the target's way gets its credit between the target's passes."""
+        """The compute resources of the draft. A draft that competes with the target for them gets credit only between the
+        target's passes.
+        """
 
     @_builtins.property
     def load(self) -> Global___DraftLoad:
-        """What it has to do already."""
+        """The current load of the draft."""
 
     def __init__(
         self,
@@ -266,8 +279,8 @@ Global___DraftHello: _TypeAlias = DraftHello  # noqa: Y015
 
 @_typing.final
 class DraftLoad(_message.Message):
-    """What a draft has to do, beside the sequences of the target that it tells this to. It is told some times a second at most,
-    and what it says binds nobody.
+    """The load of a draft, without the sequences of the target that receives this message. It is sent at most a few times
+    per second, and is only a hint.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -275,9 +288,9 @@ class DraftLoad(_message.Message):
     OTHER_SEQUENCES_FIELD_NUMBER: _builtins.int
     FREE_TOKENS_FIELD_NUMBER: _builtins.int
     other_sequences: _builtins.int
-    """Sequences of other targets that it follows."""
+    """The number of sequences of other targets that the draft follows."""
     free_tokens: _builtins.int
-    """Tokens that its cache has room for."""
+    """The number of tokens that the draft's KV cache has room for."""
     def __init__(
         self,
         *,
@@ -294,7 +307,7 @@ Global___DraftLoad: _TypeAlias = DraftLoad  # noqa: Y015
 
 @_typing.final
 class Place(_message.Message):
-    """Where a service computes."""
+    """The compute resources of a service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -303,14 +316,14 @@ class Place(_message.Message):
     CORES_FIELD_NUMBER: _builtins.int
     THREADS_FIELD_NUMBER: _builtins.int
     host: _builtins.str
-    """A hash that is the same for all services of one running machine."""
+    """A hash that is the same for all services on one machine, until it reboots."""
     device: _builtins.str
-    """The device, as the services' --device names it."""
+    """The device, as named by the option --device of the services."""
     threads: _builtins.int
-    """How many threads compute there."""
+    """The number of threads that compute."""
     @_builtins.property
     def cores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The cores that its process may use."""
+        """The CPU cores that the process may use."""
 
     def __init__(
         self,
@@ -330,7 +343,7 @@ Global___Place: _TypeAlias = Place  # noqa: Y015
 
 @_typing.final
 class Open(_message.Message):
-    """A sequence begins. Its tokens follow in commits, its credit in windows."""
+    """A sequence begins. Commits bring its tokens, and windows its credit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -346,42 +359,45 @@ class Open(_message.Message):
     DRY_BREAKERS_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The target's name for it; never used twice on a stream."""
+    """The target's id for the sequence. An id is never used twice on a stream."""
     prompt_tokens: _builtins.int
-    """How many of its tokens are prompt; those behind them count as generated."""
+    """The number of the sequence's tokens that are the prompt; the tokens after them count as generated."""
     min_tokens: _builtins.int
-    """Until this many tokens are generated, the target draws none of `masked_token_ids`."""
+    """The number of generated tokens before which the target samples none of `masked_token_ids`."""
     allowed_tokens: _builtins.bytes
-    """The only tokens that may be drawn, in place of `SamplingParameters.allowed_token_ids`: bit i % 8 of byte i / 8 stands
-    for token i, and no token beyond the last byte may be. Empty: all may.
+    """The only tokens that may be sampled, in place of `SamplingParameters.allowed_token_ids`: bit i % 8 of byte i / 8
+    stands for token i, and tokens beyond the last byte are not allowed. Empty: all tokens are allowed.
     """
     traceparent: _builtins.str
-    """The trace that work for it belongs to, as a W3C `traceparent`; any other text is as good as none. Empty: none."""
+    """The trace context of the request, as a W3C `traceparent`. An invalid value is ignored. Empty: none."""
     dry_breakers: _builtins.bytes
-    """The tokens that hold one of `SamplingParameters.dry_sequence_breakers`, in place of these; bits as in
+    """The tokens that contain one of `SamplingParameters.dry_sequence_breakers`, in place of these strings; bits as in
     `allowed_tokens`.
     """
     lora: _builtins.str
-    """The name of the adapter that changes the target's weights for it. A draft that has one of that name predicts with it, any
-    other without. At most 64 bytes; a longer one is no adapter's. Empty: none.
+    """The name of the LoRA adapter that changes the target's weights for this sequence. A draft with an adapter of that
+    name uses it; any other draft predicts without an adapter. At most 64 bytes; a longer name matches no adapter.
+    Empty: none.
     """
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
-        """How the target draws its tokens; the seed is set. The draft draws with the same noise from its own logits."""
+        """How the target samples the tokens of the sequence. The seed is set: the draft samples from its own logits with the
+        same noise.
+        """
 
     @_builtins.property
     def masked_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The ids masked that long, at most 1024."""
+        """The ids that are masked until then. At most 1024."""
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
-        """What the text follows: the draft predicts nothing that the grammar forbids. `masked_token_ids` may be drawn where
-        the text may end.
+        """The grammar that the text follows. The draft predicts no token that the grammar forbids. `masked_token_ids` may be
+        sampled where the text may end.
         """
 
     @_builtins.property
     def cache(self) -> _common_pb2.CachePolicy:
-        """What the request that it serves asks of the prefix cache."""
+        """The request's options for the prefix cache."""
 
     def __init__(
         self,
@@ -408,8 +424,8 @@ Global___Open: _TypeAlias = Open  # noqa: Y015
 
 @_typing.final
 class Commit(_message.Message):
-    """Truncate the sequence to `position` tokens, then append these: the prompt, what the target has drawn, a rewind, and
-    what a draft must know after a reconnection. Saying it twice changes nothing.
+    """Truncates the sequence to `position` tokens, then appends `token_ids`. It is used for the prompt, for sampled tokens,
+    to rewind, and to restore a sequence after a reconnection. Sending it twice has the same effect as sending it once.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -420,21 +436,22 @@ class Commit(_message.Message):
     WANTED_FIELD_NUMBER: _builtins.int
     LEAST_CHANCE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The sequence."""
+    """The id of the sequence."""
     position: _builtins.int
-    """Tokens that stay, at most as many as were committed."""
+    """The number of tokens that stay, at most as many as were committed."""
     wanted: _builtins.int
-    """Credit for a draft that is to work between the target's passes only, and windows for no other: so many tokens beyond
-    the committed ones, which the target waits for, so that the draft may predict them in one run. It ends with the next
-    commit. 0 grants nothing, and more than 64 no more than 64.
+    """The credit of a draft that may work only between the target's passes, which gets no windows: the number of tokens
+    after the committed ones that the target waits for, so that the draft may predict them in one run. It is valid
+    until the next commit. 0 grants nothing; values above 64 count as 64.
     """
     least_chance: _builtins.int
-    """In percent, at most 100: behind the token with which the chance that all of them are right falls below this, as far as
-    the draft can tell, the target would rather begin than wait for more. 0 asks for all.
+    """The probability, in percent, at which the run may end early: the draft ends it after the token at which its own
+    estimate of the probability that the whole run is right falls below this value, because the target would rather
+    start its pass than wait for more. At most 100. 0 asks for the whole run.
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens from there on, at most 8192."""
+        """The ids of the tokens after them. At most 8192."""
 
     def __init__(
         self,
@@ -455,7 +472,7 @@ Global___Commit: _TypeAlias = Commit  # noqa: Y015
 
 @_typing.final
 class Window(_message.Message):
-    """How far beyond the last commit the draft may predict. Lasts until the next one; 0 pauses the sequence."""
+    """Sets how far beyond the last commit the draft may predict, until the next window. 0 tokens pause the sequence."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -463,12 +480,12 @@ class Window(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     ALTERNATES_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The sequence."""
+    """The id of the sequence."""
     tokens: _builtins.int
-    """Tokens beyond the committed ones; more than 64 are no more than 64."""
+    """The number of tokens beyond the committed ones. Values above 64 count as 64."""
     alternates: _builtins.int
-    """At how many of the next predictions the draft shall prepare for the case that they are wrong, with work beside that; more
-    than 8 are no more than 8.
+    """The number of next predictions for which the draft should prepare an alternate, in case they are rejected, by
+    additional work. Values above 8 count as 8.
     """
     def __init__(
         self,
@@ -487,13 +504,13 @@ Global___Window: _TypeAlias = Window  # noqa: Y015
 
 @_typing.final
 class Close(_message.Message):
-    """The sequence has ended. The draft forgets it; what it still sends of it is ignored."""
+    """The sequence has ended. The draft drops it; messages that it still sends about it are ignored."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_ID_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The sequence."""
+    """The id of the sequence."""
     def __init__(
         self,
         *,
@@ -511,8 +528,8 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 class Predict(_message.Message):
     """A run of predicted tokens, alternates, or both.
 
-    Within an epoch the runs continue one another. An epoch begins where the draft's predictions left the committed tokens:
-    everything before its first run is as the target committed it.
+    Within an epoch, each run continues the previous one. A new epoch begins when the draft's predictions differ from the
+    committed tokens: all tokens before its first run are as the target committed them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -524,22 +541,22 @@ class Predict(_message.Message):
     ALTERNATES_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The sequence."""
+    """The id of the sequence."""
     epoch: _builtins.int
-    """Counts from 1 up within the sequence. The alternates branch off its chain; where there are no tokens beside them, 0 stands
-    for the newest epoch that had some.
+    """The number of the epoch, counted from 1 within the sequence. The alternates branch off the predictions of this
+    epoch. In a message without tokens, 0 stands for the newest epoch that had tokens.
     """
     position: _builtins.int
-    """Index of the first of these tokens in prompt and generated tokens together."""
+    """The index of the first of these tokens, in prompt and generated tokens together."""
     ends: _builtins.bool
-    """Whether the draft is done though more are wanted, for `least_chance`: nothing follows before the next commit."""
+    """Whether the draft ended the run early because of `least_chance`: no predictions follow before the next commit."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens, at most 64."""
+        """The ids of the predicted tokens. At most 64."""
 
     @_builtins.property
     def alternates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternate]:
-        """What follows if single predictions, these or earlier ones, are wrong; at most 8."""
+        """The continuations for the case that single predictions, of this run or an earlier one, are wrong. At most 8."""
 
     def __init__(
         self,
@@ -561,9 +578,7 @@ Global___Predict: _TypeAlias = Predict  # noqa: Y015
 
 @_typing.final
 class Alternate(_message.Message):
-    """If the token at `position` turns out to be `token_id`, the sequence goes on with `token_ids` behind it, in an epoch that
-    then begins.
-    """
+    """The predictions for the case that the token at `position` is `token_id`: `token_ids` then follow it, in a new epoch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -572,14 +587,14 @@ class Alternate(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """Index of the token that may differ."""
+    """The index of the token that may differ from the prediction."""
     token_id: _builtins.int
-    """What it may turn out to be."""
+    """The id that the token may have instead."""
     epoch: _builtins.int
-    """The number of the epoch that would begin."""
+    """The number of the new epoch."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """What would follow it, at most 64."""
+        """The ids of the tokens that would follow it. At most 64."""
 
     def __init__(
         self,
@@ -599,16 +614,16 @@ Global___Alternate: _TypeAlias = Alternate  # noqa: Y015
 
 @_typing.final
 class Released(_message.Message):
-    """The draft has dropped a sequence. The target goes on with it alone, and may open it again under another id."""
+    """The draft has dropped a sequence. The target continues it without the draft, and may open it again under another id."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
-    """The sequence."""
+    """The id of the sequence."""
     reason: Global___ReleaseReason.ValueType
-    """Why."""
+    """The reason why the draft dropped it."""
     def __init__(
         self,
         *,

@@ -27,47 +27,47 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DraftServiceStub:
-    """Predicts the next tokens of sequences that a target generates. Nothing that it says can change the target's output."""
+    """Predicts the next tokens of sequences that a target generates. No message of a draft can change the target's output."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DraftServiceAsyncStub: ...
     Draft: _grpc.StreamStreamMultiCallable[_draft_pb2.DraftRequest, _draft_pb2.DraftResponse]
-    """One long-lived stream for each target process and draft worker, with many sequences on it. Both sides first send
-    their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
-    far ahead as each sequence's window allows.
+    """Opens a link: one long-lived stream for each target process and draft worker, with many sequences on it. Both sides
+    first send their hello. Neither side waits for the other: the target commits tokens as it samples them, and the
+    draft predicts as far ahead as the window of each sequence allows.
 
-    Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
-    says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+    Either side ends a stream if the other sends no hello within seconds, exceeds a limit stated here, or sends many
+    useless messages. The target then opens a new stream after a pause, which grows until a stream has been useful.
 
-    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-    does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
-    RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
-    model loads and when the service goes away.
+    Errors: FAILED_PRECONDITION if the two services are not compatible (protocol, noise version, or a vocabulary that
+    the draft does not know), with the reason in the message; INVALID_ARGUMENT for a message that the protocol does not
+    allow, with a description of it; RESOURCE_EXHAUSTED if there are too many streams, or if the target does not read;
+    UNAVAILABLE while the model loads and when the service shuts down.
     """
 
 @_typing.type_check_only
 class DraftServiceAsyncStub(DraftServiceStub):
-    """Predicts the next tokens of sequences that a target generates. Nothing that it says can change the target's output."""
+    """Predicts the next tokens of sequences that a target generates. No message of a draft can change the target's output."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Draft: _aio.StreamStreamMultiCallable[_draft_pb2.DraftRequest, _draft_pb2.DraftResponse]  # type: ignore[assignment]
-    """One long-lived stream for each target process and draft worker, with many sequences on it. Both sides first send
-    their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
-    far ahead as each sequence's window allows.
+    """Opens a link: one long-lived stream for each target process and draft worker, with many sequences on it. Both sides
+    first send their hello. Neither side waits for the other: the target commits tokens as it samples them, and the
+    draft predicts as far ahead as the window of each sequence allows.
 
-    Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
-    says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+    Either side ends a stream if the other sends no hello within seconds, exceeds a limit stated here, or sends many
+    useless messages. The target then opens a new stream after a pause, which grows until a stream has been useful.
 
-    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-    does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
-    RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
-    model loads and when the service goes away.
+    Errors: FAILED_PRECONDITION if the two services are not compatible (protocol, noise version, or a vocabulary that
+    the draft does not know), with the reason in the message; INVALID_ARGUMENT for a message that the protocol does not
+    allow, with a description of it; RESOURCE_EXHAUSTED if there are too many streams, or if the target does not read;
+    UNAVAILABLE while the model loads and when the service shuts down.
     """
 
 class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Predicts the next tokens of sequences that a target generates. Nothing that it says can change the target's output."""
+    """Predicts the next tokens of sequences that a target generates. No message of a draft can change the target's output."""
 
     @_abc_1.abstractmethod
     def Draft(
@@ -75,17 +75,17 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_draft_pb2.DraftRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_draft_pb2.DraftResponse], _abc.AsyncIterator[_draft_pb2.DraftResponse]]:
-        """One long-lived stream for each target process and draft worker, with many sequences on it. Both sides first send
-        their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
-        far ahead as each sequence's window allows.
+        """Opens a link: one long-lived stream for each target process and draft worker, with many sequences on it. Both sides
+        first send their hello. Neither side waits for the other: the target commits tokens as it samples them, and the
+        draft predicts as far ahead as the window of each sequence allows.
 
-        Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
-        says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+        Either side ends a stream if the other sends no hello within seconds, exceeds a limit stated here, or sends many
+        useless messages. The target then opens a new stream after a pause, which grows until a stream has been useful.
 
-        Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-        does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
-        RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
-        model loads and when the service goes away.
+        Errors: FAILED_PRECONDITION if the two services are not compatible (protocol, noise version, or a vocabulary that
+        the draft does not know), with the reason in the message; INVALID_ARGUMENT for a message that the protocol does not
+        allow, with a description of it; RESOURCE_EXHAUSTED if there are too many streams, or if the target does not read;
+        UNAVAILABLE while the model loads and when the service shuts down.
         """
 
 def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

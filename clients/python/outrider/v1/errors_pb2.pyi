@@ -3,8 +3,9 @@
 isort:skip_file
 The error details that Outrider sends, for clients that do not ship googleapis.
 
-Every error is a gRPC status. Its `grpc-status-details-bin` trailer is a google.rpc.Status, and bad input is described
-there by a google.rpc.BadRequest, when to come back by a google.rpc.RetryInfo. The messages below have their fields and numbers, so either set decodes them.
+Every error is a gRPC status. Its `grpc-status-details-bin` trailer is a google.rpc.Status with details: a
+google.rpc.BadRequest describes invalid input, and a google.rpc.RetryInfo says when to retry. The messages below have
+the same fields and numbers as those of google.rpc, so either set decodes them.
 """
 
 from collections import abc as _abc
@@ -36,10 +37,10 @@ class ErrorStatus(_message.Message):
     code: _builtins.int
     """The gRPC status code."""
     message: _builtins.str
-    """What went wrong, in English."""
+    """The error message, in English."""
     @_builtins.property
     def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]:
-        """Details; their type URLs name google.rpc messages."""
+        """The details; their type URLs name google.rpc messages."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class BadRequestDetail(_message.Message):
     FIELD_VIOLATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def field_violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldViolation]:
-        """Everything that is wrong with the request."""
+        """All errors of the request."""
 
     def __init__(
         self,
@@ -89,9 +90,9 @@ class FieldViolation(_message.Message):
     FIELD_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     field: _builtins.str
-    """Path of the field in the request, such as "sampling.top_p" or "stop.strings[2]"."""
+    """The path of the field in the request, such as "sampling.top_p" or "stop.strings[2]"."""
     description: _builtins.str
-    """What is wrong with it and which values are allowed."""
+    """The error, and the values that are allowed."""
     def __init__(
         self,
         *,
@@ -115,7 +116,7 @@ class RetryDetail(_message.Message):
     RETRY_DELAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def retry_delay(self) -> _duration_pb2.Duration:
-        """How long to wait before the call is made again, at least."""
+        """The least time to wait before the call is retried."""
 
     def __init__(
         self,

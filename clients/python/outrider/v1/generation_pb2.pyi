@@ -27,25 +27,25 @@ class _Pooling:
 class _PoolingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pooling.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     POOLING_UNSPECIFIED: _Pooling.ValueType  # 0
-    """`POOLING_LAST`."""
+    """The same as `POOLING_LAST`."""
     POOLING_LAST: _Pooling.ValueType  # 1
-    """The last token's."""
+    """The last token."""
     POOLING_MEAN: _Pooling.ValueType  # 2
-    """The mean of all tokens'."""
+    """The mean over all tokens."""
     POOLING_CLS: _Pooling.ValueType  # 3
-    """The first token's: of models whose tokens see those before them alone, it says nothing of the others."""
+    """The first token. For a model with causal attention, its hidden state does not depend on the other tokens."""
 
 class Pooling(_Pooling, metaclass=_PoolingEnumTypeWrapper):
-    """Which tokens' hidden states, behind the model's last norm, a vector is made of."""
+    """The tokens whose hidden states, after the last norm of the model, form the vector."""
 
 POOLING_UNSPECIFIED: Pooling.ValueType  # 0
-"""`POOLING_LAST`."""
+"""The same as `POOLING_LAST`."""
 POOLING_LAST: Pooling.ValueType  # 1
-"""The last token's."""
+"""The last token."""
 POOLING_MEAN: Pooling.ValueType  # 2
-"""The mean of all tokens'."""
+"""The mean over all tokens."""
 POOLING_CLS: Pooling.ValueType  # 3
-"""The first token's: of models whose tokens see those before them alone, it says nothing of the others."""
+"""The first token. For a model with causal attention, its hidden state does not depend on the other tokens."""
 Global___Pooling: _TypeAlias = Pooling  # noqa: Y015
 
 class _ModelState:
@@ -57,28 +57,28 @@ class _ModelStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelState
     MODEL_STATE_UNSPECIFIED: _ModelState.ValueType  # 0
     """No state."""
     MODEL_STATE_LOADING: _ModelState.ValueType  # 1
-    """Not before it is loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
+    """The model is being loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
     MODEL_STATE_READY: _ModelState.ValueType  # 2
-    """It can."""
+    """The model is loaded."""
     MODEL_STATE_UNLOADED: _ModelState.ValueType  # 3
-    """It can, but is not in memory: a request has it loaded, and waits for that."""
+    """The model is not in memory. A request causes it to be loaded, and waits for it."""
 
 class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
-    """Whether a model can be asked."""
+    """Whether a model is ready for requests."""
 
 MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
 """No state."""
 MODEL_STATE_LOADING: ModelState.ValueType  # 1
-"""Not before it is loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
+"""The model is being loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
 MODEL_STATE_READY: ModelState.ValueType  # 2
-"""It can."""
+"""The model is loaded."""
 MODEL_STATE_UNLOADED: ModelState.ValueType  # 3
-"""It can, but is not in memory: a request has it loaded, and waits for that."""
+"""The model is not in memory. A request causes it to be loaded, and waits for it."""
 Global___ModelState: _TypeAlias = ModelState  # noqa: Y015
 
 @_typing.final
 class StreamGenerateRequest(_message.Message):
-    """A prompt and how to continue it. Its fields are those of `GenerateRequest`, numbers included."""
+    """A prompt and the options for continuing it. Its fields are those of `GenerateRequest`, with the same numbers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -99,75 +99,82 @@ class StreamGenerateRequest(_message.Message):
     LORA_FIELD_NUMBER: _builtins.int
     GUIDANCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """A name for the request in logs and answers. Default: one that the server makes."""
+    """A name for the request in logs and responses. Default: a name that the server generates."""
     num_samples: _builtins.int
-    """Answers to give to the one prompt, which is computed once. Sample 0 is the answer to the same request without this
-    field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
-    16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
-    continued as a request of its own. Default: 1.
+    """The number of answers to return for the prompt, which is computed once. Sample 0 is the answer to the same request
+    without this field. Sample i is the answer to the same request with a seed that is derived from its seed and i; the
+    `Started` of the sample has that seed. From 1 to 16, but at most the number of sequences that the server runs at
+    once. Must be 1 with `continue_from`: an interrupted sample is continued as a separate request. Default: 1.
     """
     best_of: _builtins.int
-    """Answers to generate, of which the `num_samples` best are returned, the best as sample 0: those with the highest mean of
-    `TokenRecord.raw_logprob` over their tokens, the one with the lower number among equals; one without tokens comes last.
-    Each is what that sample is without this field, and its `Started` names its seed. Beyond 1, nothing is sent before all
-    have ended, `Prefill` tells of the records of the prompt alone, and `OutputOptions.logits` needs `logits_token_ids`.
-    From `num_samples` to the most that this may be; 1 with `continue_from`: an answer is continued as a request of its
-    own. Default: `num_samples`, in their own order, as they come.
+    """The number of answers to generate. The `num_samples` best of them are returned, the best as sample 0. The best
+    answers have the highest mean of `TokenRecord.raw_logprob` over their tokens; of equal answers the one with the
+    lower sample number comes first, and an answer without tokens comes last. Each answer equals the sample of its
+    number without this field, and its `Started` has its seed. If this is larger than 1, nothing is sent before all
+    answers have ended, `Prefill` has only the records of the prompt, and `OutputOptions.logits` requires
+    `logits_token_ids`. From `num_samples` to the maximum of `num_samples`. Must be 1 with `continue_from`: an answer
+    is continued as a separate request. Default: `num_samples`; the answers then keep their sample numbers, and are
+    streamed as they are generated.
     """
     priority: _builtins.int
-    """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
-    nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
-    ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
+    """The priority among waiting requests. Of the requests of one caller, the one with the highest priority starts first.
+    A value above 0 gives no advantage over other callers; a value below 0 lets requests of all callers with a higher
+    priority go first. No request starves: every eighth start is the oldest request that priorities hold back. From -10
+    to 10. Default: 0.
     """
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
-    first one there.
+    """The name of the model, as listed by `ListModels`. A continuation must name the model of the interrupted generation.
+    Default: the first model of the list.
     """
     session: _builtins.str
-    """The name of a session of the caller's: the prompt goes on behind its tokens, and may be empty, or not set. The answer is
-    that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
-    and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
-    session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """The name of one of the caller's sessions. The prompt follows the tokens of the session, and may be empty or unset.
+    The answer is the same as with one prompt of all these tokens, which `Started.prompt_token_ids` returns; a
+    continuation uses them as its prompt and may not set this field. By default, no special tokens are added to the
+    text of the prompt. The salt of the session is used, so `CachePolicy.salt` may not be set. Using a session renews
+    its time to live. Default: none.
     """
     lora: _builtins.str
-    """The name of an adapter of that model, as `GetModelInfo` has it: the answer is that of the model with its weights changed
-    so. A continuation asks the one that it began with. It may be the `model` in its own name too. Default: that one, or none.
+    """The name of the LoRA adapter that changes the weights of the model, as listed by `GetModelInfo`. A continuation
+    must name the adapter of the interrupted generation. Instead of this field, `model` may name the adapter. Default:
+    the adapter that `model` names, or none.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What to continue. Required, unless there is a `session`."""
+        """The prompt to continue. Required, unless `session` is set."""
 
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
-        """How tokens are drawn."""
+        """How tokens are sampled."""
 
     @_builtins.property
     def stop(self) -> _common_pb2.StopConditions:
-        """When to end."""
+        """When the generation ends."""
 
     @_builtins.property
     def output(self) -> _common_pb2.OutputOptions:
-        """What to return."""
+        """What to return in addition to the text and the token ids."""
 
     @_builtins.property
     def speculation(self) -> _common_pb2.SpeculationPolicy:
-        """Whether predictions may be used."""
+        """Whether speculative decoding may be used."""
 
     @_builtins.property
     def continue_from(self) -> _common_pb2.Continuation:
-        """Takes up an interrupted generation."""
+        """Resumes an interrupted generation."""
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
-        """What the text must follow. Default: nothing."""
+        """The grammar that the generated text must follow. Default: none."""
 
     @_builtins.property
     def cache(self) -> _common_pb2.CachePolicy:
-        """Whether keys and values of other requests may be used."""
+        """Whether the request shares keys and values with other requests through the prefix cache."""
 
     @_builtins.property
     def guidance(self) -> _common_pb2.Guidance:
-        """What the text is drawn away from; a continuation is drawn away from the same. Not with `Prompt.heal`. Default: nothing."""
+        """Steers the answer away from a negative prompt. A continuation must repeat it. May not be combined with
+        `Prompt.heal`. Default: none.
+        """
 
     def __init__(
         self,
@@ -226,8 +233,9 @@ Global___StreamGenerateRequest: _TypeAlias = StreamGenerateRequest  # noqa: Y015
 
 @_typing.final
 class StreamGenerateResponse(_message.Message):
-    """One event of a generation: first `started`, then any number of `prefill`, then any number of `chunk`, last
-    `finished`. Of several samples, the `started` of all come first, in order; then the events of all come as they happen.
+    """One event of a generation: first `started`, then any number of `prefill`, then any number of `chunk`, and finally
+    `finished`. With several samples, the `started` events of all samples come first, in order; the other events come as
+    they happen.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -238,14 +246,16 @@ class StreamGenerateResponse(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     SAMPLE_FIELD_NUMBER: _builtins.int
     sample: _builtins.int
-    """The sample that it happened to."""
+    """The number of the sample that the event belongs to."""
     @_builtins.property
     def started(self) -> Global___Started:
-        """The request has its place: with the first that is known of it, so that a request that waits is not heard of."""
+        """The request has started. It is sent together with the first other event: while the request waits to be scheduled,
+        nothing is sent.
+        """
 
     @_builtins.property
     def prefill(self) -> Global___Prefill:
-        """A part of a prompt has been processed."""
+        """A part of the prompt has been processed."""
 
     @_builtins.property
     def chunk(self) -> Global___Chunk:
@@ -253,7 +263,7 @@ class StreamGenerateResponse(_message.Message):
 
     @_builtins.property
     def finished(self) -> Global___Finished:
-        """The generation has ended. Nothing of it follows."""
+        """The generation has ended. No event of this sample follows."""
 
     def __init__(
         self,
@@ -276,7 +286,7 @@ Global___StreamGenerateResponse: _TypeAlias = StreamGenerateResponse  # noqa: Y0
 
 @_typing.final
 class Started(_message.Message):
-    """The start of a generation, with all that is needed to take it up again elsewhere."""
+    """The start of a generation, with everything that is needed to resume it on another server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -291,23 +301,23 @@ class Started(_message.Message):
     request_id: _builtins.str
     """The name of the request."""
     seed: _builtins.int
-    """The seed in use."""
+    """The seed of the sampling noise: the one of the request, or one that the server chose."""
     prompt_tokens: _builtins.int
-    """The number of these ids."""
+    """The number of tokens of the prompt."""
     cached_tokens: _builtins.int
     """As `Usage.cached_tokens`, of sample 0."""
     model: _builtins.str
-    """The model that answers."""
+    """The name of the model that answers."""
     fingerprint: _builtins.str
-    """What the bytes of the answer depend on beside the request, as in `GetModelInfoResponse`."""
+    """Identifies everything besides the request that the bytes of the answer depend on, as in `GetModelInfoResponse`."""
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The prompt as the model sees it, if `OutputOptions.prompt_token_ids` is set."""
+        """The token ids of the prompt as the model receives them. Set if `OutputOptions.prompt_token_ids` is."""
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
-        """What the answer follows, if `Chat.tool_choice` binds it and `OutputOptions.prompt_token_ids` is set. A continuation,
-        whose prompt is ids, has it as its own `grammar`.
+        """The grammar of the answer, if `Chat.tool_choice` requires one. Set only if `OutputOptions.prompt_token_ids` is. A
+        continuation, whose prompt is token ids, must send it as its `grammar`.
         """
 
     def __init__(
@@ -332,7 +342,7 @@ Global___Started: _TypeAlias = Started  # noqa: Y015
 
 @_typing.final
 class Prefill(_message.Message):
-    """Progress on the prompt."""
+    """The progress of the prompt."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -340,16 +350,16 @@ class Prefill(_message.Message):
     TOTAL_TOKENS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     done_tokens: _builtins.int
-    """Tokens processed so far, cached ones included."""
+    """The number of tokens processed so far, including cached ones."""
     total_tokens: _builtins.int
-    """Tokens to process in all, those of `Continuation` included."""
+    """The number of tokens to process, including those of `Continuation`."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
-        """The records of the tokens of the prompt that follow those of the messages before, if
-        `OutputOptions.prompt_logprobs` is set. All of them come before the first chunk, each once; how they are divided
-        says nothing. If `Prompt.heal` is set, the last one is that of the healed token, and tells of its draw as that of a
-        generated token does. A continuation with token ids sends none: all of them came before these ids. One without sends
-        all of them anew.
+        """The records of the next tokens of the prompt. Set if `OutputOptions.prompt_logprobs` is. The records of all tokens
+        of the prompt arrive before the first chunk, each once and in order, split over the events in no particular way.
+        With `Prompt.heal`, the last record is that of the healed token, and describes how that token was sampled, like the
+        record of a generated token. A continuation with token ids sends no records, as all of them were sent before these
+        ids. A continuation without token ids sends all of them again.
         """
 
     def __init__(
@@ -371,19 +381,19 @@ Global___Prefill: _TypeAlias = Prefill  # noqa: Y015
 class Chunk(_message.Message):
     """A run of generated tokens.
 
-    `token_ids` are all tokens committed since the previous chunk, at least one unless the chunk only tells what was
-    suppressed before an end that no token brought about. A token that a banned string may still take back is not committed
-    yet. `text` is what may be shown now that it
-    was not safe to show before. The two need not spell the same: the last bytes of a character that is not whole yet, or
-    of what may become a stop string, are held back until a later chunk, and then that chunk carries them. All text sent
-    so far is a pure function of all ids sent so far, wherever the chunks are cut, so a continuation from exactly these
-    ids goes on with exactly the next character. No message is larger than 4 MB: a chunk that would be is sent as several,
-    with the reports of its passes in the last.
+    `token_ids` are all tokens committed since the previous chunk. There is at least one, unless the chunk only reports
+    suppressed texts before an end that was not caused by a token. A token that a banned string may still withdraw is not
+    yet committed. `text` is the text that is released with these tokens. It need not be the text of exactly these
+    tokens: the bytes of an incomplete character, and text that may become a stop string, are held back and released with
+    a later chunk. All text sent so far is a pure function of all ids sent so far, however they are split into chunks, so
+    a continuation from exactly these ids continues with exactly the next character. No message is larger than 4 MB: a
+    larger chunk is split, with its pass reports in the last part.
 
-    The token that ends the generation comes as an id like any other. An end-of-sequence or stop token has no text of its
-    own (with `OutputOptions.show_special_tokens` neither) unless `StopConditions.include_stop` is set. The chunk with the
-    last token also releases what was held back, less the stop string, with U+FFFD for an incomplete character. Where the
-    end is decided only after the last token was sent, what was held back comes with `Finished.text`.
+    The id of the token that ends the generation is sent like any other. An end-of-sequence or stop token adds no text,
+    even with `OutputOptions.show_special_tokens`, unless `StopConditions.include_stop` is set. The chunk with the last
+    token also releases the text that was held back, without the stop string, and with U+FFFD in place of an incomplete
+    character. If the end is decided only after the last token was sent, the text that was held back is sent as
+    `Finished.text`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -395,26 +405,26 @@ class Chunk(_message.Message):
     SUPPRESSED_FIELD_NUMBER: _builtins.int
     MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The text released by these tokens. Whole characters; may be empty."""
+    """The text released with these tokens, in whole characters. May be empty."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens, whether or not records were asked for."""
+        """The ids of the tokens. They are sent whether or not records are requested."""
 
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
-        """One record per id of `token_ids`, in the same order, if `OutputOptions` asks for them."""
+        """One record for each entry of `token_ids`, in the same order, if `OutputOptions` requests records."""
 
     @_builtins.property
     def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
-        """One report per pass that gave these tokens, in their order, if `OutputOptions` asks for them."""
+        """One report for each pass that generated these tokens, in order, if `OutputOptions` requests reports."""
 
     @_builtins.property
     def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
-        """What was taken back before these tokens took its place, in the order in which it was."""
+        """The texts that were withdrawn before these tokens replaced them, in the order in which they were withdrawn."""
 
     @_builtins.property
     def message_deltas(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageDelta]:
-        """What follows in the message that the answer is read as, if `OutputOptions.message_deltas` is set."""
+        """The next parts of the answer, parsed as a message. Set if `OutputOptions.message_deltas` is."""
 
     def __init__(
         self,
@@ -449,32 +459,33 @@ class Finished(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
-    """Why it ended."""
+    """The reason why it ended."""
     stop_string: _builtins.str
-    """The stop string, with FINISH_REASON_STOP_STRING."""
+    """The stop string. Set with FINISH_REASON_STOP_STRING."""
     stop_token_id: _builtins.int
-    """The end-of-sequence or stop token, with FINISH_REASON_STOP_TOKEN."""
+    """The end-of-sequence or stop token. Set with FINISH_REASON_STOP_TOKEN."""
     text: _builtins.str
-    """The last of the text, after that of all chunks: what they held back, where the end is decided only after the last
-    token was sent (FINISH_REASON_DEADLINE, _TIME_LIMIT, _NO_CANDIDATES, _INVALID_LOGITS), and with the first two that of
-    tokens which a banned string might still have taken back, and which are not counted. Whoever goes on from there
-    with a `Continuation` leaves it out: what follows begins with it again, unless it becomes a stop string or a banned one.
+    """The end of the text, after the text of all chunks. It is the text that was still held back, if the end was decided
+    only after the last token was sent (FINISH_REASON_DEADLINE, _TIME_LIMIT, _NO_CANDIDATES, _INVALID_LOGITS). With the
+    first two reasons it includes the text of tokens that a banned string might still have withdrawn; these tokens are
+    not counted. A client that resumes from here with a `Continuation` must drop this text: the continuation sends it
+    again, unless it becomes part of a stop string or a banned string.
     """
     @_builtins.property
     def usage(self) -> _common_pb2.Usage:
-        """Counts of tokens."""
+        """The numbers of tokens."""
 
     @_builtins.property
     def timings(self) -> _common_pb2.Timings:
-        """Where the time went."""
+        """How long each part of the generation took."""
 
     @_builtins.property
     def speculation(self) -> _common_pb2.SpeculationStats:
-        """What speculation did."""
+        """The statistics of speculative decoding."""
 
     @_builtins.property
     def message_deltas(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageDelta]:
-        """The last of the message that the answer is read as: what was held back until the end."""
+        """The last parts of the answer, parsed as a message, that were held back until the end."""
 
     def __init__(
         self,
@@ -500,7 +511,7 @@ Global___Finished: _TypeAlias = Finished  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):
-    """A prompt and how to continue it. Its fields are those of `StreamGenerateRequest`, numbers included."""
+    """A prompt and the options for continuing it. Its fields are those of `StreamGenerateRequest`, with the same numbers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -521,75 +532,82 @@ class GenerateRequest(_message.Message):
     LORA_FIELD_NUMBER: _builtins.int
     GUIDANCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """A name for the request in logs and answers. Default: one that the server makes."""
+    """A name for the request in logs and responses. Default: a name that the server generates."""
     num_samples: _builtins.int
-    """Answers to give to the one prompt, which is computed once. Sample 0 is the answer to the same request without this
-    field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
-    16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
-    continued as a request of its own. Default: 1.
+    """The number of answers to return for the prompt, which is computed once. Sample 0 is the answer to the same request
+    without this field. Sample i is the answer to the same request with a seed that is derived from its seed and i; the
+    `Started` of the sample has that seed. From 1 to 16, but at most the number of sequences that the server runs at
+    once. Must be 1 with `continue_from`: an interrupted sample is continued as a separate request. Default: 1.
     """
     best_of: _builtins.int
-    """Answers to generate, of which the `num_samples` best are returned, the best as sample 0: those with the highest mean of
-    `TokenRecord.raw_logprob` over their tokens, the one with the lower number among equals; one without tokens comes last.
-    Each is what that sample is without this field, and its `Started` names its seed. Beyond 1, nothing is sent before all
-    have ended, `Prefill` tells of the records of the prompt alone, and `OutputOptions.logits` needs `logits_token_ids`.
-    From `num_samples` to the most that this may be; 1 with `continue_from`: an answer is continued as a request of its
-    own. Default: `num_samples`, in their own order, as they come.
+    """The number of answers to generate. The `num_samples` best of them are returned, the best as sample 0. The best
+    answers have the highest mean of `TokenRecord.raw_logprob` over their tokens; of equal answers the one with the
+    lower sample number comes first, and an answer without tokens comes last. Each answer equals the sample of its
+    number without this field, and its `Started` has its seed. If this is larger than 1, nothing is sent before all
+    answers have ended, `Prefill` has only the records of the prompt, and `OutputOptions.logits` requires
+    `logits_token_ids`. From `num_samples` to the maximum of `num_samples`. Must be 1 with `continue_from`: an answer
+    is continued as a separate request. Default: `num_samples`; the answers then keep their sample numbers, and are
+    streamed as they are generated.
     """
     priority: _builtins.int
-    """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
-    nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
-    ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
+    """The priority among waiting requests. Of the requests of one caller, the one with the highest priority starts first.
+    A value above 0 gives no advantage over other callers; a value below 0 lets requests of all callers with a higher
+    priority go first. No request starves: every eighth start is the oldest request that priorities hold back. From -10
+    to 10. Default: 0.
     """
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
-    first one there.
+    """The name of the model, as listed by `ListModels`. A continuation must name the model of the interrupted generation.
+    Default: the first model of the list.
     """
     session: _builtins.str
-    """The name of a session of the caller's: the prompt goes on behind its tokens, and may be empty, or not set. The answer is
-    that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
-    and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
-    session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """The name of one of the caller's sessions. The prompt follows the tokens of the session, and may be empty or unset.
+    The answer is the same as with one prompt of all these tokens, which `Started.prompt_token_ids` returns; a
+    continuation uses them as its prompt and may not set this field. By default, no special tokens are added to the
+    text of the prompt. The salt of the session is used, so `CachePolicy.salt` may not be set. Using a session renews
+    its time to live. Default: none.
     """
     lora: _builtins.str
-    """The name of an adapter of that model, as `GetModelInfo` has it: the answer is that of the model with its weights changed
-    so. A continuation asks the one that it began with. It may be the `model` in its own name too. Default: that one, or none.
+    """The name of the LoRA adapter that changes the weights of the model, as listed by `GetModelInfo`. A continuation
+    must name the adapter of the interrupted generation. Instead of this field, `model` may name the adapter. Default:
+    the adapter that `model` names, or none.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What to continue. Required, unless there is a `session`."""
+        """The prompt to continue. Required, unless `session` is set."""
 
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
-        """How tokens are drawn."""
+        """How tokens are sampled."""
 
     @_builtins.property
     def stop(self) -> _common_pb2.StopConditions:
-        """When to end."""
+        """When the generation ends."""
 
     @_builtins.property
     def output(self) -> _common_pb2.OutputOptions:
-        """What to return."""
+        """What to return in addition to the text and the token ids."""
 
     @_builtins.property
     def speculation(self) -> _common_pb2.SpeculationPolicy:
-        """Whether predictions may be used."""
+        """Whether speculative decoding may be used."""
 
     @_builtins.property
     def continue_from(self) -> _common_pb2.Continuation:
-        """Takes up an interrupted generation; what is returned follows it."""
+        """Resumes an interrupted generation; only what follows the received tokens is returned."""
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
-        """What the text must follow. Default: nothing."""
+        """The grammar that the generated text must follow. Default: none."""
 
     @_builtins.property
     def cache(self) -> _common_pb2.CachePolicy:
-        """Whether keys and values of other requests may be used."""
+        """Whether the request shares keys and values with other requests through the prefix cache."""
 
     @_builtins.property
     def guidance(self) -> _common_pb2.Guidance:
-        """What the text is drawn away from; a continuation is drawn away from the same. Not with `Prompt.heal`. Default: nothing."""
+        """Steers the answer away from a negative prompt. A continuation must repeat it. May not be combined with
+        `Prompt.heal`. Default: none.
+        """
 
     def __init__(
         self,
@@ -663,42 +681,44 @@ class GenerateResponse(_message.Message):
     FURTHER_SAMPLES_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The whole text: that of all chunks and of `finished`."""
+    """The whole text: the text of all chunks and of `finished`."""
     @_builtins.property
     def started(self) -> Global___Started:
-        """How it started."""
+        """The start of the generation."""
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The ids of all chunks."""
+        """The token ids of all chunks."""
 
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
-        """The records of all chunks, if `OutputOptions` asks for them."""
+        """The records of all chunks, if `OutputOptions` requests records."""
 
     @_builtins.property
     def finished(self) -> Global___Finished:
-        """How it ended."""
+        """The end of the generation."""
 
     @_builtins.property
     def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
-        """The reports of all chunks, if `OutputOptions` asks for them."""
+        """The reports of all chunks, if `OutputOptions` requests reports."""
 
     @_builtins.property
     def prompt_records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
-        """The records of the prompt's tokens, if `OutputOptions.prompt_logprobs` is set."""
+        """The records of the tokens of the prompt. Set if `OutputOptions.prompt_logprobs` is."""
 
     @_builtins.property
     def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
-        """What was suppressed before the tokens of all chunks."""
+        """The texts that were withdrawn before the tokens of all chunks replaced them."""
 
     @_builtins.property
     def further_samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateResponse]:
-        """Of several samples all but the first, which the fields above hold: entry i is sample i + 1."""
+        """All samples but the first, which is in the fields above: entry i is sample i + 1."""
 
     @_builtins.property
     def message(self) -> _common_pb2.ChatMessage:
-        """The answer as a message of a conversation, if `OutputOptions.message_deltas` is set: it can be put behind the others."""
+        """The answer as a message of a conversation, which can be appended to the messages of the prompt. Set if
+        `OutputOptions.message_deltas` is.
+        """
 
     def __init__(
         self,
@@ -724,7 +744,7 @@ Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
 
 @_typing.final
 class ScoreRequest(_message.Message):
-    """A prompt, and texts of which to say how likely they are behind it."""
+    """A prompt, and the texts to score after it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -736,26 +756,26 @@ class ScoreRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """A name for the request in logs and answers. Default: one that the server makes."""
+    """A name for the request in logs and responses. Default: a name that the server generates."""
     priority: _builtins.int
     """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     lora: _builtins.str
     """As `GenerateRequest.lora`. Default: none."""
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What comes before each choice. Required, of at least one token; `Prompt.heal` may not be set."""
+        """The prompt that precedes each choice. Required, at least one token. `Prompt.heal` may not be set."""
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextToScore]:
-        """What to score. Each stands alone behind the prompt, which is computed once. From 1 to 16, and no more than the
-        sequences that the server runs at once; of all together no more than 131072 tokens.
+        """The texts to score, each independently after the prompt, which is computed once. From 1 to 16 choices, but at most
+        the number of sequences that the server runs at once; at most 131072 tokens in total.
         """
 
     @_builtins.property
     def cache(self) -> _common_pb2.CachePolicy:
-        """Whether keys and values of other requests may be used."""
+        """Whether the request shares keys and values with other requests through the prefix cache."""
 
     def __init__(
         self,
@@ -793,17 +813,19 @@ Global___ScoreRequest: _TypeAlias = ScoreRequest  # noqa: Y015
 
 @_typing.final
 class TextToScore(_message.Message):
-    """A text behind a prompt. With the prompt it may fill the context."""
+    """A text to score after a prompt. Together they may fill the context."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Text, encoded by itself and without special tokens: its first token never joins the prompt's last one."""
+    """Text, encoded separately and without special tokens: its first token is never merged with the last token of the
+    prompt.
+    """
     @_builtins.property
     def token_ids(self) -> _common_pb2.TokenIds:
-        """Token ids, taken as they are."""
+        """Token ids, used unchanged."""
 
     def __init__(
         self,
@@ -823,7 +845,7 @@ Global___TextToScore: _TypeAlias = TextToScore  # noqa: Y015
 
 @_typing.final
 class ScoreResponse(_message.Message):
-    """How likely the choices are."""
+    """The scores of the choices."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -836,16 +858,16 @@ class ScoreResponse(_message.Message):
     request_id: _builtins.str
     """The name of the request."""
     model: _builtins.str
-    """The model that answers."""
+    """The name of the model that answers."""
     fingerprint: _builtins.str
-    """What the bits depend on beside the request, as in `GetModelInfoResponse`."""
+    """Identifies everything besides the request that the bits depend on, as in `GetModelInfoResponse`."""
     prompt_tokens: _builtins.int
-    """Tokens of the prompt."""
+    """The number of tokens of the prompt."""
     cached_tokens: _builtins.int
     """As `Usage.cached_tokens`, of the prompt."""
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextScore]:
-        """Entry i is that of choice i."""
+        """The scores of the choices, in the order of the request."""
 
     def __init__(
         self,
@@ -867,7 +889,7 @@ Global___ScoreResponse: _TypeAlias = ScoreResponse  # noqa: Y015
 
 @_typing.final
 class TextScore(_message.Message):
-    """How likely a choice is."""
+    """The score of a choice."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -879,17 +901,17 @@ class TextScore(_message.Message):
     """The sum of `token_logprobs`, rounded once, to double precision."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Its tokens."""
+        """The token ids of the choice."""
 
     @_builtins.property
     def token_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """Of each token the natural log of its probability behind those before it, under the model's unchanged logits: the
-        bits of `TokenRecord.raw_logprob`, whether it is a token of the prompt or of the answer.
+        """The natural logarithm of each token's probability after the tokens before it, under the unchanged logits of the
+        model. The bits are the same as those of `TokenRecord.raw_logprob`.
         """
 
     @_builtins.property
     def token_ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of each token its place as in `TokenRecord.rank`: where all are 1, greedy decoding writes this choice."""
+        """The rank of each token, as in `TokenRecord.rank`. If all ranks are 1, greedy decoding generates this choice."""
 
     def __init__(
         self,
@@ -909,7 +931,7 @@ Global___TextScore: _TypeAlias = TextScore  # noqa: Y015
 
 @_typing.final
 class EmbedRequest(_message.Message):
-    """Texts to embed, and how."""
+    """The texts to embed, and the options."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -924,33 +946,35 @@ class EmbedRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
     pooling: Global___Pooling.ValueType
-    """Of which tokens' hidden states a vector is made. Default: `POOLING_LAST`."""
+    """The tokens whose hidden states form the vector. Default: `POOLING_LAST`."""
     normalised: _builtins.bool
-    """Divides each vector by its Euclidean norm; one of zeros stays as it is. Default: true."""
+    """Whether each vector is divided by its Euclidean norm. A vector of zeros is left unchanged. Default: true."""
     dimensions: _builtins.int
-    """Keeps so many of a vector's first numbers, before it is normalised, for models that are trained for that. From 1 to
-    the model's hidden size. Default: all.
+    """The number of leading entries of each vector to keep, before it is normalised, for models that are trained for
+    truncation. From 1 to the hidden size of the model. Default: all.
     """
     add_special_tokens: _builtins.bool
-    """Adds the special tokens that the model's tokenizer adds to texts; token ids are taken as they are. Default: true."""
+    """Whether the special tokens that the tokenizer of the model adds to texts are added. Token ids are used unchanged.
+    Default: true.
+    """
     request_id: _builtins.str
-    """A name for the request in logs and answers. Default: one that the server makes."""
+    """A name for the request in logs and responses. Default: a name that the server generates."""
     priority: _builtins.int
     """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     lora: _builtins.str
     """As `GenerateRequest.lora`. Default: none."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextToEmbed]:
-        """What to embed, each by itself. From 1 to 256, and no more than the caller may have requests; with the dimensions of
-        their vectors no more than 786432 numbers in all.
+        """The texts to embed, each independently. From 1 to 256 texts, but at most the number of requests that the caller may
+        have; the vectors of all texts together may have at most 786432 numbers.
         """
 
     @_builtins.property
     def cache(self) -> _common_pb2.CachePolicy:
-        """Whether keys and values of other requests may be used. `POOLING_MEAN` and `POOLING_CLS` take none: they need hidden
-        states, which are not kept.
+        """Whether the request shares keys and values with other requests through the prefix cache. `POOLING_MEAN` and
+        `POOLING_CLS` use none: they need hidden states, which are not cached.
         """
 
     def __init__(
@@ -1011,10 +1035,10 @@ class TextToEmbed(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Text."""
+    """Text, encoded with the model's tokenizer."""
     @_builtins.property
     def token_ids(self) -> _common_pb2.TokenIds:
-        """Token ids, taken as they are."""
+        """Token ids, used unchanged."""
 
     def __init__(
         self,
@@ -1034,7 +1058,7 @@ Global___TextToEmbed: _TypeAlias = TextToEmbed  # noqa: Y015
 
 @_typing.final
 class EmbedResponse(_message.Message):
-    """The texts' vectors."""
+    """The vectors of the texts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1045,12 +1069,12 @@ class EmbedResponse(_message.Message):
     request_id: _builtins.str
     """The name of the request."""
     model: _builtins.str
-    """The model that answers."""
+    """The name of the model that answers."""
     fingerprint: _builtins.str
-    """What the bits depend on beside the request, as in `GetModelInfoResponse`."""
+    """Identifies everything besides the request that the bits depend on, as in `GetModelInfoResponse`."""
     @_builtins.property
     def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextEmbedding]:
-        """Entry i is that of input i."""
+        """The vectors, in the order of the request."""
 
     def __init__(
         self,
@@ -1078,12 +1102,12 @@ class TextEmbedding(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
-    """Tokens of the text."""
+    """The number of tokens of the text."""
     cached_tokens: _builtins.int
     """As `Usage.cached_tokens`."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """Its numbers, as many as the request's dimensions."""
+        """The entries of the vector, as many as `EmbedRequest.dimensions`."""
 
     def __init__(
         self,
@@ -1102,7 +1126,7 @@ Global___TextEmbedding: _TypeAlias = TextEmbedding  # noqa: Y015
 
 @_typing.final
 class CreateSessionRequest(_message.Message):
-    """The beginning of prompts to hold."""
+    """A prefix of prompts to hold in the KV cache."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1116,31 +1140,33 @@ class CreateSessionRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The name by which requests use it, among those of the same caller: 1 to 128 bytes of printable characters. Callers
-    that show neither a token nor a certificate are one. Default: one that the server makes.
+    """The name by which requests use the session, unique among the sessions of the caller. From 1 to 128 bytes of
+    printable characters. Callers without a token or a certificate count as one caller. Default: a name that the server
+    generates.
     """
     parent: _builtins.str
-    """The name of a session: the new one is that one's tokens, with the prompt behind them. It is a use of that one, which
-    need not last: what the two have in common is held once, until neither needs it. A text gets no special tokens by
-    default. Default: none.
+    """The name of a session whose tokens precede the prompt in the new session. This renews the time to live of the
+    parent, but the parent need not outlive the new session: their common blocks are held once, until neither session
+    needs them. By default, no special tokens are added to the text of the prompt. Default: none.
     """
     ttl_seconds: _builtins.float
-    """Seconds after which it ends, counted from its last use. From 1 to 86400. Default: 600."""
+    """The time to live of the session in seconds, counted from its last use. From 1 to 86400. Default: 600."""
     salt: _builtins.str
-    """Who may find its keys and values beside requests that name it, as in `CachePolicy.salt`; where it has a parent, that
-    one's, and it may not be set. Default: requests without a salt.
+    """The salt of the session, as in `CachePolicy.salt`: requests that do not name the session find its keys and values
+    only with the same salt. May not be set with `parent`, whose salt is used. Default: none, so that requests without
+    a salt find them.
     """
     token_ids: _builtins.bool
-    """Returns the ids of all its tokens, with which it can be made again. Default: false."""
+    """Whether to return the ids of all tokens of the session, from which it can be created again. Default: false."""
     request_id: _builtins.str
-    """A name for the request in logs. Default: one that the server makes."""
+    """A name for the request in logs. Default: a name that the server generates."""
     priority: _builtins.int
     """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What to hold. Required, of at least one token, unless there is a `parent`; `Prompt.heal` may not be set."""
+        """The prefix to hold. Required, at least one token, unless `parent` is set. `Prompt.heal` may not be set."""
 
     def __init__(
         self,
@@ -1192,14 +1218,14 @@ Global___CreateSessionRequest: _TypeAlias = CreateSessionRequest  # noqa: Y015
 
 @_typing.final
 class CreateSessionResponse(_message.Message):
-    """The session that was made."""
+    """The session that was created."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___Session:
-        """All that is known of it."""
+        """The session."""
 
     def __init__(
         self,
@@ -1216,7 +1242,7 @@ Global___CreateSessionResponse: _TypeAlias = CreateSessionResponse  # noqa: Y015
 
 @_typing.final
 class Session(_message.Message):
-    """A session as it is now. It lasts as long as the server that holds it at most."""
+    """The current state of a session. A session lasts at most as long as the server that holds it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1229,22 +1255,24 @@ class Session(_message.Message):
     SECONDS_LEFT_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name."""
+    """The name of the session."""
     model: _builtins.str
-    """The model that it is of."""
+    """The name of the model of the session."""
     fingerprint: _builtins.str
-    """What the bytes of answers behind it depend on beside the request, as in `GetModelInfoResponse`."""
+    """The fingerprint of answers that use the session, as in `GetModelInfoResponse`."""
     tokens: _builtins.int
-    """The number of its tokens."""
+    """The number of tokens of the session."""
     blocks: _builtins.int
-    """The blocks of the KV cache that it holds: those that are full before its last token. Others may hold them too."""
+    """The number of blocks of the KV cache that the session holds: the full blocks before its last token. Other sessions
+    may hold the same blocks.
+    """
     ttl_seconds: _builtins.float
-    """Seconds from its last use to its end."""
+    """The time to live in seconds, counted from the last use."""
     seconds_left: _builtins.float
-    """Seconds that are left of these."""
+    """The number of seconds until the session ends, unless it is used before."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Its tokens, if they are asked for."""
+        """The ids of all tokens of the session, if they are requested."""
 
     def __init__(
         self,
@@ -1268,7 +1296,7 @@ Global___Session: _TypeAlias = Session  # noqa: Y015
 
 @_typing.final
 class GetSessionRequest(_message.Message):
-    """Which session to tell of."""
+    """The session to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1276,11 +1304,11 @@ class GetSessionRequest(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name. Required."""
+    """The name of the session. Required."""
     token_ids: _builtins.bool
-    """Returns the ids of all its tokens. Default: false."""
+    """Whether to return the ids of all tokens of the session. Default: false."""
     model: _builtins.str
-    """The name of the model that it is of, as `ListModels` has it. Default: the first one there."""
+    """The name of the model of the session, as listed by `ListModels`. Default: the first model of the list."""
     def __init__(
         self,
         *,
@@ -1300,14 +1328,14 @@ Global___GetSessionRequest: _TypeAlias = GetSessionRequest  # noqa: Y015
 
 @_typing.final
 class GetSessionResponse(_message.Message):
-    """The session that was asked for."""
+    """The requested session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___Session:
-        """All that is known of it."""
+        """The session."""
 
     def __init__(
         self,
@@ -1324,13 +1352,13 @@ Global___GetSessionResponse: _TypeAlias = GetSessionResponse  # noqa: Y015
 
 @_typing.final
 class ListSessionsRequest(_message.Message):
-    """Which sessions to list."""
+    """The sessions to list."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The name of the model that they are of, as `ListModels` has it. Default: the first one there."""
+    """The name of the model of the sessions, as listed by `ListModels`. Default: the first model of the list."""
     def __init__(
         self,
         *,
@@ -1348,7 +1376,7 @@ Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
 
 @_typing.final
 class ListSessionsResponse(_message.Message):
-    """Sessions, and what they may hold."""
+    """The sessions of the caller, and the number of blocks that they hold."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1356,12 +1384,12 @@ class ListSessionsResponse(_message.Message):
     BLOCKS_FIELD_NUMBER: _builtins.int
     MAX_BLOCKS_FIELD_NUMBER: _builtins.int
     blocks: _builtins.int
-    """The blocks of the KV cache that the caller's sessions hold, each counted once."""
+    """The number of blocks of the KV cache that the sessions of the caller hold, each counted once."""
     max_blocks: _builtins.int
-    """The most that they may."""
+    """The largest number of blocks that they may hold."""
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Session]:
-        """Those of the caller, the oldest first."""
+        """The sessions of the caller, the oldest first."""
 
     def __init__(
         self,
@@ -1380,16 +1408,16 @@ Global___ListSessionsResponse: _TypeAlias = ListSessionsResponse  # noqa: Y015
 
 @_typing.final
 class DeleteSessionRequest(_message.Message):
-    """Which session to end."""
+    """The session to end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name. Required."""
+    """The name of the session. Required."""
     model: _builtins.str
-    """The name of the model that it is of, as `ListModels` has it. Default: the first one there."""
+    """The name of the model of the session, as listed by `ListModels`. Default: the first model of the list."""
     def __init__(
         self,
         *,
@@ -1408,7 +1436,7 @@ Global___DeleteSessionRequest: _TypeAlias = DeleteSessionRequest  # noqa: Y015
 
 @_typing.final
 class DeleteSessionResponse(_message.Message):
-    """Says that the session has ended."""
+    """The session has ended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1425,7 +1453,7 @@ Global___DeleteSessionResponse: _TypeAlias = DeleteSessionResponse  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):
-    """What to encode."""
+    """The text or conversation to encode."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1438,7 +1466,7 @@ class TokenizeRequest(_message.Message):
     add_special_tokens: _builtins.bool
     """As `Prompt.add_special_tokens`."""
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     @_builtins.property
     def chat(self) -> _common_pb2.Chat:
         """A conversation, rendered with the checkpoint's chat template."""
@@ -1472,7 +1500,7 @@ Global___TokenizeRequest: _TypeAlias = TokenizeRequest  # noqa: Y015
 
 @_typing.final
 class TokenizeResponse(_message.Message):
-    """Encoded input."""
+    """The encoded input."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1480,11 +1508,11 @@ class TokenizeResponse(_message.Message):
     TOKEN_BYTES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The ids."""
+        """The token ids."""
 
     @_builtins.property
     def token_bytes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """The bytes that each id stands for, in the same order."""
+        """The bytes of each token, in the same order."""
 
     def __init__(
         self,
@@ -1502,7 +1530,7 @@ Global___TokenizeResponse: _TypeAlias = TokenizeResponse  # noqa: Y015
 
 @_typing.final
 class DetokenizeRequest(_message.Message):
-    """What to decode."""
+    """The token ids to decode."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1510,12 +1538,12 @@ class DetokenizeRequest(_message.Message):
     SHOW_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     show_special_tokens: _builtins.bool
-    """Spells special tokens out. Default: false, they are left out."""
+    """Whether special tokens are spelled out. Default: false, they are left out."""
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The ids."""
+        """The token ids."""
 
     def __init__(
         self,
@@ -1541,14 +1569,14 @@ Global___DetokenizeRequest: _TypeAlias = DetokenizeRequest  # noqa: Y015
 
 @_typing.final
 class DetokenizeResponse(_message.Message):
-    """Decoded ids."""
+    """The decoded token ids."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The bytes as text, with U+FFFD for what is not valid UTF-8."""
+    """The bytes as text, with U+FFFD in place of invalid UTF-8."""
     bytes: _builtins.bytes
     """The bytes."""
     def __init__(
@@ -1567,13 +1595,13 @@ Global___DetokenizeResponse: _TypeAlias = DetokenizeResponse  # noqa: Y015
 
 @_typing.final
 class GetModelInfoRequest(_message.Message):
-    """Which model to describe."""
+    """The model to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    """The name of the model, as listed by `ListModels`. Default: the first model of the list."""
     def __init__(
         self,
         *,
@@ -1591,7 +1619,7 @@ Global___GetModelInfoRequest: _TypeAlias = GetModelInfoRequest  # noqa: Y015
 
 @_typing.final
 class GetModelInfoResponse(_message.Message):
-    """The model and the server."""
+    """The description of a model, and the limits of the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1606,32 +1634,36 @@ class GetModelInfoResponse(_message.Message):
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _builtins.int
     LORAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The model's name: its folder's, or org/name@commit for one of the hub, unless the server was given another."""
+    """The name of the model: the name of its folder, or org/name@commit for a model from the Hugging Face Hub, unless the
+    server is configured with another name.
+    """
     architecture: _builtins.str
-    """Its architecture, in the words of its config.json."""
+    """The architecture of the model, as named in its config.json."""
     context_length: _builtins.int
-    """The most tokens of prompt and answer together."""
+    """The largest number of tokens of prompt and answer together."""
     vocab_size: _builtins.int
     """The number of token ids."""
     fingerprint: _builtins.str
-    """Two servers with the same fingerprint give the same bytes for the same request."""
+    """Identifies everything besides the request that the bytes of an answer depend on. Two servers with the same
+    fingerprint return the same bytes for the same request.
+    """
     has_chat_template: _builtins.bool
-    """Whether conversations are understood."""
+    """Whether the model has a chat template, so that prompts may be conversations."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens that end a generation."""
 
     @_builtins.property
     def fingerprint_parts(self) -> Global___FingerprintParts:
-        """What the fingerprint is made of."""
+        """The values that the fingerprint is computed from."""
 
     @_builtins.property
     def limits(self) -> Global___Limits:
-        """What a request may ask for."""
+        """The limits of one request."""
 
     @_builtins.property
     def loras(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoraAdapter]:
-        """The adapters that requests may ask for."""
+        """The LoRA adapters that requests may name."""
 
     def __init__(
         self,
@@ -1657,16 +1689,18 @@ Global___GetModelInfoResponse: _TypeAlias = GetModelInfoResponse  # noqa: Y015
 
 @_typing.final
 class LoraAdapter(_message.Message):
-    """An adapter: a change of the model's weights that requests may ask for (LoRA, arXiv 2106.09685)."""
+    """A LoRA adapter: a change of the model's weights that requests may select (arXiv 2106.09685)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name."""
+    """The name of the adapter."""
     fingerprint: _builtins.str
-    """What the bytes of answers by it depend on beside the request: the model's fingerprint, its own name and its files."""
+    """The fingerprint of answers with this adapter. It depends on the fingerprint of the model, and on the name and the
+    files of the adapter.
+    """
     def __init__(
         self,
         *,
@@ -1683,7 +1717,7 @@ Global___LoraAdapter: _TypeAlias = LoraAdapter  # noqa: Y015
 
 @_typing.final
 class ListModelsRequest(_message.Message):
-    """Asks for nothing in particular."""
+    """The request has no options."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1707,7 +1741,7 @@ class ListModelsResponse(_message.Message):
     MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedModel]:
-        """All of them, that one first which requests get that name none."""
+        """All models. The first one is the default of requests that name no model."""
 
     def __init__(
         self,
@@ -1733,14 +1767,16 @@ class ServedModel(_message.Message):
     INFO_FIELD_NUMBER: _builtins.int
     LOADED_SHARE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name."""
+    """The name of the model."""
     state: Global___ModelState.ValueType
-    """Whether it can be asked."""
+    """Whether the model is ready for requests."""
     loaded_share: _builtins.float
-    """How much of it is loaded, from 0 to 1."""
+    """The fraction of the model that is loaded, from 0 to 1."""
     @_builtins.property
     def info(self) -> Global___GetModelInfoResponse:
-        """As `GetModelInfo` tells it, once it is loaded; of one that was unloaded, as it was."""
+        """The description of the model, as returned by `GetModelInfo`. Set once the model has been loaded; for an unloaded
+        model, as it was before.
+        """
 
     def __init__(
         self,
@@ -1760,7 +1796,9 @@ Global___ServedModel: _TypeAlias = ServedModel  # noqa: Y015
 
 @_typing.final
 class FingerprintParts(_message.Message):
-    """What the bytes of an answer depend on beside the request."""
+    """The values that the fingerprint of a model is computed from: everything besides the request that the bytes of an
+    answer depend on.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1771,17 +1809,17 @@ class FingerprintParts(_message.Message):
     KV_TYPE_FIELD_NUMBER: _builtins.int
     NOISE_VERSION_FIELD_NUMBER: _builtins.int
     build: _builtins.str
-    """Hash of the native sources, their compiler and its flags."""
+    """The hash of the native sources, their compiler and its flags."""
     device: _builtins.str
     """The instruction set or the kind of accelerator in use."""
     weights_hash: _builtins.str
-    """Hash of the weights, the configuration and the tokenizer."""
+    """The hash of the weights, the configuration and the tokenizer."""
     weight_format: _builtins.str
-    """The format in which weights are held."""
+    """The format in which the weights are held."""
     kv_type: _builtins.str
     """The type in which keys and values are held."""
     noise_version: _builtins.int
-    """Version of the sampling noise."""
+    """The version of the sampling noise."""
     def __init__(
         self,
         *,
@@ -1802,7 +1840,7 @@ Global___FingerprintParts: _TypeAlias = FingerprintParts  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """The most that one request may ask for."""
+    """The limits of one request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1826,43 +1864,43 @@ class Limits(_message.Message):
     MAX_SEQUENCE_BREAKERS_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCE_BREAKER_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
-    """Entries of `StopConditions.strings`."""
+    """The largest number of entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
-    """Bytes of one stop string."""
+    """The largest number of bytes of one stop string."""
     max_stop_token_ids: _builtins.int
-    """Entries of `StopConditions.token_ids`."""
+    """The largest number of entries of `StopConditions.token_ids`."""
     max_logit_biases: _builtins.int
-    """Entries of `SamplingParameters.logit_bias`."""
+    """The largest number of entries of `SamplingParameters.logit_bias`."""
     max_top_candidates: _builtins.int
-    """`OutputOptions.top_candidates`."""
+    """The largest value of `OutputOptions.top_candidates`."""
     max_predictions: _builtins.int
-    """`SpeculationPolicy.num_predictions`."""
+    """The largest value of `SpeculationPolicy.num_predictions`."""
     max_request_id_bytes: _builtins.int
-    """Bytes of a `request_id`."""
+    """The largest number of bytes of a `request_id`."""
     max_loop_window: _builtins.int
-    """`Loop.window`."""
+    """The largest value of `Loop.window`."""
     max_logits_token_ids: _builtins.int
-    """Entries of `OutputOptions.logits_token_ids`."""
+    """The largest number of entries of `OutputOptions.logits_token_ids`."""
     max_grammar_bytes: _builtins.int
-    """Bytes of a `Grammar`, all of a `Choice` together."""
+    """The largest number of bytes of a `Grammar`; for a `Choice`, of all its texts together."""
     max_banned_strings: _builtins.int
-    """Entries of `SamplingParameters.banned_strings`."""
+    """The largest number of entries of `SamplingParameters.banned_strings`."""
     max_banned_string_bytes: _builtins.int
-    """Bytes of one banned string."""
+    """The largest number of bytes of one banned string."""
     max_tools: _builtins.int
-    """Entries of `Chat.tools`."""
+    """The largest number of entries of `Chat.tools`."""
     max_tools_bytes: _builtins.int
-    """Bytes of all tools together."""
+    """The largest number of bytes of all tools together."""
     max_suppressed_token_ids: _builtins.int
-    """Entries of `SamplingParameters.suppress_token_ids`, and of `begin_suppress_token_ids`."""
+    """The largest number of entries of `SamplingParameters.suppress_token_ids`, and of `begin_suppress_token_ids`."""
     max_bad_words: _builtins.int
-    """Entries of `SamplingParameters.bad_words_ids`."""
+    """The largest number of entries of `SamplingParameters.bad_words_ids`."""
     max_bad_word_tokens: _builtins.int
-    """Tokens of one of them."""
+    """The largest number of tokens of one entry of `SamplingParameters.bad_words_ids`."""
     max_sequence_breakers: _builtins.int
-    """Entries of `SamplingParameters.dry_sequence_breakers`."""
+    """The largest number of entries of `SamplingParameters.dry_sequence_breakers`."""
     max_sequence_breaker_bytes: _builtins.int
-    """Bytes of one of them."""
+    """The largest number of bytes of one entry of `SamplingParameters.dry_sequence_breakers`."""
     def __init__(
         self,
         *,

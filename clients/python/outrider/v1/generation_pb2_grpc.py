@@ -26,13 +26,13 @@ if _version_not_supported:
 
 
 class GenerationServiceStub:
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     def __init__(self, channel):
@@ -104,13 +104,13 @@ class GenerationServiceStub:
 
 
 class GenerationServiceServicer:
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     def StreamGenerate(self, request, context):
@@ -121,36 +121,40 @@ class GenerationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Generate(self, request, context):
-        """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate.
+        """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
+        StreamGenerate.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Score(self, request, context):
-        """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits.
+        """Returns the log-probabilities of given texts after a prompt; nothing is generated. The same request returns the
+        same bits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Embed(self, request, context):
-        """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are.
+        """Returns a vector for each of the given texts; nothing is generated. The same text has the same bits, regardless of
+        the other texts in the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSession(self, request, context):
-        """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
-        ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+        """Computes a prefix of prompts and holds it in the KV cache under a name, for requests whose prompts begin with it.
+        Returns ALREADY_EXISTS if the caller has a session of that name, and RESOURCE_EXHAUSTED if the limits of sessions
+        are reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSession(self, request, context):
-        """Tells of a session. It is no use of it: when it ends stays as it is.
+        """Describes a session. This does not renew its time to live.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,14 +168,14 @@ class GenerationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSession(self, request, context):
-        """Ends a session. Requests that have begun with it go on.
+        """Ends a session. Requests that already use it continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Tokenize(self, request, context):
-        """Encodes text or a conversation as the model would see it.
+        """Encodes text or a conversation into the token ids that the model receives.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -192,7 +196,7 @@ class GenerationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """Lists the models that the server has.
+        """Lists the models of the server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -270,13 +274,13 @@ def add_GenerationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GenerationService:
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     @staticmethod

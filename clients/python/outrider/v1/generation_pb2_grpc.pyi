@@ -27,13 +27,13 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GenerationServiceStub:
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     @_typing.overload
@@ -43,77 +43,91 @@ class GenerationServiceStub:
     StreamGenerate: _grpc.UnaryStreamMultiCallable[_generation_pb2.StreamGenerateRequest, _generation_pb2.StreamGenerateResponse]
     """Continues a prompt and streams the text as it is generated."""
     Generate: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]
-    """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+    """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
+    StreamGenerate.
+    """
     Score: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]
-    """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+    """Returns the log-probabilities of given texts after a prompt; nothing is generated. The same request returns the
+    same bits.
+    """
     Embed: _grpc.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]
-    """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+    """Returns a vector for each of the given texts; nothing is generated. The same text has the same bits, regardless of
+    the other texts in the request.
+    """
     CreateSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.CreateSessionRequest, _generation_pb2.CreateSessionResponse]
-    """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
-    ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+    """Computes a prefix of prompts and holds it in the KV cache under a name, for requests whose prompts begin with it.
+    Returns ALREADY_EXISTS if the caller has a session of that name, and RESOURCE_EXHAUSTED if the limits of sessions
+    are reached.
     """
     GetSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GetSessionRequest, _generation_pb2.GetSessionResponse]
-    """Tells of a session. It is no use of it: when it ends stays as it is."""
+    """Describes a session. This does not renew its time to live."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ListSessionsRequest, _generation_pb2.ListSessionsResponse]
     """Lists the caller's sessions."""
     DeleteSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DeleteSessionRequest, _generation_pb2.DeleteSessionResponse]
-    """Ends a session. Requests that have begun with it go on."""
+    """Ends a session. Requests that already use it continue."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]
-    """Encodes text or a conversation as the model would see it."""
+    """Encodes text or a conversation into the token ids that the model receives."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]
     """Decodes token ids."""
     GetModelInfo: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GetModelInfoRequest, _generation_pb2.GetModelInfoResponse]
     """Describes a model and the limits of the server."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ListModelsRequest, _generation_pb2.ListModelsResponse]
-    """Lists the models that the server has."""
+    """Lists the models of the server."""
 
 @_typing.type_check_only
 class GenerationServiceAsyncStub(GenerationServiceStub):
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StreamGenerate: _aio.UnaryStreamMultiCallable[_generation_pb2.StreamGenerateRequest, _generation_pb2.StreamGenerateResponse]  # type: ignore[assignment]
     """Continues a prompt and streams the text as it is generated."""
     Generate: _aio.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+    """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
+    StreamGenerate.
+    """
     Score: _aio.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]  # type: ignore[assignment]
-    """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+    """Returns the log-probabilities of given texts after a prompt; nothing is generated. The same request returns the
+    same bits.
+    """
     Embed: _aio.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]  # type: ignore[assignment]
-    """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+    """Returns a vector for each of the given texts; nothing is generated. The same text has the same bits, regardless of
+    the other texts in the request.
+    """
     CreateSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.CreateSessionRequest, _generation_pb2.CreateSessionResponse]  # type: ignore[assignment]
-    """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
-    ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+    """Computes a prefix of prompts and holds it in the KV cache under a name, for requests whose prompts begin with it.
+    Returns ALREADY_EXISTS if the caller has a session of that name, and RESOURCE_EXHAUSTED if the limits of sessions
+    are reached.
     """
     GetSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.GetSessionRequest, _generation_pb2.GetSessionResponse]  # type: ignore[assignment]
-    """Tells of a session. It is no use of it: when it ends stays as it is."""
+    """Describes a session. This does not renew its time to live."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_generation_pb2.ListSessionsRequest, _generation_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Lists the caller's sessions."""
     DeleteSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.DeleteSessionRequest, _generation_pb2.DeleteSessionResponse]  # type: ignore[assignment]
-    """Ends a session. Requests that have begun with it go on."""
+    """Ends a session. Requests that already use it continue."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]  # type: ignore[assignment]
-    """Encodes text or a conversation as the model would see it."""
+    """Encodes text or a conversation into the token ids that the model receives."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]  # type: ignore[assignment]
     """Decodes token ids."""
     GetModelInfo: _aio.UnaryUnaryMultiCallable[_generation_pb2.GetModelInfoRequest, _generation_pb2.GetModelInfoResponse]  # type: ignore[assignment]
     """Describes a model and the limits of the server."""
     ListModels: _aio.UnaryUnaryMultiCallable[_generation_pb2.ListModelsRequest, _generation_pb2.ListModelsResponse]  # type: ignore[assignment]
-    """Lists the models that the server has."""
+    """Lists the models of the server."""
 
 class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
+    """Generates text with one or several language models; a request selects one by `model`.
 
-    Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
-    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
-    call, or its deadline, frees what it holds.
+    Errors: INVALID_ARGUMENT, with one google.rpc.BadRequest violation for each bad field; FAILED_PRECONDITION if a
+    continuation has another fingerprint; RESOURCE_EXHAUSTED if the server is full, or cannot start the request before
+    the deadline of the call, with a google.rpc.RetryInfo and a google.rpc.ErrorInfo that names the exhausted resource;
+    NOT_FOUND if the session does not exist; UNAVAILABLE if the server is loading or shutting down. When a call is
+    cancelled or its deadline passes, everything that it holds is freed.
     """
 
     @_abc_1.abstractmethod
@@ -130,7 +144,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.GenerateResponse, _abc.Awaitable[_generation_pb2.GenerateResponse]]:
-        """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+        """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
+        StreamGenerate.
+        """
 
     @_abc_1.abstractmethod
     def Score(
@@ -138,7 +154,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.ScoreRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.ScoreResponse, _abc.Awaitable[_generation_pb2.ScoreResponse]]:
-        """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+        """Returns the log-probabilities of given texts after a prompt; nothing is generated. The same request returns the
+        same bits.
+        """
 
     @_abc_1.abstractmethod
     def Embed(
@@ -146,7 +164,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.EmbedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.EmbedResponse, _abc.Awaitable[_generation_pb2.EmbedResponse]]:
-        """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+        """Returns a vector for each of the given texts; nothing is generated. The same text has the same bits, regardless of
+        the other texts in the request.
+        """
 
     @_abc_1.abstractmethod
     def CreateSession(
@@ -154,8 +174,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.CreateSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.CreateSessionResponse, _abc.Awaitable[_generation_pb2.CreateSessionResponse]]:
-        """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
-        ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+        """Computes a prefix of prompts and holds it in the KV cache under a name, for requests whose prompts begin with it.
+        Returns ALREADY_EXISTS if the caller has a session of that name, and RESOURCE_EXHAUSTED if the limits of sessions
+        are reached.
         """
 
     @_abc_1.abstractmethod
@@ -164,7 +185,7 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.GetSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.GetSessionResponse, _abc.Awaitable[_generation_pb2.GetSessionResponse]]:
-        """Tells of a session. It is no use of it: when it ends stays as it is."""
+        """Describes a session. This does not renew its time to live."""
 
     @_abc_1.abstractmethod
     def ListSessions(
@@ -180,7 +201,7 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.DeleteSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.DeleteSessionResponse, _abc.Awaitable[_generation_pb2.DeleteSessionResponse]]:
-        """Ends a session. Requests that have begun with it go on."""
+        """Ends a session. Requests that already use it continue."""
 
     @_abc_1.abstractmethod
     def Tokenize(
@@ -188,7 +209,7 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.TokenizeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.TokenizeResponse, _abc.Awaitable[_generation_pb2.TokenizeResponse]]:
-        """Encodes text or a conversation as the model would see it."""
+        """Encodes text or a conversation into the token ids that the model receives."""
 
     @_abc_1.abstractmethod
     def Detokenize(
@@ -212,6 +233,6 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.ListModelsResponse, _abc.Awaitable[_generation_pb2.ListModelsResponse]]:
-        """Lists the models that the server has."""
+        """Lists the models of the server."""
 
 def add_GenerationServiceServicer_to_server(servicer: GenerationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,4 +1,4 @@
-// Adapters: low-rank changes of a decoder's matrices, each for those rows of a pass that ask for it.
+// LoRA adapters (arXiv 2106.09685): low-rank changes of a decoder's matrices, for the rows that ask for one.
 #pragma once
 
 #include <cstdint>

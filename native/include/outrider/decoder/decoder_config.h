@@ -17,7 +17,7 @@ struct Rope {
     float scale = 1.0f;              // multiplies cosine and sine
 };
 
-/// MLPs of which each row goes through those that a router chooses for it.
+/// MLPs; a router chooses a few of them for each row.
 struct Experts {
     int count = 0;
     int per_token = 0;
@@ -41,7 +41,7 @@ struct DecoderConfig {
     Activation activation = Activation::silu;
     float query_scale = 1.0f;
     float attention_softcap = 0.0f;  // 0: none
-    bool attention_sinks = false;    // a score of each head, with no value behind it, joins every softmax
+    bool attention_sinks = false;    // a score of each head, without a value, joins every softmax
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
     float logit_scale = 1.0f;

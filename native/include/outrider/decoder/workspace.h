@@ -33,7 +33,7 @@ class ActivationBuffer {
     DeviceBuffer<char> bytes_;
 };
 
-/// A batch's arrays in the device's memory, behind one another, so that they come there in one upload.
+/// A batch's arrays in the device's memory, contiguous, so that one upload copies them all.
 class DeviceRows {
   public:
     /// Makes room for batches of such sizes; returns whether the arrays have moved.

@@ -42,7 +42,7 @@ constexpr size_t size_of(SourceType type) {
 /// How the integers of a weight share their scales, where it is given as integers: `size` neighbouring inputs
 /// of an output feature are a group, with a scale and maybe an offset of its own.
 struct Grouping {
-    int size = 0;   // 0: the weight is given as values, and made integers by whoever packs it
+    int size = 0;   // 0: the weight is given as values, and packing rounds it to integers
     int block = 0;  // inputs whose scales are steps of one unit; a group where each has a unit of its own
     bool has_offsets = false;
 

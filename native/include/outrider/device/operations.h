@@ -57,7 +57,7 @@ constexpr size_t conv_block_bytes(Format format, int width) {
 
 constexpr int kInactive = -1;
 
-/// Which position of which sequence each row is, and where the sequences' blocks are. Device memory. A row at
+/// Each row's sequence and position, and the sequences' block tables. Device memory. A row at
 /// kInactive is there to fill a pass up: it reads and writes nothing of the cache, and what it yields is not
 /// looked at.
 struct RowPlaces {
@@ -108,7 +108,7 @@ struct Product {
     Activations input;  // [rows, in_features]
     const PackedWeight* weight = nullptr;
     const float* bias = nullptr;  // [out_features] or null
-    float* out = nullptr;         // [rows, out_stride], of which the first out_features are written
+    float* out = nullptr;         // [rows, out_stride]; only the first out_features are written
     int64_t out_stride = 0;
     int rows = 0;
     float* scratch = nullptr;  // as much as Device::product_scratch says, or null, which may be slower
@@ -132,7 +132,7 @@ struct RotateAndStore {
 };
 
 /// Each row attends to the stored positions of its sequence up to its own, at most `window` of them (0: all).
-/// A sink is one more score of a head, with no value behind it (arXiv 2309.17453).
+/// A sink is one more score of a head, without a value (arXiv 2309.17453).
 struct Attention {
     const float* qkv =
         nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
@@ -195,7 +195,7 @@ struct SoftCap {
     int64_t count = 0;
 };
 
-/// Bytes that one task of a Read takes, and a multiple of which it reads.
+/// Bytes that one task of a Read takes; it reads a multiple of this.
 constexpr size_t kReadUnit = size_t{1} << 16;
 
 /// Loads every byte of some memory once, by stripes of kReadUnit or by one stretch for each thread.

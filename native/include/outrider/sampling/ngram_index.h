@@ -29,7 +29,7 @@ class NgramIndex {
         }
     }
 
-    /// The ends of the runs that may be the one before `end`, in their order: whoever asks compares them.
+    /// The ends of the runs that may be the one before `end`, in their order: the caller compares them.
     std::span<const int64_t> ends_like(const int32_t* end) const {
         const auto found = ends_.find(key_of(end));
         return found == ends_.end() ? std::span<const int64_t>() : found->second;

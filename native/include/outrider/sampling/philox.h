@@ -1,4 +1,4 @@
-// Philox4x32-10, the counter-based generator behind every random choice.
+// Philox4x32-10, the counter-based generator of every random choice.
 //
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11, section 4.3.
 #pragma once

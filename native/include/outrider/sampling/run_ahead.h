@@ -16,8 +16,8 @@ struct RunAhead {
     std::vector<int32_t> chain;  // the tokens between the state's history and the first draw
     int count;                   // at most so many draws
     TokenMasks masks{};          // of the first draw; with one, there is no second
-    /// Behind the draw with which the chance that a larger model makes all of the same draws is thought to
-    /// fall below this, there is none. Heeded on CPUs, and by runs that draw more than once.
+    /// The run ends after the draw at which the estimated probability that a larger model makes all of the
+    /// same draws falls below this. Only on CPUs, and only in runs of more than one draw.
     double least_chance = 0;
 };
 

@@ -1,28 +1,26 @@
 // Sampler: logits and sampling states in, token ids and asked records out.
 //
 // Each row goes through these steps, in this order, from the model's logits, or where its sequence is guided
-// from those that guidance makes of them and of the same row behind the negative prompt:
+// from those that guidance makes of them and of the same row after the negative prompt:
 //   1. penalties on the model's logits: repetition (tokens of prompt and generation: a logit above 0 is
 //      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
 //      (both for generated tokens only)
 //   2. logit bias added
-//   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, at the next position
-//   what
-//      the state forbids there, tokens without a partner in a vocabulary that is drawn for, and what the
-//      row's mask forbids
+//   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, the state's forbidden
+//      tokens (at the next position only), tokens without a partner in the vocabulary that the row is drawn
+//      for, and tokens that the row's mask forbids
 //      -> the *processed logits*
-//   4. the samplers, in the request's order or that of SamplerStep; what is off takes no part. Where they are
-//   the
-//      temperature, top-k (the k best), top-p (the fewest best whose share of the probability that top-k left
-//      is at least p) and min-p (those at least p times as probable as the best) alone, they have a path of
-//      their own, with the same bits. What the others are, the headers in src/sampling/steps say.
+//   4. the samplers that are on, in the request's order or that of SamplerStep. Temperature, top-k (keeps the
+//      k most probable tokens), top-p (keeps the most probable tokens whose cumulative probability, of what
+//      top-k left, reaches p) and min-p (keeps tokens at least p times as probable as the best) have a faster
+//      path if no other is on, with the same bits. The headers in src/sampling/steps describe the others.
 //      -> the *distribution* (ties are cut by lowest id wherever the order by value is)
 //   5. the draw: argmax of value + Gumbel noise in float32, the lowest id winning ties
 // Below kGreedyTemperature the draw is the argmax of the processed logits, the lowest id winning ties, and
 // the distribution is theirs at T = 1, whole.
 //
-// A forced sequence's tokens are known ("teacher forcing"): row j tells of prediction j in place of a drawn
-// token, and there is no row behind the last prediction.
+// A forced sequence's tokens are known ("teacher forcing"): row j describes prediction j instead of a
+// drawn token, and there is no row after the last prediction.
 //
 // The draw is exact for the distribution (Gumbel-max), and the noise depends on seed, position and token id
 // only, so that two models with the same seed pick the same token nearly as often as any coupling allows
@@ -67,7 +65,7 @@ struct Samples {
     std::vector<int32_t> ranks;
     /// Entropies of the softmax of the model's logits, in nats; NaN where not asked or not drawn.
     std::vector<float> entropies;
-    /// Levels behind the tokens (SamplingState::level), for `commit`; NaN where no sampler feeds back, or
+    /// Levels after the tokens (SamplingState::level), for `commit`; NaN where no sampler feeds back, or
     /// none was drawn.
     std::vector<double> levels;
     /// The asked number of best processed logits, best first; tokens at minus infinity never.
@@ -86,7 +84,7 @@ struct TokenMasks {
 
 /// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions,
 /// the last of them only where a token is drawn from it. Where samplers feed back, a row's level is the one
-/// behind the token of the row before it, which is the prediction wherever the row is of use.
+/// after the token of the row before it, which is the prediction wherever the row is used.
 struct SequenceRows {
     const SamplingState* state;
     const int32_t* predictions;
@@ -96,7 +94,7 @@ struct SequenceRows {
 
     int end_row() const { return num_predictions + (state->params().forced ? 0 : 1); }
     int num_rows() const { return end_row() - first_row; }
-    /// Of the logits: behind those of all sequences come, in the same order, the guided ones' negative rows.
+    /// Of the logits: after those of all sequences come, in the same order, the guided ones' negative rows.
     int num_logits() const { return state->params().guides() ? 2 * num_rows() : num_rows(); }
 };
 
@@ -119,8 +117,8 @@ class Sampler {
 
     /// Draws from each row of the logits, one of each sequence, and then pass by pass from what `pass` puts
     /// in their place, without a look at what has been drawn: row i draws `counts[i]` times, which falls from
-    /// row to row, and each draw goes into its row of `next`, one position on; behind its last it is inactive
-    /// there, as it is behind one that ends it early (`least_chances`, see RunAhead). `pass` is called with
+    /// row to row, and each draw goes into its row of `next`, one position on; after its last it is
+    /// inactive there, as it is after a draw that ends it early (`least_chances`, see RunAhead). `pass` is called with
     /// the number of rows, the first ones, that draw again. Returns each row's tokens, up to a draw that
     /// fails. A row with a mask, or without a place in `next`, draws once. Throws as `sample` does. No
     /// sequence is guided: the passes compute one row of each.

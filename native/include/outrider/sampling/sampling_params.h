@@ -110,7 +110,7 @@ struct SamplingNumbers {
         return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
     }
     OUTRIDER_HOST_DEVICE bool has_top_k(int64_t vocab_size) const { return top_k > 0 && top_k < vocab_size; }
-    /// Whether top-k or top-p cuts a row off behind a certain candidate.
+    /// Whether top-k or top-p cuts a row off after a certain candidate.
     OUTRIDER_HOST_DEVICE bool cuts(int64_t vocab_size) const {
         return !greedy() && !steps.in_use && (has_top_k(vocab_size) || top_p < 1);
     }
@@ -216,8 +216,8 @@ struct SamplingParams : SamplingNumbers {
     int64_t num_candidates = 0;
     bool rank = false;
     bool entropy = false;
-    double guidance_scale = 1.0;  // 1: off; else a row has logits behind a negative prompt too
-    bool forced = false;          // rows tell of the tokens laid over the history, and none is drawn
+    double guidance_scale = 1.0;  // 1: off; else a row has logits after a negative prompt too
+    bool forced = false;          // rows describe the tokens laid over the history, and none is drawn
 
     /// Throws std::invalid_argument naming the first field out of its range.
     void validate() const;

@@ -23,9 +23,9 @@ class SamplingState {
     SamplingState(SamplingParams params, const int32_t* prompt, size_t prompt_length);
 
     /// Appends generated tokens to the history; on a negative id throws std::invalid_argument and changes
-    /// nothing. `levels` are those behind the tokens; without them it stays as it is. # levels: [count]
+    /// nothing. `levels` are those after the tokens; without them the level is kept. # levels: [count]
     void commit(const int32_t* token_ids, size_t count, const double* levels = nullptr);
-    /// Takes back the generated tokens behind the first so many; throws std::invalid_argument where there are
+    /// Removes the generated tokens after the first so many; throws std::invalid_argument where there are
     /// not as many.
     void truncate(int64_t num_generated);
     /// Masks token ids at the next position, and there only: `commit` and `truncate` forget them. On a
@@ -56,7 +56,7 @@ class SamplingState {
     const std::vector<int32_t>& forbidden() const { return forbidden_; }
     /// Tokens of prompt and generation together.
     int64_t length() const { return prompt_length_ + num_generated_; }
-    /// Where in the noise the next token is: behind them, unless it is drawn for another vocabulary.
+    /// The next token's position in the noise: after them, unless it is drawn for another vocabulary.
     int64_t position() const { return length() + position_offset_; }
     /// Null where tokens are drawn as themselves.
     const std::shared_ptr<const NoiseIds>& noise_ids() const { return noise_ids_; }
@@ -86,7 +86,7 @@ class SamplingState {
     std::optional<NgramIndex> ngrams_;
     std::optional<NgramIndex> repeats_;
     TokenSet dry_breakers_{{}};
-    std::vector<double> levels_;  // the first, then, where samplers feed back, that behind each generated one
+    std::vector<double> levels_;  // the first; where samplers feed back, also that after each generated token
     std::vector<int32_t> forbidden_;
     std::shared_ptr<const NoiseIds> noise_ids_;
     int64_t position_offset_ = 0;

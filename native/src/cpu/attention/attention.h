@@ -53,7 +53,7 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     }
 }
 
-/// total += weights[low ... high - 1] * values, in the order of the slots, of which there are some, for
+/// total += weights[low ... high - 1] * values, in the order of the slots, of at least one, for
 /// kVectors vectors of dimensions.
 template <int kCount, int kVectors, typename T>
 OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low,

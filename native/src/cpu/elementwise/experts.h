@@ -7,7 +7,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Greater for a greater logit, and among equal ones, of which -0 and 0 are two, for a lower id; no two ids
+/// Greater for a greater logit, and among equal ones (-0 and 0 differ) for a lower id; no two ids
 /// have the same. NaN is greater than all numbers or less, by its sign.
 OUTRIDER_INLINE int64_t rank_of(const float* logits, int64_t id) {
     const auto bits = bit_cast<int32_t>(logits[id] + 0.0f);

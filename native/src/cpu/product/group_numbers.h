@@ -3,7 +3,7 @@
 // Four bytes of a column are a word. Each way to hold them says
 //   kZero                     what is added to a number to store it without a sign
 //   kParts                    inputs of a word by four, which are multiplied one after the other
-//   byte_of(numbers)          what holds a number, and in further parts those that follow 4 and more behind
+//   byte_of(numbers)          the byte of a number; further parts hold the numbers 4 and more places later
 //   part(words, index)        the numbers of one part, a byte each
 //   kStartBits, Sum           as GroupSum (int4_dot.h)
 #pragma once

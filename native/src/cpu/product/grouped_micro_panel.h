@@ -111,7 +111,7 @@ struct GroupedMicroPanel {
 
     /// Some blocks of one micro-panel's product.
     struct Slice {
-        const char* values;  // of the first row; one row's are input_stride behind the other's
+        const char* values;  // of the first row; the next row's are input_stride further
         const char* terms;   // the groups' GroupTerms, likewise
         int64_t input_stride;
         const char* weights;  // [blocks, kBlockBytes]

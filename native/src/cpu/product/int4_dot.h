@@ -6,9 +6,8 @@
 // at most. It is a type of the instruction set's:
 //   start(GroupInput::start)                                   begins a group
 //   add(numbers, values)                                       adds products of four numbers of each lane
-//   added(total, steps and offsets, GroupInput::upper)         total + the group's steps * the sum + its
-//   offsets
-//                                                              * the sum of its values
+//   added(total, steps and offsets, GroupInput::upper)         total + the group's steps * the sum
+//                                                              + its offsets * the sum of its values
 //   total()                                                    the sum
 //   kStartBits                                                 the bits of GroupInput::start that it takes
 #pragma once

@@ -48,9 +48,9 @@ struct IntegerProduct {
     }
     /// The scales of the output features from `row` to the end of its panel.
     static float* scales(const WeightView& weight, int64_t row) {
-        char* behind =
+        char* after =
             panel_data(weight, row / kPanelColumns) + kMicroPanels * MicroPanel::bytes(weight.in_features);
-        return reinterpret_cast<float*>(behind) + row % kPanelColumns;
+        return reinterpret_cast<float*>(after) + row % kPanelColumns;
     }
 
     static void store_row(const WeightView& weight, int64_t row, const float* values) {

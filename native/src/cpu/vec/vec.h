@@ -11,9 +11,8 @@
 //     kQueries                           queries of attention
 //     kSteps                             of K in a slice of weights: they stay in the nearest cache
 //   lane_indices()                     0, 1, 2 ...
-//   multiply_add(a, b, c)              a * b + c: fused where the instruction set fuses, rounded twice where
-//   it
-//                                      does not, and never left to the compiler
+//   multiply_add(a, b, c)              a * b + c: fused if the instruction set can, else rounded twice; the
+//                                      compiler never chooses
 //   maximum(a, b)                      a > b ? a : b
 //   widen(HalfVec), widen(SmallVec)    bf16 to float32, int8 to int32
 //   from_float16(HalfVec)              float16 to float32

@@ -61,7 +61,7 @@ void attend_with(const Stream& stream, const Attention& op) {
 }
 
 /// Whether two tiles may be worth more than more blocks: where rows are many, which are long runs of a
-/// sequence's, and where a few are behind a long context, which is then read half as often.
+/// sequence's, and where a few follow a long context, which is then read half as often.
 inline bool shares_keys(const Attention& op, int rows_of_tile) {
     const int rows = op.places.rows;
     return rows > kFewRows || (rows > rows_of_tile && spans_of(op.places.max_blocks) >= kFewSpans);

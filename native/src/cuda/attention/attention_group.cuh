@@ -14,7 +14,7 @@ __device__ inline int inverse_of(int divisor) {
     return ((1 << kQuotientBits) + divisor - 1) / divisor;
 }
 
-/// Rows of one sequence behind one another, and heads that share keys and values.
+/// Consecutive rows of one sequence, and heads that share keys and values.
 struct Group {
     int first_row;
     int position;  // of the first row

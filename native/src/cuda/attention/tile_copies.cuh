@@ -14,7 +14,7 @@ namespace outrider::cuda {
 constexpr int kMostStages = 8;  // 8, 4, 3 or 2
 constexpr int kFewestStages = 2;
 
-/// A ring of stages, each of which is four fragments of every lane. A span is first the units of dimensions
+/// A ring of stages; each stage is four fragments of every lane. A span is first the units of dimensions
 /// of the warp's own block of keys, then, round by round, two blocks' values of its own dimensions at a time.
 /// So no warp reads what another has copied, and none waits for another.
 template <KvFormat kFormat>
@@ -131,7 +131,7 @@ class TileCopies {
         return heads + int64_t{group.table[chunk]} * block_bytes;
     }
 
-    /// A stage behind the last is empty.
+    /// Stages after the last one are empty.
     __device__ void begin_next() {
         if (span < last) {
             if (step < units) {

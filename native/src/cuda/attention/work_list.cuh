@@ -24,7 +24,7 @@ struct Work {
     int parts;       // 1: all spans are one block's
     bool is_span;
 
-    /// The stretches of the group; where parts are spans, their results come behind those.
+    /// The stretches of the group; where parts are spans, their results come after those.
     __device__ int stretches() const { return last / kStretch - first / kStretch + 1; }
     __device__ int first_stretch_part() const { return is_span ? parts : 0; }
     __device__ int own_stretch() const { return (first + part) / kStretch - first / kStretch; }
@@ -39,7 +39,7 @@ struct Work {
 };
 
 /// Every block makes the same list of the rows' places, which takes less time than one more launch. Each
-/// thread has a shelf of them, rows behind one another; of few rows every warp makes the list by itself.
+/// thread has a shelf of consecutive rows; if there are few rows, every warp makes the list by itself.
 template <int kThreads>
 class WorkList {
   public:
@@ -136,7 +136,7 @@ class WorkList {
         return found;
     }
 
-    /// Calls `body` for the groups that begin in the shelf's rows, of which the first row's is known.
+    /// Calls `body` for the groups that begin in the shelf's rows; the first row's group is known.
     template <typename Body>
     __device__ void for_each_group(const Body& body) const {
         Group group = first_;

@@ -1,4 +1,4 @@
-// Layer norm (Ba, Kiros, Hinton, arXiv 1607.06450) behind the addition to the residual.
+// Layer norm (Ba, Kiros, Hinton, arXiv 1607.06450) after the addition to the residual.
 #include "cuda/elementwise/layer_norm.h"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/values/values.cuh"

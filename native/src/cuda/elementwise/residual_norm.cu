@@ -1,4 +1,4 @@
-// RMSNorm behind the addition to the residual, and layer norm by another kernel.
+// RMSNorm after the addition to the residual, and layer norm by another kernel.
 #include "cuda/elementwise/layer_norm.h"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/elementwise/residual_norm.h"

@@ -8,7 +8,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// Greater for a greater logit, and among equal ones, of which -0 and 0 are two, for a lower id.
+/// Greater for a greater logit, and among equal ones (-0 and 0 differ) for a lower id.
 __device__ int64_t rank_of(const float* logits, int id) {
     const auto bits = bit_cast<int32_t>(logits[id] + 0.0f);
     const int32_t ordered = bits ^ (bits >> 31 & 0x7FFFFFFF);

@@ -34,7 +34,7 @@ __device__ inline void close_copies() {
 }
 
 /// Waits until this thread sees what all of its groups but the last kOpen have copied. Other threads see it
-/// behind the next meeting of their warp or block.
+/// after the next barrier of their warp or block.
 template <int kOpen>
 __device__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" : : "n"(kOpen) : "memory");

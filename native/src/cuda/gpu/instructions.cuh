@@ -64,7 +64,7 @@ __device__ inline uint32_t arrive(uint32_t* counter) {
     return atomicAdd(counter, 1u);
 }
 
-/// What this thread has written so far is seen by whoever sees what it writes from now on.
+/// A thread that sees this thread's later writes also sees its earlier ones (a fence).
 __device__ inline void publish_writes() {
     __threadfence();
 }

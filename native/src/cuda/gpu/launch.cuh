@@ -113,11 +113,11 @@ constexpr auto block_function() {
     }
 }
 
-/// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps), each of which calls the kernel with
-/// its place, behind `prepare`, if it has that, which reads only what the last kernel held apart (hold_next)
-/// or an earlier one has written; blocks run in
-/// no order, Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are small enough. A
-/// thread leaves no barrier and no operation of its warp out.
+/// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps). Each thread calls the kernel with its
+/// place, after the kernel's `prepare` if it has one, which may only read memory written before the last
+/// kernel, or by a last kernel that held the next one (hold_next). Blocks run in any order,
+/// Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are small enough. All threads must
+/// reach every barrier and every operation of their warp.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     constexpr size_t kUnasked = 48 << 10;  // bytes of shared memory that every kernel may have

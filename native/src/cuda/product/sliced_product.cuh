@@ -164,7 +164,7 @@ struct SlicedProduct {
         }
     }
 
-    /// A stage of weights; zeros behind the segment's end, and where there is no such M tile.
+    /// A stage of weights; zeros after the segment's end, and where there is no such M tile.
     __device__ void copy_weights(const Source& from, char* to, int lane) const {
         constexpr int kRound = kWarp * kCopyBytes;
         if (from.item >= items) {
@@ -184,7 +184,7 @@ struct SlicedProduct {
         }
     }
 
-    /// The activations of a stage; zeros behind the segment's end, and where there is no such row.
+    /// The activations of a stage; zeros after the segment's end, and where there is no such row.
     __device__ void copy_inputs(const Source& from, char* to, int lane) const {
         if (from.item >= items) {
             return;

@@ -11,7 +11,7 @@
 
 namespace outrider::cuda {
 
-/// K tiles in stages of at most kTiles, none of which reaches into the next segment.
+/// K tiles in stages of at most kTiles; no stage reaches into the next segment.
 template <int kTiles>
 struct StageCursor {
     int tile;           // the stage's first
@@ -21,14 +21,14 @@ struct StageCursor {
 
     __device__ static int smaller(int left, int right) { return left < right ? left : right; }
 
-    /// Segments `first` ... `last`, of which there are some.
+    /// Segments `first` ... `last`, at least one.
     __device__ StageCursor(int k_tiles, int segment_tiles_of, int first, int last)
         : tile(first * segment_tiles_of),
           segment_end(smaller((first + 1) * segment_tiles_of, k_tiles)),
           end(smaller((last + 1) * segment_tiles_of, k_tiles)),
           segment_tiles(segment_tiles_of) {}
 
-    /// Tiles of the stage; none behind the last.
+    /// Tiles of the stage; none after the last.
     __device__ int count() const { return smaller(kTiles, segment_end - tile); }
     __device__ bool ends_segment() const { return tile + kTiles >= segment_end; }
     __device__ bool is_in_first() const { return tile < segment_tiles; }  // segment of all
@@ -91,7 +91,7 @@ struct WideStages {
         return shared + stage * kBytes + kInputs + n_tile * kRowsBytes + tile * kRowTileBytes;
     }
 
-    /// Begins to fill a stage; behind the last tiles, only closes a group of no copies.
+    /// Begins to fill a stage; after the last tiles, only closes a group of no copies.
     __device__ void fill(int stage) {
         const int count = next.count();
         if (count > 0) {

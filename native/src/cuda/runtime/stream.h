@@ -40,8 +40,7 @@ class Stream {
     size_t block_memory() const { return block_memory_; }
     /// Whether the next kernel waits for those before itself, and so may be launched while these run.
     bool launches_early() const { return !std::exchange(is_held_, false) && launches_early_; }
-    /// The next kernel is launched when all before it is complete, as nothing behind it is either before
-    /// that.
+    /// The next kernel is launched when all before it is complete, and so is every kernel after it.
     void hold_next() const { is_held_ = true; }
 
     /// Returns zeroed memory. Throws DeviceError, with the memory asked for and free, where there is too

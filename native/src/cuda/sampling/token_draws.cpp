@@ -37,7 +37,7 @@ DrawRow draw_row(const SamplingRow& row, const int32_t* noise_ids) {
             params.guidance_scale};
 }
 
-/// The masks of the rows that have one, behind one another; tells each row where its own begins.
+/// The masks of the rows that have one, concatenated; each row gets the index where its own begins.
 std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::vector<DrawRow>* draws) {
     std::vector<uint32_t> masks;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -49,7 +49,7 @@ std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::ve
     return masks;
 }
 
-/// Has the guided rows, all of which are drawn from at once, draw from logits that are made there.
+/// Has the guided rows, which are all drawn from at once, draw from logits that are made there.
 void put_guided(const std::vector<SamplingRow>& rows, float* guided, std::vector<DrawRow>* draws) {
     for (size_t i = 0; i < rows.size(); ++i) {
         if (is_guided(rows[i])) {

@@ -1,4 +1,4 @@
-// Guidance: a row's logits drawn away from those behind a negative prompt.
+// Guidance: a row's logits steered away from those after a negative prompt.
 #pragma once
 
 #include <vector>

@@ -24,7 +24,7 @@ class HostRunDraws final : public RunDraws {
         bool has_place;                // in the next pass
         double least_chance;
         double chance = 1;     // of all that it has drawn
-        bool is_over = false;  // a draw failed, or it has ended early: what else it draws is of no use
+        bool is_over = false;  // a draw failed, or it has ended early: its further draws are ignored
         std::vector<int32_t> tokens{};
     };
 

@@ -1,4 +1,4 @@
-// Feedback: steps that are steered by the tokens drawn before, of which they know a level.
+// Feedback: steps that depend on the tokens drawn before, through a level.
 #pragma once
 
 #include <cstdint>

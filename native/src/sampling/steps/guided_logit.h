@@ -1,11 +1,11 @@
-// guided_logit: a logit drawn away from the one behind a negative prompt.
+// guided_logit: a logit steered away from the one after a negative prompt.
 #pragma once
 
 #include "outrider/device/host_device.h"
 
 namespace outrider {
 
-/// scale * (log p - log q) + log q, where p is the token's probability behind the prompt and q that behind
+/// scale * (log p - log q) + log q, where p is the token's probability after the prompt and q that after
 /// the negative one: classifier-free guidance (Sanchez et al., "Stay on topic with Classifier-Free Guidance",
 /// arXiv 2306.17806, equation 7). NaN wherever either row has a logit that is NaN or plus infinity, or where
 /// q is 0.  # norms: the logs of the rows' sums of exponentials

@@ -6,8 +6,8 @@
 
 namespace outrider {
 
-/// The level behind a token of this log-probability, in nats, among what it is judged by; Mirostat's is
-/// infinite behind one that could not be drawn. (Basu et al., "Mirostat", arXiv 2007.14966, algorithm 1;
+/// The level after a token of this log-probability, in nats, among what it is judged by; Mirostat's is
+/// infinite after one that could not be drawn. (Basu et al., "Mirostat", arXiv 2007.14966, algorithm 1;
 /// llama.cpp's llama_sampler_adaptive_p_accept, whose sum of weights stays at its limit of 1 / (1 - decay)
 /// throughout.)
 inline double next_level(const SamplingNumbers& numbers, double level, double logprob) {

@@ -1,1 +1,1 @@
-"""Drafts as no service is: scripted ones, bad ones, and ones that are far away."""
+"""Drafts for experiments: scripted ones, bad ones, and distant ones."""

@@ -1,4 +1,4 @@
-"""Drafts of no use, each in a process of its own: `python -m services.bench.experiments.drafts.bad_draft KIND`."""
+"""Useless drafts, each in a process of its own: `python -m services.bench.experiments.drafts.bad_draft KIND`."""
 
 import asyncio
 import subprocess
@@ -18,8 +18,8 @@ from services.bench.experiments.drafts.scripted_draft import (
     replying,
 )
 
-_DELAY = 0.5  # seconds, of a slow answer
-_FLOOD = 2000  # messages, to each commit
+_DELAY = 0.5  # seconds before a slow draft's answer
+_FLOOD = 2000  # messages in answer to each commit
 
 
 async def _slow(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
@@ -46,7 +46,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
 
 @contextmanager
 def running_bad_draft(kind: str) -> Iterator[str]:
-    """Start one; yields its address."""
+    """Start a draft of this kind; yields its address."""
     command = [sys.executable, "-m", "services.bench.experiments.drafts.bad_draft", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

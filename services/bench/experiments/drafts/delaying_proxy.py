@@ -1,4 +1,4 @@
-"""DelayingProxy: a way between two programs that takes time, and nothing else: no byte waits for another."""
+"""DelayingProxy: a TCP proxy that delays each byte by the same time, without limiting throughput."""
 
 import socket
 import threading
@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import Self
 
 _PIECE = 1 << 16  # bytes
-_DELIVERY = tuple[float, bytes]  # when it is due, and what; nothing at the end
+_DELIVERY = tuple[float, bytes]  # when it is due, and the bytes; no bytes at the end
 
 
 class DelayingProxy:
-    """Forwards connections to an address; `round_trip` is in seconds, half of it each way, and may be changed while
-    bytes pass: it goes for those that come from then on.
+    """Forwards connections to an address. `round_trip` is in seconds, half of it in each direction; a change applies
+    to the bytes that arrive afterwards.
 
-    It uses threads: an event loop's timers are as coarse as the shortest way that one wants to measure.
+    It uses threads: an event loop's timers are as coarse as the shortest delay that is measured.
     """
 
     def __init__(self, target: str) -> None:
-        """Listens at `address`, a free port of this machine's."""
+        """Listen at `address`, a free port of this machine."""
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -37,7 +37,7 @@ class DelayingProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End every connection."""
+        """Close every connection."""
         _end(self._server)
         self._threads[0].join()  # from here on there are no new ones
         for each in self._sockets:
@@ -56,7 +56,7 @@ class DelayingProxy:
     def _join(self, near: socket.socket) -> None:
         try:
             far = socket.create_connection(self._target)
-        except OSError:  # nobody is there: the proxy is not either
+        except OSError:  # the target does not listen: close, as it would
             near.close()
             return
         self._sockets += [near, far]
@@ -92,6 +92,6 @@ class DelayingProxy:
 
 
 def _end(each: socket.socket) -> None:
-    """Who reads it, or waits for connections, hears that it has ended."""
-    with suppress(OSError):  # it had
+    """Wake a thread that reads from this socket or accepts connections at it."""
+    with suppress(OSError):  # already shut down
         each.shutdown(socket.SHUT_RDWR)

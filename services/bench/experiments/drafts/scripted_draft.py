@@ -1,4 +1,4 @@
-"""ScriptedDraft: a server that speaks the draft protocol as far as its behaviour lets it."""
+"""ScriptedDraft: a server of the draft protocol that sends what a given behaviour yields, valid or not."""
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -10,20 +10,20 @@ from grpc import aio
 from outrider.v1.draft_pb2 import Commit, DraftHello, DraftRequest, DraftResponse, Predict
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 
-Said = DraftResponse | bytes | grpc.StatusCode  # a message, what is no message, or the end of the link
+Said = DraftResponse | bytes | grpc.StatusCode  # a message, bytes that are no valid message, or the link's final status
 Behaviour = Callable[[AsyncIterator[DraftRequest]], AsyncIterator[Said]]
 Reply = Callable[[Commit, int], Iterable[Said]]
 
 HELLO = DraftResponse(hello=DraftHello(protocol_version=PROTOCOL_VERSION, model="scripted", context_length=2048))
 LARGEST = 2**32 - 1
-"""Of the protocol's 32-bit numbers."""
+"""The largest of the protocol's 32-bit numbers."""
 
 
 class ScriptedDraft:
-    """Runs on the event loop that enters it; counts the links that it was given and the messages that it sent."""
+    """Runs on the event loop that enters it; counts the links that were opened and the messages that it sent."""
 
     def __init__(self, address: str, behaviour: Behaviour) -> None:
-        """With port 0 it listens at a free one."""
+        """Listen at the address; port 0 chooses a free port."""
         self.num_links = self.num_sent = 0
         self._behaviour = behaviour
         self._server = aio.server()
@@ -53,20 +53,20 @@ class ScriptedDraft:
 
 
 async def commits(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Commit]:
-    """All commits among what a target says, in order."""
+    """Yield all commits that the target sends, in order."""
     async for request in requests:
         for commit in commits_in(request):
             yield commit
 
 
 def commits_in(request: DraftRequest) -> list[Commit]:
-    """Those of one message and of what came together with it."""
+    """Return the commits of one message, including the further messages that it carries."""
     together = (request, *request.further)
     return [each.commit for each in together if each.WhichOneof("message") == "commit"]
 
 
 def replying(reply: Reply) -> Behaviour:
-    """Says hello, then answers each commit; the reply is told how many there have been."""
+    """Return a behaviour that says hello, then answers each commit; `reply` is given the commit and its number."""
 
     async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
         yield HELLO
@@ -79,14 +79,14 @@ def replying(reply: Reply) -> Behaviour:
 
 
 def prediction(sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> DraftResponse:
-    """A run of tokens from that position on."""
+    """Return a message that predicts a run of tokens from the position on."""
     position = min(position, LARGEST)
     run = Predict(sequence_id=sequence_id, epoch=epoch % 2**32, position=position, token_ids=token_ids)
     return DraftResponse(predict=run)
 
 
 def end_of(commit: Commit) -> int:
-    """The position behind what is committed."""
+    """Return the position after the last committed token."""
     return commit.position + len(commit.token_ids)
 
 

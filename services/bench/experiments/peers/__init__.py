@@ -1,1 +1,1 @@
-"""Other engines on the same checkpoints, each in a process of its own; none of them is needed, or installed, by us."""
+"""Other engines on the same checkpoints, each in a process of its own; Outrider neither needs nor installs them."""

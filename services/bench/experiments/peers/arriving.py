@@ -1,10 +1,10 @@
-"""Arriving: an answer of a peer's own process while its tokens come; like `questions` it needs nothing else of ours."""
+"""Arriving: an answer in a peer's process while its tokens arrive. Like `questions` it imports no module of ours."""
 
 import time
 
 
 class Arriving:
-    """One answer to a question that is asked now."""
+    """One answer, to a question that is asked when this is made."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -12,17 +12,17 @@ class Arriving:
         self._arrivals: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        """The number of tokens that have come."""
+        """Return the number of tokens that have arrived."""
         return len(self._token_ids)
 
     def add(self, token_ids: list[int]) -> None:
-        """These have come now, all at once."""
+        """Record tokens that have arrived now, together."""
         if token_ids:
             self._token_ids += token_ids
             self._arrivals.append((time.perf_counter(), len(token_ids)))
 
     def reply(self, num_tokens: int) -> dict[str, object]:
-        """The fields of an Answer, of which no more than so many tokens count."""
+        """Return the fields of an Answer with at most `num_tokens` tokens."""
         first, num_first = self._arrivals[0]
         last, _ = self._arrivals[-1]
         return {

@@ -1,4 +1,4 @@
-"""Which peers are here, for a format of weights, and why the others are not."""
+"""InstalledPeers: the peers that can be measured with a format of weights, and why the others cannot."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ _PROCESSES = "services.bench.experiments.peers"
 
 @dataclass
 class InstalledPeers:
-    """Finds them; `absent` fills up with names and reasons, `versions` with those of engines."""
+    """Finds the peers; `absent` collects the reason for each one that is missing, `versions` those of the engines."""
 
     llama_server: Path | None  # the program
     gguf: Path | None  # folder of target-bf16.gguf, draft-q4_0.gguf, …
@@ -42,7 +42,7 @@ class InstalledPeers:
     versions: dict[str, str] = field(default_factory=dict)
 
     def of(self, setting: Setting, log: IO[str]) -> Iterator[tuple[str, AbstractContextManager[Contender]]]:
-        """Those that have this setting's formats, by name, each to be entered where it is to start."""
+        """Yield the name of each peer that has this setting's formats, and a context manager that starts it."""
         ways = (self._transformers, self._openvino, self._llama, self._vllm)
         for engine, peer in zip(ENGINES, ways, strict=True):
             if engine not in self.chosen:
@@ -56,7 +56,7 @@ class InstalledPeers:
 
     def _transformers(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
         if setting.weights != "bf16":
-            return "it is measured in bf16 alone"
+            return "it is measured in bf16 only"
         if importlib.util.find_spec("transformers") is None:
             return "transformers is not installed"
         folders = _folders(setting)
@@ -86,15 +86,15 @@ class InstalledPeers:
         draft = self.gguf / f"draft-{_GGUF[setting.draft_weights]}.gguf"
         if missing := _missing(self.llama_server, target, draft):
             return missing
-        told = subprocess.run([self.llama_server, "--version"], capture_output=True, text=True, check=False).stderr
-        self.versions["llama.cpp"] = told.splitlines()[0].removeprefix("version: ") if told else "unknown"
+        printed = subprocess.run([self.llama_server, "--version"], capture_output=True, text=True, check=False).stderr
+        self.versions["llama.cpp"] = printed.splitlines()[0].removeprefix("version: ") if printed else "unknown"
         lengths = setting.draft_lengths
         models = {"target": target, "draft": draft}
         return LlamaServer(name, self.llama_server, **models, draft_lengths=lengths, room=self.room, log=log)
 
     def _vllm(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
         if setting.weights != "bf16":
-            return "it is measured in bf16 alone"
+            return "it is measured in bf16 only"
         if self.vllm_python is None:
             return "not named (--vllm-python)"
         if not (found := _version(self.vllm_python, "vllm")):
@@ -103,7 +103,7 @@ class InstalledPeers:
         cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         command = ["env", f"VLLM_CPU_OMP_THREADS_BIND={cores}", "VLLM_CPU_KVCACHE_SPACE=2", "VLLM_NO_USAGE_STATS=1"]
         if (openmp := self.vllm_python.absolute().parents[1] / "lib" / "libiomp5.so").exists():
-            command.append(f"LD_PRELOAD={openmp}")  # it is much slower with GCC's
+            command.append(f"LD_PRELOAD={openmp}")  # it is much slower with GCC's OpenMP
         command += [_interpreter(self.vllm_python), "-m", f"{_PROCESSES}.vllm_process", *_folders(setting)]
         command += [str(self.room.sequences), str(self.room.positions)]
         return PythonPeer(name, command, draft_lengths=setting.draft_lengths, log=log)
@@ -130,13 +130,13 @@ def _python_peer(
         threads,
         *([device] if device else []),
     ]
-    if kind == "transformers" and device == CPU:  # a GPU's compiles on all cores
+    if kind == "transformers" and device == CPU:  # for a GPU it compiles on all cores
         command = ["env", *_PINNED, f"OMP_NUM_THREADS={threads}", *command]
     return PythonPeer(name, command, draft_lengths=setting.draft_lengths, has_auto=has_auto, log=log)
 
 
 def _interpreter(python: str | Path) -> str:
-    """Not resolved: a link into a virtual environment is what makes it one."""
+    """Return the absolute path without resolving links: the link is what selects the virtual environment."""
     return str(Path(python).absolute())
 
 
@@ -146,7 +146,7 @@ def _folders(setting: Setting) -> list[str]:
 
 
 def _version(python: Path, package: str) -> str:
-    """Nothing where it is not installed for that interpreter, or there is no such interpreter."""
+    """Return the package's version, or "" if it is not installed for that interpreter or there is no interpreter."""
     if not python.exists():
         return ""
     command = [str(python), "-c", f"from importlib.metadata import version; print(version({package!r}))"]

@@ -1,4 +1,4 @@
-"""LlamaServer: llama.cpp's server, asked over HTTP, with a slot for each of the answers that are given at once."""
+"""LlamaServer: llama.cpp's server, used over HTTP, with a slot for each concurrent answer."""
 
 import json
 import os
@@ -22,15 +22,15 @@ _START_SECONDS = 120.0
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 _WARM_UP = 64  # tokens
-_LONGEST, _SURE = 8, 0.6  # run of predictions; probability of each
+_LONGEST, _SURE = 8, 0.6  # run of predictions; least probability of each
 _DATA = b"data: "
 
 
 class LlamaServer:
     """A Contender; leaving the `with` block ends its process.
 
-    The number of predictions is an option of the server's command, so it is started anew for each way, and warmed up
-    with the beginning of the prompt that it is then asked for. AUTO is its draft for as long as that is sure enough.
+    The number of predictions is an option of the server's command, so the server is restarted for each way, and warmed
+    up with the beginning of the next prompt. With AUTO its draft predicts for as long as it is confident enough.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LlamaServer:
         self._stop()
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
-        """Continue the prompts greedily, all at once, by just so many tokens; raises PeerError if it fails."""
+        """Continue all prompts concurrently and greedily, each by `num_tokens` tokens; raises PeerError on failure."""
         if way != self._way:
             self._stop()
             self._start(way)

@@ -2,9 +2,9 @@
 
     python -m services.bench.experiments.peers.openvino_process TARGET DRAFT THREADS
 
-TARGET and DRAFT are folders that `optimum-cli export openvino` made. Two pipelines hold the target, one of them with
-the draft, since a pipeline that has one uses it always; each is loaded once it is asked. Where the number of
-predictions is left to it, it goes on as long as the draft is sure enough.
+TARGET and DRAFT are folders that `optimum-cli export openvino` made. A pipeline with a draft always uses it, so there
+are two pipelines, one with the draft and one without, each loaded when it is first needed. If the number of predictions
+is left to the engine, its draft predicts for as long as it is confident enough.
 """
 
 import sys
@@ -18,12 +18,12 @@ import openvino_genai
 from services.bench.experiments.peers.arriving import Arriving
 from services.bench.experiments.peers.questions import serve
 
-_SURE = 0.6  # of the draft's next token
-_BATCHED = 4096  # tokens of prompts in a pass
+_SURE = 0.6  # least probability of the draft's next token
+_BATCHED = 4096  # prompt tokens in a pass
 
 
 def main() -> None:
-    """Answer."""
+    """Serve the questions on the standard input."""
     target, draft, threads = sys.argv[1:]
     properties = {
         "INFERENCE_PRECISION_HINT": "bf16",

@@ -1,4 +1,4 @@
-"""PeerError: a peer cannot be measured after all."""
+"""PeerError: a peer has failed and cannot be measured."""
 
 
 class PeerError(RuntimeError):

@@ -1,4 +1,4 @@
-"""PythonPeer: an engine with a Python interface, behind a process that answers questions."""
+"""PythonPeer: an engine with a Python interface, in a process that answers questions on its standard streams."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from services.bench.contender import AUTO, PLAIN, Way, fixed
 from services.bench.experiments.peers.peer_error import PeerError
 from services.bench.experiments.peers.questions import READY
 
-_LONGEST_SECONDS = 600.0  # to load, or to answer
+_LONGEST_SECONDS = 600.0  # for loading, and for each answer
 _ROOT = Path(__file__).parents[4]
 
 
@@ -23,7 +23,7 @@ class PythonPeer:
     def __init__(
         self, name: str, command: Seq[str], *, draft_lengths: Seq[int], has_auto: bool = False, log: IO[str]
     ) -> None:
-        """Start the command, which calls `services.bench.experiments.peers.questions.serve`, on all cores."""
+        """Start the command on all cores; it must call `services.bench.experiments.peers.questions.serve`."""
         self.name = name
         self.ways = (PLAIN, *([AUTO] if has_auto else []), *map(fixed, draft_lengths))
         self._child = subprocess.Popen(
@@ -45,7 +45,7 @@ class PythonPeer:
         self._end()
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
-        """Continue the prompts greedily, all at once, by just so many tokens; raises PeerError if it fails."""
+        """Continue all prompts concurrently and greedily, each by `num_tokens` tokens; raises PeerError on failure."""
         asked = {"prompts": [[*prompt] for prompt in prompts], "num_predictions": way.num_predictions}
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps({**asked, "num_tokens": num_tokens}) + "\n")

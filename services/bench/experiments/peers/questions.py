@@ -1,6 +1,6 @@
-"""Questions: how a peer's own process is asked, in lines of JSON on its standard streams.
+"""Questions: the protocol of a peer's process, lines of JSON on its standard streams.
 
-This module is all that such a process has of ours: its interpreter may be one that knows nothing else.
+Such a process imports no other module of ours: its interpreter may have none of our dependencies.
 """
 
 import json
@@ -14,11 +14,12 @@ Answering = Callable[[list[list[int]], Any, int], list[dict[str, object]]]
 
 
 def serve(answer: Answering) -> None:
-    """Answer each line of the standard input until it ends: `answer` takes prompts and numbers.
+    """Answer each line of the standard input until it ends.
 
-    They are all asked at once. The numbers are of predictions, None where it is left to the engine, and of tokens.
+    `answer` is given the prompts, which it answers concurrently, the number of predictions (None: the engine decides)
+    and the number of tokens.
 
-    What libraries print from here on goes to the standard error; what they have printed goes before a line READY.
+    From now on, what libraries print goes to the standard error. What they printed before precedes the line READY.
     """
     sys.stdout.flush()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")

@@ -1,11 +1,11 @@
-"""Room: how much a peer must hold at once."""
+"""Room: how many sequences a peer must hold at once, and of what length."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Of what is asked at once; most engines set memory aside for it when they start."""
+    """Most engines reserve memory for this many concurrent sequences when they start."""
 
     sequences: int = 1
-    positions: int = 1024  # tokens of each: its prompt and its answer
+    positions: int = 1024  # tokens of each sequence, prompt and answer

@@ -1,9 +1,9 @@
-"""A model folder as one of llama.cpp's files, in bf16.
+"""Convert a model folder to a file of llama.cpp's, in bf16.
 
     python -m services.bench.experiments.peers.to_gguf LLAMA_CPP MODEL OUT
 
-llama.cpp's own converter does it, told that the tokenizer splits words as GPT-2's does: it refuses one that it does not
-know by heart, though prompts of token ids need none. It needs torch, transformers and sentencepiece.
+It runs llama.cpp's own converter, which refuses tokenizers that it does not know. Prompts of token ids need no
+tokenizer, so each one is declared to split words as GPT-2's does. It needs torch, transformers and sentencepiece.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Run the converter of the sources in LLAMA_CPP."""
+    """Run the converter that is in the folder LLAMA_CPP."""
     sources, model, out = sys.argv[1:]
     sys.path[:0] = [sources, f"{sources}/gguf-py"]
     importlib.import_module("conversion.base").TextModel.get_vocab_base_pre = lambda *_: "gpt-2"

@@ -2,9 +2,9 @@
 
     python -m services.bench.experiments.peers.transformers_process TARGET DRAFT THREADS DEVICE
 
-On a CPU it is eager; on a GPU it decodes with a static cache, compiled, except beside a draft, which that cannot be.
-Predictions come from assisted generation with a constant number of them. Started with OMP_PROC_BIND=true and
-OMP_PLACES=cores, its threads stay on their cores.
+On a CPU it runs eagerly. On a GPU it decodes with a static cache and compiled, except with a draft, for which that is
+not supported. Predictions are those of assisted generation, with a constant number of them. With OMP_PROC_BIND=true and
+OMP_PLACES=cores in the environment its threads stay on their cores.
 """
 
 import sys
@@ -19,23 +19,23 @@ from services.bench.experiments.peers.questions import serve
 
 
 class Arrivals(BaseStreamer):  # type: ignore[misc]
-    """Notes when tokens come, and how many; the prompt comes first."""
+    """Records when tokens arrive, and how many; the first entry is the prompt."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
         self.counts: list[int] = []
 
     def put(self, value: torch.Tensor) -> None:
-        """Tokens have come."""
+        """Record tokens that have arrived now."""
         self.times.append(time.perf_counter())
         self.counts.append(value.numel())
 
     def end(self) -> None:
-        """No further ones will."""
+        """Do nothing: no further tokens will arrive."""
 
 
 class Passes:
-    """Counts the forward passes of a model whose hook it is."""
+    """Counts the forward passes of the model whose hook is `add`."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ def _load(folder: str, device: str) -> Any:  # noqa: ANN401
 
 
 def main() -> None:
-    """Load both models and answer."""
+    """Load both models and serve the questions on the standard input."""
     target_folder, draft_folder, threads, device = sys.argv[1:]
     torch.set_num_threads(int(threads))
     target, draft = _load(target_folder, device), _load(draft_folder, device)
@@ -57,12 +57,12 @@ def main() -> None:
     draft.generation_config.assistant_confidence_threshold = 0.0
 
     def answer(prompts: list[list[int]], num_predictions: int, num_tokens: int) -> list[dict[str, object]]:
-        [prompt] = prompts  # it does not answer several at once
+        [prompt] = prompts  # it cannot answer several concurrently
         draft.generation_config.num_assistant_tokens = num_predictions
         ids = torch.tensor([prompt], device=device)
         is_compiled = device != "cpu" and not num_predictions
         arrivals, passes = Arrivals(), Passes()
-        hooks = [] if is_compiled else [target.register_forward_hook(passes.add)]  # compiled, each count is a graph
+        hooks = [] if is_compiled else [target.register_forward_hook(passes.add)]  # a count would recompile the graph
         began = time.perf_counter()
         output = target.generate(
             ids,

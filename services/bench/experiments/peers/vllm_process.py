@@ -2,8 +2,8 @@
 
     python -m services.bench.experiments.peers.vllm_process TARGET DRAFT SEQUENCES POSITIONS
 
-An engine has one number of predictions, so there is one for each number that it is asked with, loaded then. Started
-with VLLM_CPU_OMP_THREADS_BIND it pins its threads, and VLLM_CPU_KVCACHE_SPACE says how many GiB keys and values take.
+The number of predictions is fixed for an engine, so each number has an engine of its own, loaded when it is first
+needed. VLLM_CPU_OMP_THREADS_BIND pins its threads; VLLM_CPU_KVCACHE_SPACE is the size of its KV cache in GiB.
 """
 
 import sys
@@ -15,11 +15,11 @@ import vllm
 from services.bench.experiments.peers.arriving import Arriving
 from services.bench.experiments.peers.questions import serve
 
-_BATCHED = 2048  # tokens in a pass; it is warmed up with as many
+_BATCHED = 2048  # tokens in a pass; vLLM warms up with as many
 
 
 def main() -> None:
-    """Answer."""
+    """Serve the questions on the standard input."""
     target, draft, sequences, positions = sys.argv[1:]
     engine_of = cache(partial(_engine, target, draft, int(sequences), int(positions)))
     serve(lambda prompts, num_predictions, num_tokens: _answer(engine_of(num_predictions), prompts, num_tokens))

@@ -1,1 +1,1 @@
-"""What real models are asked beside other engines, in texts of our own: chat, code, JSON, a long document."""
+"""Our own prompts for the comparison of real models with other engines: chat, code, JSON, a long document."""

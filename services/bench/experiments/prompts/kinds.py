@@ -14,7 +14,7 @@ MIXED = "mixed"
 
 
 def prompts_of(client: Client, kind: str) -> list[tuple[int, ...]]:
-    """Code is to be gone on with; everything else is what a user says, if the model has conversations."""
+    """Return the prompts of a kind: code is text to continue, others are user messages if the model has a template."""
     text = (Path(__file__).parent / f"{kind}.txt").read_text()
     texts = [text] if kind == DOCUMENT else text.strip("\n").split("\n\n")
     return [_encoded(client, each.rstrip("\n"), is_said=kind != CODE) for each in texts]
@@ -28,7 +28,7 @@ def _encoded(client: Client, text: str, *, is_said: bool) -> tuple[int, ...]:
 
 
 def mixed_prompts(client: Client, count: int) -> list[tuple[int, ...]]:
-    """So many short ones, the kinds in turn, no two alike; raises ValueError where there are fewer."""
+    """Return `count` different short prompts, of each kind in turn; raises ValueError if there are fewer."""
     rows = zip_longest(*(prompts_of(client, kind) for kind in SHORT))
     prompts = [prompt for prompt in chain.from_iterable(rows) if prompt is not None]
     if count > len(prompts):
@@ -37,5 +37,5 @@ def mixed_prompts(client: Client, count: int) -> list[tuple[int, ...]]:
 
 
 def longest(prompts: Seq[Seq[int]]) -> int:
-    """Tokens of the longest one."""
+    """Return the number of tokens of the longest prompt."""
     return max(map(len, prompts))

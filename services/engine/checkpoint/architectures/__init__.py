@@ -1,1 +1,1 @@
-"""How each architecture's config.json is read: one module for each family, one table of all."""
+"""Readers of each architecture's config.json: one module for each family, and one table of all."""

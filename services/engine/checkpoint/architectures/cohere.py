@@ -1,4 +1,4 @@
-"""Cohere: attention and MLP read one layer norm; from 2 on, rotary embeddings on the layers with a window only."""
+"""Cohere: attention and MLP in parallel after one layer norm. Cohere 2: rotary embeddings on windowed layers only."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ COHERE = {
     "CohereForCausalLM": Architecture(
         model_type="cohere",
         models="Command R, Command R+, Aya 23, Aya Expanse (8B, 32B)",
-        features="layer norms, of each head too where a field says so; MLP beside attention; neighbours turn together",
+        features="layer norms, optionally of each head too; parallel MLP; interleaved rotary embeddings",
         read_config=_read_cohere,
         fields=_FIELDS | fields("use_qk_norm"),
         names=tensor_names.COHERE_NAMES,
@@ -53,7 +53,7 @@ COHERE = {
     "Cohere2ForCausalLM": Architecture(
         model_type="cohere2",
         models="Command R7B, Command A",
-        features="layer norms; MLP beside attention; neighbours turn together, on the layers with a window only",
+        features="layer norms; parallel MLP; interleaved rotary embeddings, on windowed layers only",
         read_config=_read_cohere2,
         fields=_FIELDS | fields("sliding_window sliding_window_pattern layer_types"),
         names=tensor_names.COHERE_NAMES,

@@ -9,7 +9,7 @@ _ACTIVATIONS = {
     **dict.fromkeys(("gelu", "gelu_python"), Activation.GELU),
     **dict.fromkeys(("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate"), Activation.GELU_TANH),
 }
-# Beyond any model that there is; a product of such sizes is compared with the files before it is used.
+# Larger than any existing model; products of such sizes are compared with the files before they are used.
 _MOST_LAYERS = 1024
 _MOST_HEADS = 1024
 _MOST_HEAD_DIM = 1 << 13
@@ -19,7 +19,10 @@ _MOST_TOKENS = 1 << 22
 
 
 def read_plain_decoder(config: JsonFields, context_length: int) -> ModelConfig:
-    """Read a decoder with one rotary table, whose heads share the hidden size unless their own is given."""
+    """Read a decoder with one rotary table; heads divide the hidden size unless `head_dim` is given.
+
+    Raises CheckpointError for a bad field.
+    """
     head_dim = read_head_dim(config)
     return read_decoder(config, context_length, head_dim, (read_rope(config, head_dim, context_length),))
 
@@ -33,7 +36,10 @@ def read_decoder(
     activation: str = "hidden_act",
     norm_eps: str = "rms_norm_eps",
 ) -> ModelConfig:
-    """Read what all architectures share; `activation` and `norm_eps` are the fields that name them."""
+    """Read the fields of all architectures; `activation` and `norm_eps` are the names of two of them.
+
+    Raises CheckpointError for a bad field.
+    """
     num_heads, num_layers = _read_num_heads(config), read_num_layers(config)
     num_kv_heads = config.integer("num_key_value_heads", num_heads, maximum=_MOST_HEADS)
     if num_heads % num_kv_heads:
@@ -61,13 +67,13 @@ def read_decoder(
 
 
 def read_name(config: JsonFields) -> str:
-    """Return the only name in `architectures`, which is known to be there."""
+    """Return the only name in `architectures`, which must be there."""
     names = config.raw("architectures")
     return str(names[0]) if isinstance(names, list) else ""
 
 
 def read_head_dim(config: JsonFields) -> int:
-    """Read the size of a head, a share of the hidden size unless its own is given."""
+    """Read the size of a head, by default the hidden size divided by the heads; raises CheckpointError."""
     hidden_size, num_heads = _read_hidden_size(config), _read_num_heads(config)
     if "head_dim" not in config and hidden_size % num_heads:
         raise config.error("num_attention_heads", f"must divide hidden_size {hidden_size}, is {num_heads}")
@@ -75,12 +81,12 @@ def read_head_dim(config: JsonFields) -> int:
 
 
 def read_own_head_dim(config: JsonFields) -> int:
-    """Read the size of a head, which must be given."""
+    """Read the size of a head, which must be given; raises CheckpointError."""
     return config.integer("head_dim", maximum=_MOST_HEAD_DIM)
 
 
 def read_num_layers(config: JsonFields) -> int:
-    """Read the number of layers."""
+    """Read the number of layers; raises CheckpointError."""
     return config.integer("num_hidden_layers", maximum=_MOST_LAYERS)
 
 

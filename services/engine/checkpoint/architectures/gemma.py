@@ -41,9 +41,9 @@ def _read_gemma3(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_gemma(config: JsonFields, context_length: int, ropes: tuple[Rope, ...]) -> ModelConfig:
-    """Read what all Gemmas share.
+    """Read the fields that all Gemmas share.
 
-    The embedding's factor √hidden stays in float32; transformers rounds it to the weights' type, which errs more.
+    The embedding's factor √hidden stays in float32; transformers rounds it to the weights' type, which is less exact.
     """
     if config.flag("use_bidirectional_attention", False):
         raise config.error("use_bidirectional_attention", "only false is supported")
@@ -83,7 +83,7 @@ GEMMA = {
     "Gemma3ForCausalLM": Architecture(
         model_type="gemma3_text",
         models="Gemma 3 (270M, 1B)",
-        features="norms on both sides, of queries and keys too; five windowed layers to one, with a rotary table each",
+        features="norms on both sides, of queries and keys too; five of six layers windowed, with another rotary table",
         read_config=_read_gemma3,
         fields=_FIELDS | fields("sliding_window_pattern rope_local_base_freq"),
         names=tensor_names.GEMMA3_NAMES,
@@ -93,6 +93,6 @@ GEMMA = {
             **{"max_position_embeddings": 131_072, "rope_theta": 1_000_000.0, "rope_local_base_freq": _LOCAL_THETA},
         },
         norms_are_offsets=True,
-        foreign_tokens=frozenset({"<image_soft_token>"}),  # all sizes share a tokenizer, not all see pictures
+        foreign_tokens=frozenset({"<image_soft_token>"}),  # all sizes share a tokenizer, but not all read images
     ),
 }

@@ -1,4 +1,4 @@
-"""GLM 4: neighbouring rows of a head turn together, in a part of it; biases on query, key and value."""
+"""GLM 4: interleaved rotary embeddings in half of each head; biases on query, key and value."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ GLM = {
     "GlmForCausalLM": Architecture(
         model_type="glm",
         models="GLM-4-9B",
-        features="neighbours turn together, in half of each head; biases on query, key and value; fused tensors",
+        features="interleaved rotary embeddings, in half of each head; biases on query, key and value; fused tensors",
         read_config=_read_glm,
         fields=fields("hidden_act attention_bias"),
         names=tensor_names.GLM_NAMES,
@@ -40,7 +40,7 @@ GLM = {
     "Glm4ForCausalLM": Architecture(
         model_type="glm4",
         models="GLM-4-0414, GLM-Z1 (9B, 32B)",
-        features="as before, with norms on both sides",
+        features="as GLM, with norms on both sides",
         read_config=_read_glm4,
         fields=fields("hidden_act attention_bias"),
         names=tensor_names.GLM4_NAMES,

@@ -1,4 +1,4 @@
-"""The kinds of layers: which of them see the whole context, and which a window of it."""
+"""The kinds of layers: those that attend to the whole context, and those with a sliding window."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def read_layer_types(config: JsonFields, is_sliding: Callable[[int], bool]) -> list[str]:
-    """Read which kind of attention each layer has; `is_sliding` is the default.  # [layers]"""
+    """Read the kind of each layer's attention; `is_sliding` gives the default. Raises CheckpointError.  # [layers]"""
     num_layers = read_num_layers(config)
     types = config.raw("layer_types")
     if types is None:
@@ -20,12 +20,12 @@ def read_layer_types(config: JsonFields, is_sliding: Callable[[int], bool]) -> l
 
 
 def read_windows(config: JsonFields, types: list[str]) -> tuple[int, ...]:
-    """Read each layer's window; as in transformers, a row at position p sees p - window + 1 … p.  # [layers]"""
+    """Read each layer's window; as in transformers, position p attends to p - window + 1 … p.  # [layers]"""
     return tuple(config.integer("sliding_window") if kind == SLIDING else 0 for kind in types)
 
 
 def read_one_window(config: JsonFields) -> tuple[int, ...]:
-    """Read the window that all layers have, or none where it is null.  # [layers]"""
+    """Read the window of all layers, 0 if it is null; raises CheckpointError.  # [layers]"""
     window = config.integer_or_off("sliding_window")
     expected = SLIDING if window else FULL
     if {*read_layer_types(config, lambda _: window > 0)} != {expected}:
@@ -34,5 +34,5 @@ def read_one_window(config: JsonFields) -> tuple[int, ...]:
 
 
 def every_but(period: int) -> Callable[[int], bool]:
-    """Whether a layer slides where each `period`-th one does not."""
+    """Return whether a layer is windowed, if all are but every `period`-th one."""
     return lambda layer: (layer + 1) % period != 0

@@ -1,4 +1,4 @@
-"""LFM2: short convolutions in attention's place on most layers; an MLP whose size is a rule's."""
+"""LFM2: short convolutions instead of attention on most layers; the size of the MLP follows a rule."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from services.engine.files.json_fields import JsonFields, shown
 CONV = "conv"
 _FEWEST_TAPS, _MOST_TAPS = 2, 32
 _MOST_INTERMEDIATE = 1 << 20
-# Of the first folders: transformers reads none of them, so that they must say what is anyway.
+# Fields of the first published folders that transformers ignores: they must agree with the others.
 _SAME_AS = {
     **dict.fromkeys(("block_dim", "conv_dim", "conv_dim_out"), "hidden_size"),
     **{"num_heads": "num_attention_heads", "block_norm_eps": "norm_eps"},
@@ -39,14 +39,14 @@ def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _with_later_names(config: JsonFields) -> JsonFields:
-    """Return the fields with what earlier folders call otherwise, which counts in transformers too."""
+    """Return the fields, with those that earlier folders name otherwise renamed, as transformers does."""
     earlier = {"intermediate_size": "block_ff_dim", "tie_word_embeddings": "tie_embedding"}
     named = {name: config.raw(other) for name, other in earlier.items() if other in config}
     return config.replaced({"hidden_act": "silu"} | named)
 
 
 def _read_layer_types(config: JsonFields) -> list[str]:
-    """Read which layers convolve; the list of those that attend says so in earlier folders.  # [layers]"""
+    """Read the kind of each layer; earlier folders list the layers with attention instead.  # [layers]"""
     num_layers, types, attending = read_num_layers(config), config.raw("layer_types"), config.raw("full_attn_idxs")
     if attending is not None:
         if not isinstance(attending, list) or any(type(index) is not int for index in attending):
@@ -64,7 +64,7 @@ def _read_layer_types(config: JsonFields) -> list[str]:
 
 
 def _read_intermediate_size(config: JsonFields) -> int:
-    """Read the MLP's size: two thirds of the field, times a factor, up to the next multiple."""
+    """Read the MLP's size: two thirds of the field, times a factor, rounded up to a multiple."""
     size = config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE)
     if not config.flag("block_auto_adjust_ff_dim", True):
         return size
@@ -78,7 +78,7 @@ def _read_intermediate_size(config: JsonFields) -> int:
 
 
 def _check_labels(config: JsonFields) -> None:
-    """Raise CheckpointError for a field that transformers does not read, where it says another thing than what is."""
+    """Raise CheckpointError if a field that transformers ignores contradicts the others."""
     for name, other in _SAME_AS.items():
         if name in config and config.raw(name) != config.raw(other):
             raise config.error(name, f"must be {other}, {config.raw(other)}, is {shown(config.raw(name))}")
@@ -91,7 +91,7 @@ LFM2 = {
     "Lfm2ForCausalLM": Architecture(
         model_type="lfm2",
         models="LFM2 (350M, 700M, 1.2B, 2.6B), LFM2.5 (1.2B)",
-        features="short convolutions in attention's place on most layers; norms of each query and key",
+        features="short convolutions instead of attention on most layers; norms of each query and key",
         read_config=_read_lfm2,
         fields=fields(
             "norm_eps hidden_act conv_L_cache conv_bias layer_types full_attn_idxs block_ff_dim tie_embedding",

@@ -1,4 +1,4 @@
-"""Llama, and what differs from it by few fields: Mistral, Ministral, SmolLM3, Granite."""
+"""Llama, and architectures that differ from it by few fields: Mistral, Ministral, SmolLM3, Granite."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def _read_ministral(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_ministral3(config: JsonFields, context_length: int) -> ModelConfig:
-    """Queries grow with the logarithm of how many original contexts have gone by: within the first, not at all."""
+    """Read Ministral 3, which scales queries by the logarithm of the position: by 1 within the original context."""
     settings = config.nested("rope_parameters") or config.empty("rope_parameters")
     beta, original = settings.raw("llama_4_scaling_beta"), read_original_length(settings, config)
     if beta is not None and not is_number(beta):
@@ -51,7 +51,7 @@ def _read_smollm3(config: JsonFields, context_length: int) -> ModelConfig:
     window = config.integer_or_off("sliding_window") if has_windows else 0
     types = read_layer_types(config, lambda layer: window > 0 and not turns[layer])
     if not has_windows:
-        types = [FULL] * len(types)  # what layer_types says of them then changes nothing
+        types = [FULL] * len(types)  # transformers ignores layer_types then
     return replace(
         decoder,
         ropes=(*decoder.ropes, NO_ROPE),
@@ -61,7 +61,7 @@ def _read_smollm3(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_turning_layers(config: JsonFields) -> list[bool]:
-    """Read in which layers queries and keys turn with their positions.  # [layers]"""
+    """Read which layers have rotary embeddings.  # [layers]"""
     num_layers, turns = read_num_layers(config), config.raw("no_rope_layers")
     if turns is None:
         interval = config.integer("no_rope_layer_interval", 4)
@@ -72,8 +72,10 @@ def _read_turning_layers(config: JsonFields) -> list[bool]:
 
 
 def _read_granite(config: JsonFields, context_length: int) -> ModelConfig:
-    """What the sublayers add is multiplied by a number. Norms see the residual's direction only, so that to divide the
-    embeddings and the norms' epsilon by it, squared there, comes to the same, and costs nothing.
+    """Read Granite, which multiplies the outputs of sublayers by a number.
+
+    Norms depend only on the residual's direction, so dividing the embeddings by that number, and the norms' epsilon by
+    its square, gives the same result without any cost.
     """
     decoder, residual = _read_llama(config, context_length), config.number("residual_multiplier", 1.0)
     return replace(
@@ -87,14 +89,14 @@ def _read_granite(config: JsonFields, context_length: int) -> ModelConfig:
 
 _LLAMA = fields("hidden_act attention_bias mlp_bias")
 _WINDOWED = fields("hidden_act sliding_window layer_types")
-_NAMED = {"hidden_act": "silu"}  # who leaves rms_norm_eps out may be another: OLMo has norms without weights
+_NAMED = {"hidden_act": "silu"}  # no rms_norm_eps: a folder without it may be an OLMo, whose norms have no weights
 _DEFAULTS = _NAMED | {"rms_norm_eps": 1e-6}
 
 LLAMA = {
     "LlamaForCausalLM": Architecture(
         model_type="llama",
         models="Llama 2 to 3.3, SmolLM 1 and 2, Falcon 3, Yi, DeepSeek-R1-Distill-Llama, TinyLlama",
-        features="biases where its fields say so",
+        features="optional biases",
         read_config=_read_llama,
         fields=_LLAMA,
         names=tensor_names.LLAMA_NAMES,
@@ -120,7 +122,7 @@ LLAMA = {
     ),
     "Ministral3ForCausalLM": Architecture(
         model_type="ministral3",
-        models="Ministral 3 (3B, 8B, 14B), within the context that it was trained on first",
+        models="Ministral 3 (3B, 8B, 14B), within its original context",
         features="YaRN",
         read_config=_read_ministral3,
         fields=_WINDOWED,

@@ -16,7 +16,7 @@ from services.engine.files.json_fields import JsonFields
 
 _MOST_EXPERTS = 1 << 10
 _MOST_INTERMEDIATE = 1 << 20
-_CLAMPED_SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}  # of all that there are
+_CLAMPED_SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}  # of all published models
 
 
 def _read_olmoe(config: JsonFields, context_length: int) -> ModelConfig:
@@ -78,11 +78,11 @@ def _read_mixture(
     are_normalised: bool | None = None,
     have_biases: bool = False,
 ) -> ModelConfig:
-    """Read a decoder whose layers have experts and no other MLP; `size` is the field that says how wide one is.
+    """Read a decoder whose layers have experts and no other MLP; `size` is the field of an expert's width.
 
-    Whether their weights sum up to 1 is a field too, unless it is given.
+    `are_normalised` says whether the weights of a token's experts sum up to 1; None: a field says so.
     """
-    count_field = "num_local_experts" if "num_local_experts" in config else "num_experts"  # newer files, and older ones
+    count_field = "num_local_experts" if "num_local_experts" in config else "num_experts"  # in newer and older files
     count = config.integer(count_field, maximum=_MOST_EXPERTS)
     experts = Experts(
         count=count,
@@ -120,7 +120,7 @@ MIXTURES = {
     "MixtralForCausalLM": Architecture(
         model_type="mixtral",
         models="Mixtral 8x7B and 8x22B",
-        features="experts, whose weights sum up to 1; a window on all layers",
+        features="experts whose weights sum up to 1; a window on all layers",
         read_config=_read_mixtral,
         fields=_COMMON | {"sliding_window"},
         names=tensor_names.MIXTRAL_NAMES,
@@ -132,7 +132,7 @@ MIXTURES = {
     "Qwen2MoeForCausalLM": Architecture(
         model_type="qwen2_moe",
         models="Qwen 1.5 MoE, Qwen 2 57B-A14B",
-        features="experts, and one for all tokens by a gate; biases on query, key and value",
+        features="experts, and a gated expert shared by all tokens; biases on query, key and value",
         read_config=_read_qwen2_moe,
         fields=_QWEN | fields("shared_expert_intermediate_size qkv_bias"),
         names=tensor_names.QWEN2_MOE_NAMES,
@@ -145,7 +145,7 @@ MIXTURES = {
         read_config=_read_gpt_oss,
         fields=_COMMON
         | fields("sliding_window layer_types attention_bias swiglu_limit swiglu_alpha")
-        | fields("experts_per_token initial_context_length"),  # said elsewhere too
+        | fields("experts_per_token initial_context_length"),  # duplicates of other fields
         names=tensor_names.GPT_OSS_NAMES,
         defaults={
             **_CLAMPED_SWIGLU,

@@ -1,4 +1,4 @@
-"""OLMo 2 and 3: norms behind the sublayers only, and over all heads of query and key together."""
+"""OLMo 2 and 3: norms only after the sublayers, and over all heads of query and key together."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from services.engine.files.json_fields import JsonFields
 
 
 def _read_olmo2(config: JsonFields, context_length: int) -> ModelConfig:
-    return _with_norms_behind(read_plain_decoder(config, context_length), config)
+    return _with_post_norms(read_plain_decoder(config, context_length), config)
 
 
 def _read_olmo3(config: JsonFields, context_length: int) -> ModelConfig:
@@ -20,13 +20,13 @@ def _read_olmo3(config: JsonFields, context_length: int) -> ModelConfig:
     types = read_layer_types(config, every_but(4))
     ropes = read_global_and_local_ropes(config, head_dim, context_length, local_theta="rope_theta")
     return replace(
-        _with_norms_behind(read_decoder(config, context_length, head_dim, ropes), config),
+        _with_post_norms(read_decoder(config, context_length, head_dim, ropes), config),
         windows=read_windows(config, types),
         rope_of_layer=tuple(int(kind == SLIDING) for kind in types),
     )
 
 
-def _with_norms_behind(decoder: ModelConfig, config: JsonFields) -> ModelConfig:
+def _with_post_norms(decoder: ModelConfig, config: JsonFields) -> ModelConfig:
     has_bias = config.flag("attention_bias", False)
     return replace(
         decoder,
@@ -42,7 +42,7 @@ OLMO = {
     "Olmo2ForCausalLM": Architecture(
         model_type="olmo2",
         models="OLMo 2",
-        features="norms behind the sublayers only, and over all heads of query and key",
+        features="norms only after the sublayers, and over all heads of query and key",
         read_config=_read_olmo2,
         fields=fields("hidden_act attention_bias"),
         names=tensor_names.OLMO2_NAMES,
@@ -51,7 +51,7 @@ OLMO = {
     "Olmo3ForCausalLM": Architecture(
         model_type="olmo3",
         models="OLMo 3",
-        features="as before, with windows on three layers of four, whose rotary table is not scaled",
+        features="as OLMo 2, with windows on three of four layers, whose rotary table is not scaled",
         read_config=_read_olmo3,
         fields=fields("hidden_act attention_bias sliding_window layer_types"),
         names=tensor_names.OLMO2_NAMES,

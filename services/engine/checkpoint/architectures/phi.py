@@ -23,7 +23,7 @@ PHI = {
     "Phi3ForCausalLM": Architecture(
         model_type="phi3",
         models="Phi-3, 3.5 and 4, with their mini and medium sizes",
-        features="fused tensors; a part of each head turns; windows",
+        features="fused tensors; rotary embeddings in a part of each head; windows",
         read_config=_read_phi3,
         fields=fields("hidden_act sliding_window layer_types"),
         names=tensor_names.PHI3_NAMES,

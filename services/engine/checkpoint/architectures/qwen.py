@@ -1,4 +1,4 @@
-"""Qwen 2, 2.5 and 3: windows on the layers from some one on."""
+"""Qwen 2, 2.5 and 3: optional windows on the layers from a given one on."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def _read_qwen3(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_qwen_windows(config: JsonFields) -> tuple[int, ...]:
-    """Read the windows that `use_sliding_window` puts on the layers from `max_window_layers` on.  # [layers]"""
+    """Read the windows, which with `use_sliding_window` are on the layers from `max_window_layers` on.  # [layers]"""
     has_windows = config.flag("use_sliding_window", False)
     first = config.integer("max_window_layers", minimum=0) if has_windows and "layer_types" not in config else 0
     types = read_layer_types(config, lambda layer: has_windows and layer >= first)

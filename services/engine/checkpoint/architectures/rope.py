@@ -11,7 +11,7 @@ from services.engine.checkpoint.model_config import Rope
 from services.engine.files.json_fields import JsonFields
 
 NO_ROPE = Rope(frequencies=(0.0,))
-"""A table that turns nothing: an angle of 0 is exact."""
+"""A table without rotation: an angle of 0 is exact."""
 
 _DEFAULT_THETA = 10_000.0
 _TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "su")
@@ -29,10 +29,9 @@ def read_rope(
 ) -> Rope:
     """Read `rope_parameters` (transformers 5) or `rope_theta` with `rope_scaling` (before) as one rotary table.
 
-    `partial` is which part of a head turns where no field says it; None where it is always the whole. What a type
-    chooses by the length of the present text in transformers goes by the context that is served, and by it alone, so
-    that it is never changed behind what has been computed. Raises CheckpointError for a rope type that is not
-    supported.
+    `partial` is the part of a head that rotates if no field gives it; None: always the whole head. Where transformers
+    chooses frequencies by the length of the current text, we choose them by the served context length only, so that
+    they never change after keys were computed. Raises CheckpointError for a bad field or an unsupported rope type.
     """
     return _Table(_read_settings(config), config, head_dim, context_length, partial, types).read()
 
@@ -40,9 +39,10 @@ def read_rope(
 def read_global_and_local_ropes(
     config: JsonFields, head_dim: int, context_length: int, *, local_theta: str
 ) -> tuple[Rope, Rope]:
-    """Read two tables: that of the layers which see the whole context, and that of those with a window.
+    """Read two tables: one for the layers that attend to the whole context, and one for those with a window.
 
-    `local_theta` is the field with the latter's, in configurations that were written before transformers 5.
+    `local_theta` is the field of the second table's θ in configurations from before transformers 5. Raises
+    CheckpointError for a bad field.
     """
     both = config.nested("rope_parameters")
     if both is None:
@@ -59,7 +59,7 @@ def read_global_and_local_ropes(
 
 
 def longest_context(config: JsonFields) -> int:
-    """Return how many positions can be asked for: with some types more than max_position_embeddings."""
+    """Return the largest context length that can be served: with some types more than max_position_embeddings."""
     most = config.integer("max_position_embeddings")
     settings = _read_settings(config)
     settings = settings.nested("full_attention") or settings
@@ -71,14 +71,14 @@ def longest_context(config: JsonFields) -> int:
 
 
 def read_original_length(settings: JsonFields, config: JsonFields) -> int:
-    """Read the context before a scaling, which is the checkpoint's where no field has it."""
+    """Read the context length before the scaling; without a field it is max_position_embeddings."""
     in_settings = settings.integer("original_max_position_embeddings", config.integer("max_position_embeddings"))
     return config.integer("original_max_position_embeddings", in_settings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The fields that one table is read from; `settings` come before those of `config`."""
+    """The fields from which one table is read; `settings` take precedence over `config`."""
 
     settings: JsonFields
     config: JsonFields
@@ -117,11 +117,11 @@ class _Table:
         return read_original_length(self.settings, self.config)
 
     def _stretch(self) -> float:
-        """How much longer the context has become, where no factor says so."""
+        """Return by how much the context was extended; used if no factor is given."""
         return self.config.integer("max_position_embeddings") / self._read_original()
 
     def _read_rotary_dim(self) -> int:
-        """How many leading dimensions of a head turn."""
+        """Return how many leading dimensions of a head rotate."""
         default = 1.0 if self.partial is None else self.partial
         factor = self.settings.number("partial_rotary_factor", self.config.number("partial_rotary_factor", default))
         holder = self.settings if "partial_rotary_factor" in self.settings else self.config

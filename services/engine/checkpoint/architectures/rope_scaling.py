@@ -1,4 +1,4 @@
-"""The ways in which checkpoints stretch their rotary frequencies over longer contexts."""
+"""The scalings with which checkpoints extend their rotary frequencies to longer contexts."""
 
 import math
 
@@ -12,26 +12,32 @@ Frequencies = NDArray[np.float32]
 
 
 def plain_frequencies(theta: float, rotary_dim: int) -> Frequencies:
-    """Return θ^(-2i / d) (arXiv 2104.09864).
+    """Return θ^(-2i / d) (arXiv 2104.09864).  # [rotary_dim / 2]
 
-    Powers are taken in float64 and rounded once: a float32 power differs in its last bit from machine to machine,
-    and these numbers are part of every output.
+    Powers are computed in float64 and rounded once: a float32 power may differ in its last bit between machines, and
+    every output depends on these numbers.
     """
     exponents = np.arange(0, rotary_dim, 2, dtype=np.float32) / np.float32(rotary_dim)
     return np.array([1.0 / math.pow(theta, exponent) for exponent in exponents.tolist()], dtype=np.float32)
 
 
 def dynamic(theta: float, rotary_dim: int, settings: JsonFields, stretch: float) -> Frequencies:
-    """Raise θ by how many times the original context is served (NTK-aware scaling)."""
+    """Increase θ by the ratio of the served to the original context (NTK-aware scaling).
+
+    Raises CheckpointError for a bad field.
+    """
     if rotary_dim < 4:
-        raise settings.error("rope_type", "dynamic needs heads of which at least 4 dimensions turn")
+        raise settings.error("rope_type", "dynamic needs heads with at least 4 rotating dimensions")
     factor = settings.number("factor")
     raised = theta * (factor * stretch - (factor - 1)) ** (rotary_dim / (rotary_dim - 2))
     return plain_frequencies(raised, rotary_dim)
 
 
 def llama3(frequencies: Frequencies, settings: JsonFields, original: int) -> Frequencies:
-    """Stretch low frequencies, keep high ones, blend between (Llama 3.1, `apply_scaling` of its reference code)."""
+    """Scale low frequencies, keep high ones, blend between (Llama 3.1, `apply_scaling` of its reference code).
+
+    Raises CheckpointError for a bad field.
+    """
     factor = np.float32(settings.number("factor"))
     low, high = settings.number("low_freq_factor"), settings.number("high_freq_factor")
     if high <= low:
@@ -46,8 +52,9 @@ def llama3(frequencies: Frequencies, settings: JsonFields, original: int) -> Fre
 def longrope(
     frequencies: Frequencies, settings: JsonFields, original: int, stretch: float, *, is_long: bool
 ) -> tuple[Frequencies, float]:
-    """Divide each frequency by a factor of its own, of which there is a set for short contexts and one for long ones
-    (arXiv 2402.13753); returns the scale of cosine and sine too.
+    """Divide each frequency by its factor from the set for short or for long contexts (LongRoPE, arXiv 2402.13753).
+
+    Returns the scale of cosine and sine too. Raises CheckpointError for a bad field.
     """
     if original < 2:
         raise settings.error("original_max_position_embeddings", f"must be at least 2 beside longrope, is {original}")
@@ -61,8 +68,10 @@ def longrope(
 def yarn(
     frequencies: Frequencies, theta: float, settings: JsonFields, original: int, stretch: float
 ) -> tuple[Frequencies, float]:
-    """Stretch what turns seldom within the original context, keep what turns often, blend between (arXiv 2309.00071);
-    returns the scale of cosine and sine too.
+    """Scale frequencies that rotate seldom within the original context, keep those that rotate often, blend between
+    (YaRN, arXiv 2309.00071).
+
+    Returns the scale of cosine and sine too. Raises CheckpointError for a bad field.
     """
     if theta <= 1:
         raise settings.error("rope_theta", f"must be above 1 beside yarn, is {theta}")

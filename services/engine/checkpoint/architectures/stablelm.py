@@ -1,4 +1,4 @@
-"""StableLM: layer norms with biases, a part of each head turns, and an MLP beside attention where a field says so."""
+"""StableLM: layer norms with biases, rotary embeddings in a part of each head, and optionally a parallel MLP."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ STABLELM = {
     "StableLmForCausalLM": Architecture(
         model_type="stablelm",
         models="StableLM 2 (1.6B, 12B), StableLM 3B-4E1T, StableLM Zephyr, Stable Code 3B",
-        features="layer norms, of each head too where a field says so; a part of each head turns; MLP beside attention",
+        features="layer norms, optionally of each head too; rotary embeddings in a part of each head; parallel MLP",
         read_config=_read_stablelm,
         fields=fields("hidden_act layer_norm_eps use_qkv_bias qk_layernorm use_parallel_residual"),
         names=tensor_names.STABLELM_NAMES,

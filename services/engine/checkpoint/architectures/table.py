@@ -1,7 +1,7 @@
 """The architectures that are served.
 
-To add one: a function from its fields to a ModelConfig, and its entry, in the module of its family; a table of its
-tensor names; and a test checkpoint.
+To add one, write a function from its fields to a ModelConfig and its entry, in the module of its family, a table of its
+tensor names, and a test checkpoint.
 """
 
 import itertools
@@ -33,9 +33,8 @@ ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for
 def read_architecture(config: JsonFields, context_length: int | None = None) -> tuple[Architecture, ModelConfig]:
     """Pick the architecture that config.json names, and read its configuration.
 
-    `context_length` is how many positions are to be served, where those are fewer than the checkpoint allows, or, if
-    its rotary scaling stretches that far, more. Raises CheckpointError for an unknown architecture, a missing or bad
-    field, and a feature that is not supported.
+    `context_length` is the number of positions to serve: fewer than the checkpoint's, or more if its rotary scaling
+    allows it. Raises CheckpointError for an unknown architecture, a missing or bad field, and an unsupported feature.
     """
     if (name := _read_name(config)) in TEXT_PARTS:
         config = TEXT_PARTS[name].fields(config)
@@ -53,7 +52,7 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 
 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
+    """Expand a table of name patterns; returns our names of the weights in each tensor that the files may hold."""
     counts = {
         **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
         **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(config.conv_taps, default=0)},
@@ -68,7 +67,7 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
 
 
 def _places(pattern: str, counts: Mapping[str, int]) -> list[dict[str, int]]:
-    """All that the letters in a pattern stand for, the last of them changing first."""
+    """Return all combinations of numbers for the letters in a pattern; the last letter varies fastest."""
     letters = [letter for letter in counts if f"{{{letter}}}" in pattern]
     numbers = itertools.product(*(range(counts[letter]) for letter in letters))
     return [dict(zip(letters, each, strict=True)) for each in numbers]

@@ -1,31 +1,30 @@
-"""What is not served, by the names of its classes, or of architectures in GGUF files: why, and what to do instead."""
+"""Why some classes, and architectures of GGUF files, are not served, and what to do instead."""
 
 import re
 
-_ENCODES = "it encodes texts and writes none: a server of embeddings or a classifier's own library is its place"
-_READS = "its decoder attends to what an encoder has read: take a model that is a decoder alone"
-_SEES = "it reads pictures or video beside text: serve a text model of its family, such as Qwen3 or Gemma 3"
-_LOOKS = "it reads pictures or video and writes no text: the library that it is published for is its place"
-_HEARS = "it reads or writes sound: serve a text model, and its sound by a server of its own"
+_ENCODES = "it encodes texts and generates none: use a server of embeddings, or the library of the classifier"
+_READS = "its decoder attends to the output of an encoder: use a decoder-only model"
+_SEES = "it reads images or video beside text: use a text model of its family, such as Qwen3 or Gemma 3"
+_LOOKS = "it reads images or video and generates no text: use the library that it is published for"
+_HEARS = "it reads or generates sound: use a text model here, and another server for sound"
 _REMEMBERS = (
-    "it keeps a state that predictions which turn out wrong cannot be taken back from (state space, delta rule, "
-    "recurrence): take a model whose layers all attend"
+    "it has a recurrent state (state space, delta rule), which cannot be rewound after rejected predictions: use a "
+    "model whose layers all have attention"
 )
 _MIXES = (
-    "it is a mixture of experts of a kind that is not carried out: take a dense model of its family, or one of "
+    "it is a mixture of experts of an unsupported kind: use a dense model of its family, or one of "
     "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE and GPT-OSS"
 )
 _EARLIER = (
-    "it is of an earlier kind, whose layers are put together as none that is carried out: take a newer one, such as "
-    "Qwen3, OLMo 3, StarCoder2 or Cohere 2"
+    "its layers have an older, unsupported structure: use a newer model, such as Qwen3, OLMo 3, StarCoder2 or Cohere 2"
 )
-_LATER = "its layers share keys, values or embeddings as none that is carried out: take Gemma 3"
-_LATENT = "its attention keeps what it has read in latent form: take a model with keys and values"
+_LATER = "its layers share keys, values or embeddings in an unsupported way: use Gemma 3"
+_LATENT = "it has multi-head latent attention, which is not supported: use a model with keys and values"
 
 _TASKS_OF_TEXTS = "MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|PreTraining"
 _TASKS_OF_PICTURES = "Image|Object|Depth|Semantic|Instance|Universal|Panoptic|Video|Keypoint|Pose|Zero|MaskedImage"
 
-# The first whose pattern a name begins with counts.
+# The first pattern that matches the beginning of a name counts.
 _REASONS = (
     (r"Lfm2Moe", _MIXES),
     (r"Lfm2Vl|Lfm2VL", _SEES),
@@ -52,9 +51,9 @@ _REASONS = (
     (r"\w+(?:Model|Encoder)$", _ENCODES),
 )
 
-_PROJECTS = "it is the part that reads pictures or sound: name the model's own file, whose text part is served"
+_PROJECTS = "it is the part that reads images or sound: name the file of the model itself, whose text part is served"
 
-# Of a whole name.
+# These patterns match whole names.
 _REASONS_OF_FILES = (
     (r"clip", _PROJECTS),
     (
@@ -76,10 +75,10 @@ _REASONS_OF_FILES = (
 
 
 def reason_for_file(name: str) -> str | None:
-    """Return why the architecture of a GGUF file is not served, and what to do; None where nothing is known of it."""
+    """Return why the architecture of a GGUF file is not served, and what to do; None if it is unknown."""
     return next((reason for pattern, reason in _REASONS_OF_FILES if re.fullmatch(pattern, name)), None)
 
 
 def reason_for(name: str) -> str | None:
-    """Return why a class is not served, and what to do; None where nothing is known of it."""
+    """Return why a class is not served, and what to do; None if it is unknown."""
     return next((reason for pattern, reason in _REASONS if re.match(pattern, name)), None)

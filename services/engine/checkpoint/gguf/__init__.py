@@ -1,1 +1,1 @@
-"""A GGUF file as a checkpoint: what its keys and tensors stand for."""
+"""A GGUF file as a checkpoint: the meaning of its keys and tensors."""

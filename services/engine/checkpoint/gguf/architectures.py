@@ -1,6 +1,6 @@
-"""GGUF architectures: how each one's hyperparameters become the fields of config.json that architectures.py reads.
+"""GGUF architectures: translates each one's hyperparameters to the fields of a config.json.
 
-To add one: what it has beside what all have, and its entry in GGUF_ARCHITECTURES.
+To add one, write a function that returns its fields beside those that all have, and its entry in GGUF_ARCHITECTURES.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,20 +42,20 @@ _MOST_LAYERS = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class GgufArchitecture:
-    """What one `general.architecture` stands for."""
+    """The meaning of one `general.architecture`."""
 
     name: str  # the first of config.json's `architectures`
     model_type: str
-    translate: Callable[[Hyperparameters], Fields]  # what it has beside what all have
+    translate: Callable[[Hyperparameters], Fields]  # its fields beside those that all have
     names: Mapping[str, str]  # see names.py
     permutes_heads: bool = False  # rows of query and key alternate between the halves of a head
-    keys: frozenset[str] = frozenset()  # that it carries out, where others must not have them
+    keys: frozenset[str] = frozenset()  # that it implements and others must not have
 
 
 def read_gguf_config(metadata: Metadata, tensors: GgufTensors) -> tuple[GgufArchitecture, JsonFields]:
     """Pick the architecture that the file names, and translate its hyperparameters.
 
-    Raises CheckpointError for an architecture that is not served, and for what would change what is computed.
+    Raises CheckpointError for an architecture that is not served, and for a key that would change the computation.
     """
     if (name := metadata.required_text("general.architecture")) not in GGUF_ARCHITECTURES:
         reason, allowed = reason_for_file(name), ", ".join(GGUF_ARCHITECTURES)
@@ -87,7 +87,7 @@ def _translate_mistral(found: Hyperparameters) -> Fields:
 
 
 def _translate_mistral3(found: Hyperparameters) -> Fields:
-    """Its converter writes of the scales of YaRN the second alone; the first is 1."""
+    """Translate Ministral 3; its converter writes only the second of YaRN's two scales, the first is 1."""
     scaling, of_all = found.rope_scaling(), found["rope.scaling.yarn_log_multiplier"]
     scales = {"mscale": 1.0, "mscale_all_dim": of_all} if of_all else {}
     beta = {"llama_4_scaling_beta": found["attention.temperature_scale"]}
@@ -113,7 +113,7 @@ def _translate_smollm3(found: Hyperparameters) -> Fields:
 
 def _translate_granite(found: Hyperparameters) -> Fields:
     if found["rope.scaling.finetuned"] is False:
-        raise found.error("rope.scaling.finetuned", "only true is supported: without, nothing tells positions apart")
+        raise found.error("rope.scaling.finetuned", "only true is supported: without it there are no positions")
     scales = ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
     fields = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
     present = {field: found[key] for field, key in zip(fields, scales, strict=True) if found[key] is not None}
@@ -125,7 +125,7 @@ def _translate_glm4(found: Hyperparameters) -> Fields:
 
 
 def _translate_stablelm(found: Hyperparameters) -> Fields:
-    """llama.cpp goes by which norms there are, not by `use_parallel_residual`."""
+    """Translate StableLM; like llama.cpp it looks at which norms exist, not at `use_parallel_residual`."""
     return {
         "hidden_act": "silu",
         "layer_norm_eps": found["attention.layer_norm_epsilon"],
@@ -186,7 +186,7 @@ def _translate_gemma3(found: Hyperparameters) -> Fields:
 
 
 def _translate_gemma(found: Hyperparameters, *, largest: int) -> Fields:
-    """What the Gemmas share; the model of most layers scales its queries by another size than that of a head."""
+    """Translate what the Gemmas share; the largest model scales its queries by hidden size / heads, not head size."""
     hidden, heads, layers = (found[key] for key in ("embedding_length", "attention.head_count", "block_count"))
     fields: Fields = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": found["attention.key_length"]}
     if layers == largest and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
@@ -195,7 +195,7 @@ def _translate_gemma(found: Hyperparameters, *, largest: int) -> Fields:
 
 
 def _sliding_layers(found: Hyperparameters) -> Fields:
-    """Which layers have windows, where a list says so."""
+    """Return the kinds of the layers, if a list says which have windows."""
     pattern = found["attention.sliding_window_pattern"]
     if not isinstance(pattern, list):
         return {}

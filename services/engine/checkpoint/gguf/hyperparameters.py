@@ -1,7 +1,7 @@
-"""Hyperparameters: those of a GGUF file, as the fields of the config.json that they were made of.
+"""Hyperparameters: translates the keys of a GGUF file back to the fields of the config.json that they were made from.
 
-llama.cpp's conversion script is the reference for what each key means, its models for the defaults of those left out.
-So all that is checked and refused of a folder's configuration is checked and refused here.
+So the checks of a folder's configuration apply to GGUF files too. llama.cpp's conversion script is the reference for
+the meaning of each key, and its models for the defaults of absent keys.
 """
 
 import logging
@@ -16,10 +16,10 @@ from services.engine.gguf.metadata import Metadata
 
 logger = logging.getLogger(__name__)
 Fields = dict[str, Any]
-"""Of config.json, by their names."""
+"""Fields of config.json by their names."""
 
-_MOST_LISTED = 1 << 12  # elements of a list that has a number for each layer
-# By the field of config.json: the key, behind the architecture's name.
+_MOST_LISTED = 1 << 12  # elements of a list with a value for each layer
+# The key, without the architecture's name before it, by the field of config.json.
 _KEYS = {
     "hidden_size": "embedding_length",
     "num_hidden_layers": "block_count",
@@ -33,7 +33,7 @@ _KEYS = {
     "sliding_window": "attention.sliding_window",
     "original_max_position_embeddings": "rope.scaling.original_context_length",
 }
-# The rest that is read, by the field in whose error it is named.
+# Keys that are read by other code, by the field for whose errors they are named.
 _NAMED = {
     "rope_scaling": "rope.scaling.type",
     "rope_scaling.rope_type": "rope.scaling.type",
@@ -64,21 +64,21 @@ _HARMLESS = {
     *("vocab_size", "attention.value_length", "attention.layer_norm_epsilon", "rope.scaling.finetuned"),
     *("tensor_data_layout", "attention.causal", "expert_gating_func"),
 }
-# What says how cosine and sine are scaled, by the type of scaling that it is beside: errors name the key.
+# The keys of the scale of cosine and sine, by the type of rope scaling.
 _ATTENTION_FACTORS = {"longrope": "rope.scaling.attn_factor", "yarn": "rope.scaling.yarn_attn_factor"}
 _MUST_BE_1 = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"}
-_MUST_BE_OFF = {  # where an architecture does not carry it out
+_MUST_BE_OFF = {  # for architectures that do not implement it
     *("expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_feed_forward_length"),
     *("expert_group_count", "expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
     *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
     *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear", "shortconv.l_cache"),
     *("nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier", "use_parallel_residual"),
 }
-_SOFTMAX = 1  # of `expert_gating_func`
+_SOFTMAX = 1  # the value of `expert_gating_func`
 
 
 class Hyperparameters:
-    """The keys of one file that begin with its architecture's name."""
+    """The keys of one file that begin with its architecture's name; they are given without it."""
 
     def __init__(self, metadata: Metadata, architecture: str, tensors: GgufTensors) -> None:
         self.metadata = metadata
@@ -86,7 +86,10 @@ class Hyperparameters:
         self._prefix = f"{architecture}."
 
     def __getitem__(self, key: str) -> object:
-        """A value, None where it is absent; a list of as many equal ones counts as the number that they are."""
+        """Return a value, None if it is absent; a list of equal numbers is returned as that number.
+
+        Raises CheckpointError for a list that is too long.
+        """
         value = self.metadata.raw(self._prefix + key)
         if isinstance(value, list) and len(value) > _MOST_LISTED:
             raise self.error(key, f"has {len(value)} elements; it may have at most {_MOST_LISTED}")
@@ -99,14 +102,14 @@ class Hyperparameters:
         return self.metadata.error(self._prefix + key, problem)
 
     def refuse_windows(self) -> None:
-        """Raise CheckpointError for a window, where an architecture has none."""
+        """Raise CheckpointError if there is a window, for architectures that have none."""
         if window := self["attention.sliding_window"]:
             raise self.error("attention.sliding_window", f"only 0 is supported here, is {shown(window)}")
 
     def check_all_carried_out(self, own: Collection[str]) -> None:
-        """Raise CheckpointError for a key that would change what is computed; name those that are not known.
+        """Raise CheckpointError for an unsupported key that would change the computation; log unknown keys.
 
-        `own` are those that this architecture carries out beside what all do.
+        `own` are the keys that this architecture implements beside those that all do.
         """
         known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF, *_MUST_BE_1, *own}
         for key in sorted(_MUST_BE_OFF.difference(own)):
@@ -124,10 +127,10 @@ class Hyperparameters:
             raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")
         mine = (key.removeprefix(self._prefix) for key in self.metadata if key.startswith(self._prefix))
         if unknown := sorted(key for key in mine if key not in known):
-            logger.warning("%s: keys that are not known, and change nothing: %s", self.metadata.path, shown(unknown))
+            logger.warning("%s: unknown keys, which are ignored: %s", self.metadata.path, shown(unknown))
 
     def as_config(self, own: Mapping[str, Any]) -> JsonFields:
-        """The fields of config.json, with an architecture's own ones; their errors name the keys."""
+        """Return the fields of config.json, with the architecture's `own` ones; their errors name the keys."""
         fields = {field: self[key] for field, key in _KEYS.items()} | {
             "partial_rotary_factor": _rotary_part(self),
             "rope_scaling": self.rope_scaling(),
@@ -141,7 +144,7 @@ class Hyperparameters:
         return JsonFields({**fields, **own}, str(self.metadata.path), keys)
 
     def rope_scaling(self) -> dict[str, Any] | None:
-        """How the angles of a longer context are made of those of a shorter one; None: not at all."""
+        """Return the field `rope_scaling`, None if frequencies are not scaled; raises CheckpointError."""
         kind, factor = self._scaling_type(), self["rope.scaling.factor"]
         scaling = {"rope_type": kind, "factor": factor}
         match kind:
@@ -160,7 +163,7 @@ class Hyperparameters:
         raise self.error("rope.scaling.type", f"{shown(kind)} is not supported; allowed are {allowed}")
 
     def _scaling_type(self) -> object:
-        """Factors tell of a type that no key names."""
+        """Return the type of rope scaling; no key names LongRoPE, so its factors are the sign of it."""
         if LONG_FACTORS in self.tensors or SHORT_FACTORS in self.tensors:
             return "longrope"
         kind = self["rope.scaling.type"]
@@ -168,7 +171,7 @@ class Hyperparameters:
 
 
 def _rotary_part(found: Hyperparameters) -> object:
-    """Which part of each head turns; None where nothing says so, for all of it."""
+    """Return the part of each head that rotates; None if no key says so, which means the whole head."""
     turned, head_dim = found["rope.dimension_count"], found["attention.key_length"]
     if head_dim is None:
         heads, hidden = found["attention.head_count"], found["embedding_length"]

@@ -1,4 +1,4 @@
-"""What LFM2 has in a GGUF file beside what all architectures have, as fields of config.json."""
+"""LFM2: translates its own keys of a GGUF file, beside those that all architectures have, to fields of config.json."""
 
 from services.engine.checkpoint.architectures.layer_kinds import FULL
 from services.engine.checkpoint.architectures.lfm2 import CONV
@@ -7,7 +7,10 @@ from services.engine.files.json_fields import shown
 
 
 def translate_lfm2(found: Hyperparameters) -> Fields:
-    """A layer without keys and values convolves; the rule of the MLP's size has been followed."""
+    """Return the fields; layers with 0 KV heads are convolutions, and the size of the MLP is final.
+
+    Raises CheckpointError for a bad key.
+    """
     found.refuse_windows()
     heads, layers = found["attention.head_count_kv"], found["block_count"]
     fields: Fields = {

@@ -1,11 +1,11 @@
-"""What mixtures of experts have in a GGUF file beside what all architectures have, as fields of config.json."""
+"""Mixtures of experts: translates their own keys of a GGUF file to fields of config.json."""
 
 from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
 from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS
 
 
 def translate_experts(found: Hyperparameters) -> Fields:
-    """What all mixtures have; how wide an expert is stands in its own key, but for OLMoE and Mixtral."""
+    """Return the fields of all mixtures; the width of an expert has a key of its own except in OLMoE and Mixtral."""
     return {
         "hidden_act": "silu",
         "num_experts": found["expert_count"],
@@ -38,7 +38,7 @@ def translate_qwen2_moe(found: Hyperparameters) -> Fields:
 
 
 def translate_gpt_oss(found: Hyperparameters) -> Fields:
-    """The edges of its blend of frequencies are no whole numbers, of which the format has no key."""
+    """Return the fields of GPT-OSS; its YaRN does not truncate, for which the format has no key."""
     scaling, size = found.rope_scaling(), found["expert_feed_forward_length"]
     return translate_experts(found) | {
         "intermediate_size": found["feed_forward_length"] if size is None else size,

@@ -1,6 +1,6 @@
-"""GGUF names: what GGUF files call the weights; one table, as they do so alike for all architectures.
+"""GGUF names: the names of weights in GGUF files, which are the same for all architectures.
 
-As in tensor_names.py, it maps a tensor's name in the file to ours; experts and heads lie one below the other.
+As in tensor_names.py, the tables map a tensor's name in the file to ours; experts and heads lie one below the other.
 """
 
 _ENDS = {

@@ -1,4 +1,4 @@
-"""source: a GGUF file, read as what a checkpoint is made of."""
+"""source: reads a GGUF file as a CheckpointSource."""
 
 import math
 from collections.abc import Mapping
@@ -50,28 +50,28 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         described_by="the file's metadata",
         config=without_absent_biases(config, names, tensors),
         generation=read_generation_defaults(generation),
-        token_rules={},  # the format has no place for them
-        forced_ids=ForcedIds(),  # nor for these
+        token_rules={},  # the format cannot hold them
+        forced_ids=ForcedIds(),  # nor these
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
         tensors=tensors,
         names=names,
         folder_names=folder_names,
         folder_orders=_folder_orders(config, folder_names) if architecture.turns_neighbours else {},
-        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # they are in the configuration
-        norms_are_offsets=False,  # the 1 has been added
+        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # read as part of the configuration
+        norms_are_offsets=False,  # the converter has added the 1
         foreign_tokens=frozenset(),
     )
 
 
 def _read_generation(metadata: Metadata) -> JsonFields:
-    """What would be in generation_config.json."""
+    """Return the fields that a folder has in generation_config.json."""
     fields = {field: metadata.raw(key) for field, key in _SAMPLING.items()}
     ends = {"eos_token_id": [*Vocabulary(metadata).end_ids()]}
     return JsonFields(fields | ends, str(metadata.path), _SAMPLING)
 
 
 def _divide_frequencies(config: ModelConfig, tensors: GgufTensors) -> ModelConfig:
-    """Apply what llama.cpp makes of Llama 3's scaling: a factor for each frequency."""
+    """Apply a factor to each frequency: llama.cpp stores Llama 3's scaling so."""
     if (factors := tensors.factors(ROPE_FACTORS)) is None:
         return config
     where = f"{tensors.path(ROPE_FACTORS)}: tensor {ROPE_FACTORS!r}"
@@ -84,7 +84,7 @@ def _divide_frequencies(config: ModelConfig, tensors: GgufTensors) -> ModelConfi
 
 
 def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
-    """Put the rows of each query and key head in halves again, as rotary embeddings pair them here."""
+    """Reorder the rows of each query and key head so that rotary embeddings pair its halves, as our kernels do."""
     rotary_dim = _rotary_dim(config)
     for part, num_heads in (("attn_q", config.num_heads), ("attn_k", config.num_kv_heads)):
         names = [f"blk.{layer}.{part}" for layer in range(config.num_layers)]
@@ -92,12 +92,12 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
         shapes = {name: tensors.shape(name) for name in held if name in tensors}
         of_heads = (num_heads, config.head_dim)  # norms
         mine = [name for name, shape in shapes.items() if shape == of_heads or shape[0] == math.prod(of_heads)]
-        if mine:  # one of another shape is refused later
+        if mine:  # tensors of another shape are refused later
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 
 
 def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
-    """Put one tap of all channels after the other, where a tensor has the taps of each channel."""
+    """Reorder convolutions, which are stored as the taps of each channel, to the channels of each tap."""
     for tensor, ours in names.items():
         shape = (config.hidden_size, len(ours))
         if ours[0].endswith(".conv.0") and tensor in tensors and tensors.shape(tensor) == shape:
@@ -105,7 +105,7 @@ def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str,
 
 
 def _folder_orders(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
-    """Where neighbours turn together in a folder, whose rows of queries and keys are not in our order then."""
+    """Return the row orders of a folder with interleaved rotary embeddings, for its queries and keys."""
     rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
     parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}
     return {
@@ -118,10 +118,10 @@ def _rotary_dim(config: ModelConfig) -> int:
 
 
 def _restore_shapes(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
-    """Count norms of each head, which files hold as a matrix, as one vector, and a gate, held as a vector, as a row."""
+    """Flatten norms of each head, which files hold as a matrix, and make a matrix of one row of a gate vector."""
     shapes = weight_shapes(config)
     for tensor, ours in names.items():
         if tensor in tensors and ours and shapes.keys() >= {*ours}:
             shape = (sum(shapes[name][0] for name in ours), *shapes[ours[0]][1:])
-            if 1 in (len(shape), shape[0]):  # the order of the values is then the same in either
+            if 1 in (len(shape), shape[0]):  # then the order of the values does not change
                 tensors.set_shape(tensor, shape)

@@ -1,4 +1,4 @@
-"""GgufTensors: the tensors of a GGUF model, whether in one file or split over several."""
+"""GgufTensors: the tensors of a GGUF model, in one file or split over several."""
 
 import math
 import re
@@ -17,7 +17,7 @@ from services.engine.files.file_state import FileState
 from services.engine.gguf.gguf_file import GgufFile
 
 PART_NAME = re.compile(r"(?P<whole>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
-"""What a file is called that holds a part of a model."""
+"""The name of a file that holds a part of a split model."""
 
 _MOST_FILES = 1024
 _MOST_FACTORS = 1 << 13
@@ -29,22 +29,22 @@ class GgufTensors:
     """Every tensor of a model by name, with the file that holds it."""
 
     def __init__(self, file: GgufFile) -> None:
-        """Open and check what `file` is the first part of; raises CheckpointError naming the file at fault."""
+        """Open all parts of the model that begins with `file`; raises CheckpointError naming the file at fault."""
         self._files: dict[str, GgufFile] = {}
         self._orders: dict[str, NDArray[np.int64]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
-        self._fitting: dict[str, bool] = {}  # of those in MXFP4
+        self._fitting: dict[str, bool] = {}  # tensors in MXFP4
         for part in _open_parts(file):
             if twice := self._files.keys() & part.tensors.keys():
                 raise CheckpointError(f"{part.path}: tensor {min(twice)!r} is in {self._files[min(twice)].path} too")
             self._files |= dict.fromkeys(part.tensors, part)
 
     def set_order(self, names: Iterable[str], order: NDArray[np.int64]) -> None:
-        """Say which row of the file each of our rows is, for some tensors."""
+        """Set the row of the file of each of our rows, for some tensors."""
         self._orders |= dict.fromkeys(names, order)
 
     def set_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        """Say as what a tensor counts, if it has as many values."""
+        """Give a tensor another shape, if that has as many values."""
         if math.prod(self.shape(name)) == math.prod(shape):
             self._shapes[name] = shape
 
@@ -65,17 +65,17 @@ class GgufTensors:
         return sorted({file.state for file in self._files.values()})
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of one tensor; matrices of more than two dimensions lie one below the other."""
+        """Return the shape of one tensor; more than two dimensions count as matrices one below the other."""
         *outer, row = self._files[name].tensors[name].shape
         return self._shapes.get(name, (math.prod(outer), row) if outer else (row,))
 
     def kind(self, name: str) -> str:
-        """Return the type of a tensor's blocks, as llama.cpp names it, or of others that hold the same."""
+        """Return llama.cpp's name for the type of a tensor's blocks; for MXFP4 that fits in bytes, that is Q8_0."""
         stored = self._files[name].tensors[name].kind.name
         return _BYTES if stored == _MXFP4 and self._fits_bytes(name) else stored
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Return rows as numbers; those of quantised types are computed."""
+        """Return rows as numbers, dequantised if necessary.  # [rows, …]"""
         kind = self._files[name].tensors[name].kind
         if len(self.shape(name)) > 1:
             return kind.decode(self._file_rows(name, begin, end))
@@ -89,7 +89,7 @@ class GgufTensors:
         return rows if self.kind(name) == self._files[name].tensors[name].kind.name else to_bytes(rows)
 
     def _file_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-        """Rows as the file holds them."""
+        """Return rows as the file holds them.  # [rows, bytes of a row]"""
         rows, kind = self._files[name].rows(name), self._files[name].tensors[name].kind
         if len(self.shape(name)) == 1:
             rows = rows.reshape(-1, kind.size)  # a block of values counts as a row
@@ -98,7 +98,7 @@ class GgufTensors:
         return rows[begin:end] if order is None else rows[order[begin:end]]
 
     def _fits_bytes(self, name: str) -> bool:
-        """Whether its numbers and scales are those that bytes and float16 hold; reads all of a matrix once."""
+        """Return whether Q8_0 holds a matrix in MXFP4 exactly; reads the whole matrix the first time."""
         if name not in self._fitting:
             rows = self._files[name].rows(name)
             pieces = (rows[first : first + _ROWS_AT_ONCE] for first in range(0, len(rows), _ROWS_AT_ONCE))
@@ -106,7 +106,7 @@ class GgufTensors:
         return self._fitting[name]
 
     def factors(self, name: str) -> list[float] | None:
-        """Return the numbers of a small vector, None where it is not there."""
+        """Return the numbers of a short vector, None if it is absent; raises CheckpointError for a larger tensor."""
         if name not in self:
             return None
         if len(shape := self.shape(name)) != 1 or shape[0] > _MOST_FACTORS:
@@ -115,12 +115,15 @@ class GgufTensors:
         return factors
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        """Release the memory that reading one tensor has taken; views stay valid."""
         self._files[name].release(name)
 
 
 def _open_parts(first: GgufFile) -> list[GgufFile]:
-    """Open all files of a split model, whose names end in -00001-of-00003.gguf; a whole one is its only part."""
+    """Open all files of a split model, whose names end in -00001-of-00003.gguf and so on, or the one of a whole model.
+
+    Raises CheckpointError for a missing part and for parts that do not fit together.
+    """
     count = first.metadata.index("split.count", _MOST_FILES + 1) or 1
     if count == 1:
         return [first]

@@ -1,1 +1,1 @@
-"""Weights that other tools have quantised: what lies in their safetensors files, as blocks of ours or as numbers."""
+"""Weights that other tools have quantised: their safetensors are read as blocks of our formats or as numbers."""

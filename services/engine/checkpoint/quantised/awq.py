@@ -1,5 +1,6 @@
-"""AWQ's layout for its GEMM kernel: numbers and zero points packed along the outputs, eight of 4 bits in a word, whose
-order is AutoAWQ's (`WQLinear_GEMM`); a weight is scale * (number - zero).
+"""AWQ's layout for its GEMM kernel: numbers and zero points packed along the outputs, eight of 4 bits in a word.
+
+The order within a word is AutoAWQ's (`WQLinear_GEMM`). A weight is scale * (number - zero).
 """
 
 from dataclasses import dataclass
@@ -21,18 +22,18 @@ _PLACES = np.array([0, 4, 1, 5, 2, 6, 3, 7])  # of each output in its word
 
 @dataclass(frozen=True, slots=True)
 class Awq:
-    """What quantization_config says of all matrices."""
+    """The fields of quantization_config, which apply to all matrices."""
 
     group_size: int  # 0: all inputs are one group
 
     name: ClassVar = "AWQ"
     mains: ClassVar = {".qweight": ".weight"}
     reads: ClassVar = "4 bits for the GEMM kernel, with zero points"
-    held: ClassVar = "as it is, a byte for each number"
+    held: ClassVar = "exactly, a byte for each number"
 
     @classmethod
     def read(cls, config: JsonFields) -> "Awq":
-        """Read quantization_config; raises CheckpointError for a layout that is not known."""
+        """Read quantization_config; raises CheckpointError for an unknown layout."""
         field = "bits" if "bits" in config else "w_bit"
         if (bits := config.integer(field, _BITS)) != _BITS:
             raise config.error(field, f"must be {_BITS}, is {bits}")
@@ -41,7 +42,7 @@ class Awq:
         return cls(max(config.integer(field, 128, minimum=-1), 0))
 
     def matrix(self, parts: Parts) -> IntegerMatrix:
-        """Return the matrix that the parts stand for; raises CheckpointError naming the one at fault."""
+        """Return the matrix in these parts; raises CheckpointError naming the part at fault."""
         inputs, words = parts.matrix("qweight", ("I32",))
         outputs, group_size = words * _PER_WORD, self.group_size or inputs
         num_groups = -(-inputs // group_size)
@@ -50,7 +51,7 @@ class Awq:
         group_of = even_groups(inputs, group_size)
 
         def columns(part: str, begin: int, end: int) -> NDArray[np.int16]:
-            """Some outputs of a part.  # [outputs, its rows]"""
+            """Return some outputs of a part.  # [outputs, its rows]"""
             first = begin // _PER_WORD
             packed = parts.tensor(part)[:, first : -(-end // _PER_WORD)]
             each = unpack(packed, _BITS, packed.shape[1] * _PER_WORD).reshape(len(packed), -1, _PER_WORD)

@@ -1,4 +1,4 @@
-"""Integers and their scales in blocks of llama.cpp's types, which the kernels hold as they are."""
+"""Integers and their scales as blocks of llama.cpp's types, which the kernels use directly."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ _RANGES = {"Q4_0": (-8, 7), "Q8_0": (-128, 127)}  # the smallest first
 
 
 def fitting_kind(least: int, most: int) -> str | None:
-    """Return the smallest type that holds integers of a range, None where none does."""
+    """Return the smallest type that holds integers of a range, None if none does."""
     return next((kind for kind, (lowest, highest) in _RANGES.items() if lowest <= least and most <= highest), None)
 
 
 def are_exact(scales: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which scales a block holds, as a float16, without a loss."""
-    with np.errstate(over="ignore"):  # an infinity is not equal either
+    """Return which scales float16, the type of a block's scale, holds exactly."""
+    with np.errstate(over="ignore"):  # an overflow gives an infinity, which is not equal
         exact: NDArray[np.bool_] = scales.astype(np.float16).astype(np.float32) == scales
     return exact
 

@@ -1,6 +1,6 @@
-"""compressed-tensors: integers of 1 to 8 bits, packed or a byte each, and float8, each matrix as its tensors say.
+"""compressed-tensors: integers of 1 to 8 bits, packed or a byte each, and float8; tensors decide for each matrix.
 
-A weight is scale * (number - zero), both with a sign; packed ones are stored from 0 on.
+A weight is scale * (number - zero), with signed numbers; packed numbers are stored with an offset, as unsigned.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,21 @@ _BYTE = 8
 
 @dataclass(frozen=True, slots=True)
 class CompressedTensors:
-    """What quantization_config says of all matrices; the rest is as wide as its tensors are."""
+    """The fields of quantization_config that apply to all matrices; shapes follow from the tensors."""
 
-    bits: tuple[int, ...]  # that packed numbers may have
+    bits: tuple[int, ...]  # possible widths of packed numbers
     blocks: tuple[Block, ...]
 
     name: ClassVar = "compressed-tensors"
     mains: ClassVar = {".weight_packed": ".weight", ".weight": ".weight"}
     reads: ClassVar = (
-        "integers of 1 to 8 bits, packed or not, for a matrix, outputs or groups, with zero points or without; float8"
+        "integers of 1 to 8 bits, packed or not, scaled by matrix, output or group, with or without zero points; float8"
     )
-    held: ClassVar = "integers as they are; float8, 8 bits with zero points and reordered groups by values"
+    held: ClassVar = "integers exactly; float8, 8 bits with zero points and reordered groups dequantised"
 
     @classmethod
     def read(cls, config: JsonFields) -> "CompressedTensors":
-        """Read quantization_config; raises CheckpointError for a layout that is not known."""
+        """Read quantization_config; raises CheckpointError for an unknown layout."""
         config.choice("format", _FORMATS, "dense")
         for field in ("sparsity_config", "transform_config"):
             extra = config.nested(field)
@@ -59,7 +59,7 @@ class CompressedTensors:
         return cls(tuple(sorted(bits)), tuple(sorted(blocks)))
 
     def matrix(self, parts: Parts) -> PackedMatrix:
-        """Return the matrix that the parts stand for; raises CheckpointError naming the one at fault."""
+        """Return the matrix in these parts; raises CheckpointError naming the part at fault."""
         if "weight_packed" in parts:
             return self._packed(parts)
         shape = parts.matrix("weight", ("I8", "F8_E4M3"))
@@ -93,7 +93,7 @@ def _integers(
     bits: int,
     stored: Callable[[int, int], NDArray[Any]],
 ) -> IntegerMatrix:
-    """The matrix of which `stored` are some rows, with a sign, before the zero points come off."""
+    """Return the matrix; `stored` returns some of its rows as signed numbers, from which zero points are subtracted."""
     groups, zeros = _groups(parts, scales, shape[1]), _zeros(parts, scales, shape[0], bits)
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
@@ -115,14 +115,14 @@ def _integers(
 
 
 def _groups(parts: Parts, scales: ScaleGrid, inputs: int) -> Groups:
-    """What tells the group of each input: a part that holds -1 alone tells nothing."""
+    """Return a function for the group of each input; a part of -1 only means groups of neighbours."""
     if "weight_g_idx" not in parts or (parts.integers("weight_g_idx", (inputs,)) == -1).all():
         return scales.groups(inputs)
     return parts.groups("weight_g_idx", inputs, scales.grid[1])
 
 
 def _zeros(parts: Parts, scales: ScaleGrid, outputs: int, bits: int) -> Callable[[], NDArray[np.int16]] | None:
-    """What tells the zero points, if there are any: a byte each, or packed along the outputs.  # [out, groups]"""
+    """Return a function for the zero points, a byte each or packed along the outputs; None: none.  # [out, groups]"""
     if "weight_zero_point" not in parts:
         return None
     rows, columns = scales.grid

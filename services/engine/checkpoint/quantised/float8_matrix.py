@@ -1,4 +1,4 @@
-"""Float8Matrix: weights as float8 (e4m3fn) with scales, which go by their values."""
+"""Float8Matrix: weights as float8 (e4m3fn) with scales, which are dequantised."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from services.engine.checkpoint.quantised.scale_grid import ScaleGrid
 
 
 def _e4m3_values() -> NDArray[np.float32]:
-    """What each of the 256 patterns stands for: a sign, four bits of exponent, three of fraction, and two NaNs."""
+    """Return the value of each of the 256 patterns: a sign, four bits of exponent, three of fraction; two are NaN."""
     patterns = np.arange(256)
     exponents, fractions = patterns >> 3 & 15, patterns & 7
     magnitudes = np.where(exponents > 0, np.ldexp(8.0 + fractions, exponents - 10), np.ldexp(1.0 * fractions, -9))
@@ -39,5 +39,5 @@ class Float8Matrix:
         return numbers * scales
 
     def blocks(self, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return rows as they are.  # [rows, bytes of a row]"""
+        """Return rows of float32 as bytes.  # [rows, bytes of a row]"""
         return self.rows(begin, end).view(np.uint8)

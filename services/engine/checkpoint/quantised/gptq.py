@@ -1,7 +1,7 @@
 """GPTQ's layout: numbers packed along the inputs, zero points along the outputs (AutoGPTQ's `QuantLinear.pack`).
 
-A weight is scale * (number - zero). Files of the first version hold each zero point less one; as ExLlamaV2 has it, the
-sum stays within the bits.
+A weight is scale * (number - zero). Files of the first version hold each zero point minus one; as in ExLlamaV2, adding
+the one wraps around within the bits.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _VERSIONS = {"gptq": 1, "gptq_v2": 0}
 
 @dataclass(frozen=True, slots=True)
 class Gptq:
-    """What quantization_config says of all matrices."""
+    """The fields of quantization_config, which apply to all matrices."""
 
     bits: int
     group_size: int  # 0: all inputs are one group
@@ -32,11 +32,11 @@ class Gptq:
     name: ClassVar = "GPTQ"
     mains: ClassVar = {".qweight": ".weight"}
     reads: ClassVar = "2, 3, 4, 8 bits, groups of any size, zero points, `desc_act`, both versions"
-    held: ClassVar = "as it is; reordered by values"
+    held: ClassVar = "exactly; reordered groups dequantised"
 
     @classmethod
     def read(cls, config: JsonFields) -> "Gptq":
-        """Read quantization_config; raises CheckpointError for a layout that is not known."""
+        """Read quantization_config; raises CheckpointError for an unknown layout."""
         bits = config.integer("bits")
         if bits not in _BITS:
             raise config.error("bits", f"must be one of {', '.join(map(str, _BITS))}, is {bits}")
@@ -45,7 +45,7 @@ class Gptq:
         return cls(bits, max(group_size, 0), _VERSIONS[version], config.flag("desc_act", False))
 
     def matrix(self, parts: Parts) -> IntegerMatrix:
-        """Return the matrix that the parts stand for; raises CheckpointError naming the one at fault."""
+        """Return the matrix in these parts; raises CheckpointError naming the part at fault."""
         rows, outputs = parts.matrix("qweight", ("I32",))
         inputs, bits = rows * WORD // self.bits, self.bits
         num_groups = -(-inputs // self.group_size) if self.group_size else 1

@@ -1,4 +1,4 @@
-"""IntegerMatrix: integers with a scale for each group of inputs, by whichever tool."""
+"""IntegerMatrix: integers with a scale for each group of inputs, whatever tool stored them."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from services.engine.checkpoint.quantised.blocks import BLOCK, are_exact, fitting_kind, to_blocks
 
 Numbers = Callable[[int, int], NDArray[np.int16]]
-"""The integers of some rows, less their zero points.  # [rows, in]"""
+"""The integers of some rows, with zero points subtracted.  # [rows, in]"""
 Scales = Callable[[int, int], NDArray[np.float32]]
 """The scales of some rows.  # [rows, groups]"""
 Groups = Callable[[], NDArray[np.int64]]
@@ -19,7 +19,7 @@ Groups = Callable[[], NDArray[np.int64]]
 _Number = TypeVar("_Number", bound=np.generic)
 
 VALUES = "F32"
-"""The kind of a matrix that goes by its values."""
+"""The kind of a matrix that is dequantised."""
 
 
 class IntegerMatrix:
@@ -35,7 +35,7 @@ class IntegerMatrix:
         extremes: Callable[[], tuple[int, int]],
         group_of: Groups,
     ) -> None:
-        """`extremes` are the least and the greatest integer that there can be."""
+        """`extremes` returns the least and the greatest possible integer."""
         self.parts = parts
         self.shape = shape
         self._numbers = numbers
@@ -45,7 +45,7 @@ class IntegerMatrix:
 
     @cached_property
     def kind(self) -> str:
-        """The type of blocks that holds the matrix as it is, "F32" where none does."""
+        """The type of blocks that holds the matrix exactly, "F32" if none does."""
         groups = self._group_of()[: self.shape[1] // BLOCK * BLOCK].reshape(-1, BLOCK)
         if self.shape[1] % BLOCK or not (groups == groups[:, :1]).all():
             return VALUES
@@ -64,13 +64,10 @@ class IntegerMatrix:
 
 
 def of_inputs(values: NDArray[_Number], group_of: NDArray[np.int64]) -> NDArray[_Number]:
-    """Return what each input has of its group's, row behind row, as all that follows needs it to be fast.
-
-    # [rows, groups] -> [rows, in]
-    """
-    return np.take(values, group_of, axis=1)  # which an index in brackets would lay out by columns
+    """Return the value of each input's group, in row-major order.  # [rows, groups] -> [rows, in]"""
+    return np.take(values, group_of, axis=1)  # indexing would return column-major order, which is slow later
 
 
 def even_groups(in_features: int, group_size: int) -> Groups:
-    """Return what tells the group of each input where neighbours share one."""
+    """Return a function for the group of each input, for groups of `group_size` neighbours."""
     return lambda: np.arange(in_features) // group_size

@@ -1,4 +1,4 @@
-"""The ways of quantisation that are read, by the `quant_method` of quantization_config."""
+"""The quantisation methods that can be read, by the `quant_method` of quantization_config."""
 
 from services.engine.checkpoint.quantised.awq import Awq
 from services.engine.checkpoint.quantised.compressed_tensors import CompressedTensors
@@ -21,9 +21,9 @@ METHODS: dict[str, type[Method]] = {
 
 
 def read_method(config: JsonFields) -> Method | None:
-    """Read how the files hold the matrices, None where config.json says nothing of that.
+    """Read the quantisation method of the matrices, None if config.json has none.
 
-    Raises CheckpointError for a method that is not known.
+    Raises CheckpointError for an unknown method or layout.
     """
     inner = config.nested("text_config") or config
     settings = next(

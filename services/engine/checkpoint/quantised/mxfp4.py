@@ -1,5 +1,6 @@
-"""MXFP4 as GPT-OSS is published: of all experts' matrices one below the other `blocks`, 32 numbers of 4 bits each, and
-`scales`, the exponent of a power of two for each block.
+"""MXFP4 as GPT-OSS is published: `blocks` of 32 numbers of 4 bits, and `scales`, an exponent of two for each block.
+
+The tensors hold the matrices of all experts one below the other.
 """
 
 import math
@@ -23,20 +24,20 @@ _LEAST_DIMENSIONS = 3  # outputs, blocks, bytes
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4:
-    """quantization_config says no more than that it is this."""
+    """The format has no parameters in quantization_config."""
 
     name: ClassVar = "MXFP4"
     mains: ClassVar = {"_blocks": ""}
     reads: ClassVar = "the experts of GPT-OSS, numbers of 4 bits in blocks of 32 with a power of two each"
-    held: ClassVar = "as it is, a byte for each number"
+    held: ClassVar = "exactly, a byte for each number"
 
     @classmethod
-    def read(cls, config: JsonFields) -> "Mxfp4":  # noqa: ARG003 - what else it holds is of training and of GPUs
-        """Read quantization_config."""
+    def read(cls, config: JsonFields) -> "Mxfp4":  # noqa: ARG003 - its other fields are about training and GPUs
+        """Return the method; no field of quantization_config changes it."""
         return cls()
 
     def matrix(self, parts: Parts) -> IntegerMatrix:
-        """Return the matrix that the parts stand for; raises CheckpointError naming the one at fault."""
+        """Return the matrix in these parts; raises CheckpointError naming the part at fault."""
         found = parts.require("blocks", ("U8",))
         if len(found) < _LEAST_DIMENSIONS or math.prod(found) == 0 or found[-1] != _BLOCK_BYTES:
             raise parts.error("blocks", f"has shape {[*found]}; by {self.name} it must be [..., {_BLOCK_BYTES}]")

@@ -1,5 +1,6 @@
-"""Numbers of 4 bits in blocks of 32 with a power of two each (OCP Microscaling Formats, version 1.0), as integers: what
-is twice a number is a whole one, and half of each power goes with it.
+"""MXFP4 (OCP Microscaling Formats, version 1.0) as integers: 4-bit numbers in blocks of 32 with a power of two each.
+
+Twice each number is an integer, so the integers are doubled and the scales halved.
 """
 
 import numpy as np
@@ -8,14 +9,14 @@ from numpy.typing import NDArray
 from services.engine.checkpoint.quantised.blocks import are_exact, to_blocks
 
 DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.int16)
-"""Twice what each pattern of 4 bits stands for."""
-_HALVED = np.ldexp(np.float32(1.0), np.arange(256) - 128)  # of each exponent, which is 127 more than it says
-_IDLE = 128  # any exponent, of a block of zeros
-_MAGNITUDES = 0x77  # of two numbers, without their signs
+"""Twice the value of each pattern of 4 bits."""
+_HALVED = np.ldexp(np.float32(1.0), np.arange(256) - 128)  # half of 2^(exponent - 127), for each stored exponent
+_IDLE = 128  # the exponent for a block of zeros, which may have any
+_MAGNITUDES = 0x77  # the bits of two numbers without their signs
 
 
 def halved_scales(exponents: NDArray[np.uint8], packed: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return what goes with the doubled numbers; that of a block of zeros, which may have any, is a float16.
+    """Return the scales of the doubled numbers; a block of zeros, which may have any, gets one that fits float16.
 
     # exponents: [rows, blocks], packed: [rows, blocks, 16] -> [rows, blocks]
     """
@@ -41,5 +42,5 @@ def to_bytes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _blocks_of_file(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An exponent, then 32 numbers.  # [rows, blocks, 17]"""
+    """Return blocks, each an exponent and then 32 numbers.  # [rows, blocks, 17]"""
     return rows.reshape(len(rows), -1, 17)

@@ -1,4 +1,4 @@
-"""PackedMatrix: what a quantised checkpoint has in place of one matrix of weights."""
+"""PackedMatrix: one matrix of weights in a quantised checkpoint."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class PackedMatrix(Protocol):
-    """A matrix [out, in] in several tensors of a file."""
+    """A matrix [out, in] that is stored in several tensors of a file."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -19,10 +19,10 @@ class PackedMatrix(Protocol):
 
     @property
     def kind(self) -> str:
-        """The type of blocks that holds the matrix as it is, "F32" where none does."""
+        """The type of blocks that holds the matrix exactly, "F32" if none does."""
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return rows as numbers.  # [rows, in]"""
 
     def blocks(self, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return rows in blocks of `kind`, where it is one.  # [rows, bytes of a row]"""
+        """Return rows in blocks of `kind`.  # [rows, bytes of a row]"""

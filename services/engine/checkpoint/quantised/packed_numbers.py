@@ -1,4 +1,4 @@
-"""Unsigned numbers of a few bits, packed one behind the other in words of 32."""
+"""Unsigned numbers of a few bits, packed one after the other in words of 32 bits."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,13 @@ def unpack(words: NDArray[np.int32], bits: int, count: int) -> NDArray[np.uint8]
     if 8 % bits:
         return _unpack_across_bytes(packed, bits, count)
     numbers = np.empty((*packed.shape, 8 // bits), dtype=np.uint8)
-    for place in range(8 // bits):  # rather than all at once, whose inner loops would be as short
+    for place in range(8 // bits):  # broadcasting over the last axis would have inner loops this short
         numbers[:, :, place] = packed >> np.uint8(place * bits) & np.uint8(2**bits - 1)
     return numbers.reshape(len(packed), -1)[:, :count]
 
 
 def words_of(count: int, bits: int) -> int:
-    """Return how many words so many numbers take."""
+    """Return how many words this number of packed numbers takes."""
     return -(-count * bits // WORD)
 
 

@@ -1,4 +1,4 @@
-"""Parts: the tensors that stand for one matrix, each checked before it is used."""
+"""Parts: the tensors that together hold one matrix, each checked before it is used."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 
 
 class Parts:
-    """The tensors whose names begin alike, such as with "model.layers.0.self_attn.q_proj."."""
+    """The tensors whose names share a prefix, such as "model.layers.0.self_attn.q_proj."."""
 
     def __init__(self, files: TensorFiles, prefix: str, method: str) -> None:
         self.files = files
@@ -29,7 +29,7 @@ class Parts:
         return self.name(part) in self.files
 
     def require(self, part: str, types: tuple[str, ...]) -> tuple[int, ...]:
-        """Return a part's shape; raises CheckpointError where it is missing or of another type."""
+        """Return a part's shape; raises CheckpointError if it is missing or has another type."""
         if part not in self:
             raise CheckpointError(
                 f"{self.files.path(self._any())}: tensor {self.name(part)!r} is missing; {self._method} needs it"
@@ -45,7 +45,7 @@ class Parts:
             raise self.error(part, f"has shape {[*shape]}; by {self._method} it must be {allowed}")
 
     def matrix(self, part: str, types: tuple[str, ...]) -> tuple[int, int]:
-        """Return the shape of a part that must have two dimensions, and some values."""
+        """Return the shape of a part that must have two dimensions and be non-empty; raises CheckpointError."""
         shape = self.require(part, types)
         if len(shape) != 2 or math.prod(shape) == 0:
             raise self.error(part, f"has shape {[*shape]}; by {self._method} it must have two dimensions")
@@ -61,20 +61,20 @@ class Parts:
         return self.files.tensor(self.name(part))
 
     def integers(self, part: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return a part of whole numbers, of a shape; raises CheckpointError where it is another."""
+        """Return a part of integers of a given shape; raises CheckpointError if it has another shape or type."""
         self.expect(part, ("I32", "I64"), shape)
         return self.tensor(part)
 
     def floats_of(self, part: str, begin: int, end: int) -> NDArray[np.float32]:
-        """Return the values of some columns, as rows."""
+        """Return the values of some columns, as rows.  # [end - begin, rows of the part]"""
         return to_float32(self.tensor(part)[:, begin:end].T)
 
     def named(self, *parts: str) -> tuple[str, ...]:
-        """Return the names of those parts that are there."""
+        """Return the names of those of these parts that exist."""
         return tuple(self.name(part) for part in parts if part in self)
 
     def groups(self, part: str, in_features: int, num_groups: int) -> Groups:
-        """Return what tells the group of each input, by a part; raises CheckpointError where one is out of range."""
+        """Return a function for the group of each input, from a part; raises CheckpointError for one out of range."""
         groups = self.integers(part, (in_features,))
         if groups.min() < 0 or groups.max() >= num_groups:
             wrong = int(groups[(groups < 0) | (groups >= num_groups)][0])

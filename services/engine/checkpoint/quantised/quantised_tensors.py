@@ -15,7 +15,7 @@ from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState
 
-# What is said of activations and of the cache: both are rounded here by numbers of their own.
+# Scales of activations and of the KV cache: we compute our own scales for both.
 _IGNORED = frozenset(
     [
         *("input_scale", "input_zero_point", "input_global_scale", "input_scale_ub", "output_scale"),
@@ -26,7 +26,7 @@ _VALUES = ".weight"
 
 
 class QuantisedTensors:
-    """Every tensor by the name that it has in a checkpoint that is not quantised."""
+    """Every tensor by its name in a checkpoint that is not quantised."""
 
     def __init__(self, files: TensorFiles, method: Method) -> None:
         """Find the matrices; raises CheckpointError naming the tensor at fault."""
@@ -58,7 +58,7 @@ class QuantisedTensors:
                 yield self._places.get(name, name)
 
     def path(self, name: str) -> Path:
-        """Return the file that holds a tensor, or most of it."""
+        """Return the file that holds a tensor, or its largest part."""
         return self._files.path(self._matrices[name].parts[0] if name in self._matrices else name)
 
     def states(self) -> list[FileState]:
@@ -70,11 +70,11 @@ class QuantisedTensors:
         return self._matrices[name].shape if name in self._matrices else self._files.shape(name)
 
     def kind(self, name: str) -> str:
-        """Return the type in which a tensor can be held; a matrix in blocks has that of the blocks."""
+        """Return the type of a tensor's values; for a matrix in blocks it is that of the blocks."""
         return self._matrices[name].kind if name in self._matrices else self._files.kind(name)
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
-        """Return rows as numbers."""
+        """Return rows as numbers.  # [rows, …]"""
         return self._matrices[name].rows(begin, end) if name in self._matrices else self._files.rows(name, begin, end)
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
@@ -85,7 +85,7 @@ class QuantisedTensors:
         return matrix.rows(begin, end).view(np.uint8) if matrix.kind == "F32" else matrix.blocks(begin, end)
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        """Release the memory that reading one tensor has taken; views stay valid."""
         for part in self._matrices[name].parts if name in self._matrices else (name,):
             self._files.release(part)
 
@@ -94,7 +94,7 @@ class QuantisedTensors:
         return name in self._matrices
 
     def idle_biases(self) -> set[str]:
-        """Return the biases of matrices that are zeros, which some tools write where a model has none."""
+        """Return the biases that are all zeros; some tools write them for matrices without a bias."""
         names = (f"{name.removesuffix(_VALUES)}.bias" for name in self._matrices)
         present = [name for name in names if name in self._files and self._files.kind(name) in FLOATS]
         return {name for name in present if not self._files.tensor(name).any()}

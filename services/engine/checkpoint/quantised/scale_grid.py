@@ -1,4 +1,4 @@
-"""ScaleGrid: which scale each weight of a matrix has, where there is one for all, for each row, group or block."""
+"""ScaleGrid: the scales of a matrix: one for all weights, or one for each row, group or block."""
 
 from dataclasses import dataclass
 
@@ -28,14 +28,14 @@ class ScaleGrid:
         return to_float32(values[np.arange(begin, end) // self.block[0]])
 
     def groups(self, in_features: int) -> Groups:
-        """Return what tells the column of each input."""
+        """Return a function for the grid's column of each input."""
         return even_groups(in_features, self.block[1])
 
 
 def read_grid(parts: Parts, part: str, shape: tuple[int, int], blocks: tuple[Block, ...] = ()) -> ScaleGrid:
-    """Find out what a part of scales is for; `blocks` are sizes that quantization_config names.
+    """Return the grid that a part of scales forms, by its shape; `blocks` are sizes that quantization_config names.
 
-    Raises CheckpointError where its shape fits none.
+    Raises CheckpointError if its shape fits none.
     """
     found, (outputs, inputs) = parts.require(part, FLOATS), shape
     for rows, columns in blocks:

@@ -17,58 +17,60 @@ NOISE_VERSION: int
 """Version of the layout of the sampling noise and of its known answers."""
 
 def kv_bytes(format: str, head_dim: int) -> int:
-    """Bytes of one head's key or value, its scale included."""
+    """Return the bytes of one head's key or value, including its scale."""
 
 def conv_bytes(format: str, width: int) -> int:
-    """Bytes of the input of a short convolution at one position, in a cache of that format of keys and values."""
+    """Return the bytes of a short convolution's input at one position, in a KV cache of that format."""
 
 def block_types() -> list[str]:
-    """The types of a GGUF file's blocks that matrices can be given in, as llama.cpp names them, e.g. ["Q4_K"]."""
+    """Return llama.cpp's names of the GGUF block types that `load_blocks` accepts, e.g. ["Q4_K"]."""
 
 def isas() -> list[str]:
-    """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
+    """Return the instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
 def cuda_devices() -> list[str]:
-    """The names of the CUDA devices that this process can use, in the order of their indices, e.g. ["cuda-sm_90"]."""
+    """Return the names of the usable CUDA devices, in the order of their indices, e.g. ["cuda-sm_90"]."""
 
 def cuda_problem() -> str:
-    """Why there are no CUDA devices; empty where there are."""
+    """Return why there are no CUDA devices; "" if there are."""
 
 def derive_seed(seed: int, sample: int) -> int:
-    """The seed of the n-th sample of one prompt; sample 0 keeps the seed itself."""
+    """Return the seed of the n-th sample of one prompt; for sample 0 it is the seed itself."""
 
 class DeviceError(RuntimeError):
-    """A device that is not there, has too little memory, or has failed."""
+    """A device does not exist, has too little memory, or has failed."""
 
 @final
 class Device:
-    """Where tensors live and operations run: one instruction set or GPU, and its own pool of threads."""
+    """Holds tensors and runs operations: a CPU with one instruction set, or a GPU, with its own pool of threads."""
 
     @staticmethod
     def cpu(isa: str, threads: int) -> Device:
-        """Raises ValueError for an ISA that this machine cannot run, or threads < 1 or out of reason, DeviceError where
-        the system has not as many.
+        """Open the CPU.
+
+        Raises ValueError for an ISA that this machine cannot run and for threads < 1 or unreasonably many, DeviceError
+        if the system cannot start that many threads.
         """
 
     @staticmethod
     def cuda(index: int, threads: int) -> Device:
-        """A GPU, with host threads for what is done there (sampling).
+        """Open a GPU, with host threads for the work on the host (sampling).
 
-        Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads as `cpu` does.
+        Raises DeviceError if there is no such GPU or this build has no CUDA, ValueError for threads as `cpu` does.
         """
 
     def synchronize(self) -> None:
-        """Return once everything that was enqueued is done."""
+        """Wait until everything that was enqueued is done."""
 
     def multiply_registers(self, weights: str, rounds: int) -> int:
-        """Multiply numbers in registers, as products with weights in that format do, so often on all threads.
+        """Run the arithmetic of products with weights of that format on registers, on all threads.
 
-        Returns how many operations that were; 0 where the device cannot. Raises ValueError for more than 2**20 rounds.
+        Returns the number of operations; 0 if the device cannot do it. Raises ValueError for more than 2**20 rounds.
         """
 
     @property
     def memory(self) -> tuple[int, int] | None:
-        """Bytes that are free and that there are, whoever uses them; None where it is the host's."""
+        """The free and the total bytes of a GPU's memory, over all processes; None for the CPU."""
 
     @property
     def name(self) -> str: ...
@@ -80,49 +82,50 @@ class DecoderConfig:
     """Every flag of the transformer; architectures differ only in these."""
 
     def __init__(self, config: ModelConfig) -> None:
-        """Take each field from the attribute of its name; raises ValueError or TypeError, naming it."""
+        """Read each field from the attribute of its name; raises ValueError or TypeError naming a bad one."""
 
 @final
 class Batch:
-    """The rows of one pass: a set of flat arrays, allocated once and refilled each step.
+    """The rows of one pass: flat arrays, allocated once and refilled in each step (continuous batching).
 
-    Its counts can be set too; ValueError for more than the arrays hold.
+    The counts can be set too; ValueError for more than the arrays hold.
     """
 
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
     def clear(self) -> None:
-        """Begin a new pass."""
+        """Remove all rows, to begin a new pass."""
     def append(
         self, token_ids: Seq[int], *, position: int, blocks: Seq[int], num_logits: int, adapter: int = -1
     ) -> None:
-        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_logits` rows are asked,
-        and the adapter of that number, if it is one, changes the weights for it.
+        """Add a run of a sequence's tokens that begins at `position`.
 
-        Raises ValueError, and adds nothing, for more than there is room for, and for positions that no block reaches.
+        Logits are computed for its last `num_logits` rows. `adapter` is the number of the LoRA adapter for these rows,
+        -1 for none. Raises ValueError, without adding anything, for more rows than there is room for, and for positions
+        beyond the blocks.
         """
 
     token_ids: NDArray[np.int32]  # [max_rows]
     positions: NDArray[np.int32]  # [max_rows]
-    sequences: NDArray[np.int32]  # [max_rows], row of block_tables that the token belongs to
+    sequences: NDArray[np.int32]  # [max_rows], the row of block_tables of each token's sequence
     block_tables: NDArray[np.int32]  # [max_sequences, max_blocks]
-    logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are asked
-    adapters: NDArray[np.int32]  # [max_sequences], each one's number, or -1
+    logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are computed
+    adapters: NDArray[np.int32]  # [max_sequences], the number of each sequence's LoRA adapter, or -1
     num_rows: int
     num_sequences: int
     num_logits: int
 
 @final
 class Logits:
-    """The asked rows' logits, on the device; valid until the decoder's next forward."""
+    """The requested rows' logits, on the device; valid until the decoder's next forward."""
 
     @property
     def num_rows(self) -> int: ...
     @property
     def vocab_size(self) -> int: ...
     def numpy(self) -> NDArray[np.float32]:
-        """A copy on the host.  # [rows, vocab]"""
+        """Return a copy on the host.  # [rows, vocab]"""
     def row(self, row: int) -> NDArray[np.float32]:
-        """A copy of one row on the host.  # [vocab]"""
+        """Return a copy of one row on the host.  # [vocab]"""
 
 @final
 class Decoder:
@@ -138,37 +141,36 @@ class Decoder:
         num_blocks: int | None = None,
         blocks: Mapping[str, str] = {},
     ) -> None:
-        """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8", and `kv` all of these but "int4".
+        """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8"; `kv` is one of these but "int4".
 
-        `blocks` are matrices that are not held in `weights`, but as blocks of such a type hold them. With None for
-        `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too little memory for
-        the weights, or for the cache.
+        `blocks` are matrices that are held as blocks of the given type instead. If `num_blocks` is None, the KV cache
+        is allocated by `allocate_cache`. Raises DeviceError if the device has too little memory.
         """
 
     def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:
-        """Make room for passes of such sizes, so that none of them allocates memory.
+        """Allocate buffers for passes up to these sizes, so that passes allocate no memory.
 
-        Raises ValueError for sizes below 1 (of logits: 0) or out of reason, DeviceError.
+        Raises ValueError for sizes below 1 (of logits: 0) or unreasonably large ones, DeviceError.
         """
 
     def record_passes(self, *, max_rows: int, max_blocks: int, seconds: float) -> int:
-        """Have the device record the passes of sequences under way, in no more than so many seconds, and return how
-        many that are; none on a CPU.
+        """Record graphs of decode passes on a GPU, for at most `seconds`; returns their number, 0 on a CPU.
 
-        They are lost when memory moves, when the cache gets its memory, and when the head gets another length; the
-        second time they take no more memory. Raises RuntimeError while weights are missing, ValueError as `reserve`.
+        Graphs are lost when buffers are reallocated, when the KV cache is allocated, and when the head is shortened to
+        another length; recording them again takes no more memory. Raises RuntimeError while weights are missing,
+        ValueError as `reserve` does.
         """
 
     def allocate_cache(self, num_blocks: int) -> None:
-        """Give the cache its memory, once; raises ValueError for less than a block or out of reason, DeviceError.
+        """Allocate the KV cache, once; raises ValueError for less than a block or unreasonably many, DeviceError.
 
-        The host's system may put off giving it until it is written, see `commit_cache`.
+        On a host the system may commit the memory only when it is first written, see `commit_cache`.
         """
 
     def commit_cache(self, first_block: int, num_blocks: int) -> None:
-        """Take the memory of some blocks, on the calling thread; passes may run meanwhile.
+        """Commit the memory of some blocks, on the calling thread; passes may run meanwhile.
 
-        Raises ValueError for blocks that are not there.
+        Raises ValueError for blocks that do not exist.
         """
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
@@ -181,54 +183,55 @@ class Decoder:
     def load_rows(self, name: str, first_row: int, values: NDArray[np.generic]) -> None:
         """Pack some rows of one weight, so that its source need not be in memory all at once.
 
-        Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
+        Rows come in order; first_row 0 starts again. Raises ValueError as `load` does, and for rows out of order.
         """
 
     def load_blocks(self, name: str, first_row: int, type: str, rows: NDArray[np.uint8]) -> None:
         """Pack some rows of a matrix as `load_rows` does, from blocks as a GGUF file holds them.  # [rows, bytes]
 
-        Raises ValueError as it does, and for a type that is none of `block_types`, or not the matrix's own.
+        Raises ValueError as it does, and for a type that is not in `block_types` or is not the matrix's own.
         """
 
     def packed_weights(self) -> dict[str, NDArray[np.uint8]]:
-        """The memory of all weights as packed, to be kept, or filled with what was kept before `mark_loaded`.
+        """Return views of all packed weights, to save them, or to fill them with saved bytes before `mark_loaded`.
 
         The bytes depend on the device and on the build; a fused weight has the name of its first part. Raises
-        ValueError for a device that holds weights in memory of its own.
+        ValueError for a device with memory of its own (a GPU).
         """
 
     def mark_loaded(self) -> None:
-        """Say that all of `packed_weights` has been filled."""
+        """Declare that all of `packed_weights` were filled."""
 
     def missing_weights(self) -> list[str]:
-        """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
+        """Return the canonical names that are not loaded yet; forward raises RuntimeError while there are any."""
 
     def add_adapter(self, scale: float, updates: Mapping[str, tuple[NDArray[np.generic], NDArray[np.generic]]]) -> int:
-        """Take an adapter over and return its number: scale * B A is added to each weight of these canonical names.
+        """Add a LoRA adapter and return its number: scale * B A is added to each weight of these canonical names.
 
-        Values are as `load` takes them.  # A: [rank, in], B: [out, rank]
-        Raises ValueError, and takes nothing, for a device that computes none (a GPU), a weight that is none of a
-        layer's q, k, v, o, conv_in, conv_out, gate, up and down, shapes that do not fit it, and numbers that are not
-        finite. Any thread may add and remove adapters beside passes.
+        Values are of the types of `load`.  # A: [rank, in], B: [out, rank]
+        Raises ValueError, without adding it, on a GPU, which does not support adapters, for a weight other than a
+        layer's q, k, v, o, conv_in, conv_out, gate, up and down, for wrong shapes, and for values that are not finite.
+        Any thread may add and remove adapters while passes run.
         """
 
     def remove_adapter(self, number: int) -> None:
-        """Forget an adapter, whose number another one may get; raises ValueError where it is not there."""
+        """Remove an adapter; another one may get its number. Raises ValueError if there is none of this number."""
 
     def shorten_head(self, token_ids: NDArray[np.int32]) -> None:
-        """From now on compute the logits of these tokens only, or of all for an empty list; others are minus infinity.
+        """Compute the logits of these tokens only, from the next pass on; those of others are minus infinity.
 
-        Of a list as long as the last one only the rows that differ are taken anew. Raises ValueError for a token
-        outside the vocabulary or too many, RuntimeError while weights are missing, DeviceError.
+        An empty list means all tokens. For a list of the same length as the last one only rows that differ are copied.
+        Raises ValueError for a token outside of the vocabulary or too many, RuntimeError while weights are missing,
+        DeviceError.
         """
 
     def forward(self, batch: Batch) -> Logits:
-        """One pass over the batch's rows: writes their keys and values, returns the asked logits."""
+        """Run one pass over the batch's rows: write their keys and values, and return the requested logits."""
 
     def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
-        """What the final norm gave of rows of the last pass, unrounded.  # [num_rows, hidden_size]
+        """Return the final norm's output for rows of the last pass, unrounded.  # [num_rows, hidden_size]
 
-        Raises ValueError for rows that it did not have.
+        Raises ValueError for rows that the pass did not have.
         """
 
     def extend(
@@ -241,43 +244,43 @@ class Decoder:
         masks: Seq[NDArray[np.uint32] | None] = (),
         least_chances: Seq[float] = (),
     ) -> list[list[int]]:
-        """One pass over the batch, then up to max(counts) - 1 passes of one row per sequence; a draw after each.
+        """Run one pass over the batch, then up to max(counts) - 1 passes of one row per sequence; sample after each.
 
-        State i draws from the batch's i-th asked row; chains[i] are the tokens behind its history that lead to that
-        row (predictions not yet decided), and counts[i] >= 1 is how many tokens it draws at most. Fewer come where a
-        draw fails (no candidate, invalid logits). The states do not change. The tokens are those of as many calls of
-        `forward` and `Sampler.sample`, to the bit. A state with a mask, of one row as for `Sampler.sample`, draws once.
-        On CPUs a state that may draw more than once ends behind the draw with which the chance that a larger model
-        draws the same all along, as its margins tell it, falls below least_chances[i].
+        State i samples from the batch's i-th row with logits. chains[i] are the tokens after its history that lead to
+        that row (predictions not yet decided), and counts[i] >= 1 is the most tokens to sample; there are fewer if
+        sampling fails (no candidate, invalid logits). The states do not change. The tokens are exactly those of as many
+        calls of `forward` and `Sampler.sample`. A state with a mask, of one row as for `Sampler.sample`, samples once.
+        On CPUs a state that may sample more than once ends after the token with which the estimated chance that a
+        larger model samples all the same tokens, by their margins, falls below least_chances[i].
 
-        Keys and values are written up to the last draw but one, and the block tables must hold those positions. A
-        state that draws more than once does so from its sequence's last row, and alone. Raises ValueError, before
-        anything is written, for what breaks these rules.
+        Keys and values are written up to the last token but one, and the block tables must hold those positions. A
+        state that samples more than once must use its sequence's last row, and be the only one of the sequence. Raises
+        ValueError, before anything is written, if these rules are broken.
         """
 
     def copy_block(self, source: int, target: int) -> None:
-        """Copy all layers' keys and values of a KV block onto another; passes before and after see it in order."""
+        """Copy all layers' keys and values of a KV block to another, in order with the passes before and after."""
 
     def read_block(self, block: int, page: NDArray[np.uint8]) -> None:
-        """Copy what a KV block holds, of all layers and as it is stored, into a page of `block_bytes`."""
+        """Copy the contents of a KV block, of all layers and as stored, to a page.  # [block_bytes]"""
 
     def write_block(self, block: int, page: NDArray[np.uint8]) -> None:
-        """Give a KV block what `read_block` has read, of any block and decoder of the same shape and device."""
+        """Copy a page of `read_block`, of any decoder of the same shape and device, to a KV block.  # [block_bytes]"""
 
     @property
     def block_bytes(self) -> int:
-        """Bytes that `read_block` reads."""
+        """The bytes of a page, the contents of one KV block."""
     @property
     def num_blocks(self) -> int: ...
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that a pass over one row must read."""
+        """The bytes of weights that a pass over one row must read."""
     @property
     def kv_bytes_per_token(self) -> int: ...
 
 @final
 class NoiseIds:
-    """For each token of a vocabulary, as which token of another one it is drawn; -1 for one that never is."""
+    """For each token of a vocabulary the token of another one whose noise it uses; -1: never sampled.  # [vocab]"""
 
     def __init__(self, ids: NDArray[np.int32]) -> None: ...
 
@@ -290,65 +293,66 @@ class SamplingState:
         *,
         prompt: NDArray[np.int32],
         seed: int,
-        samplers: Seq[str],  # in this order; none: all, in the usual one
+        samplers: Seq[str],  # in this order; empty: all, in the default order
         logit_bias: Seq[tuple[int, float]],
         min_tokens: int,
         stop_ids: Seq[int],  # masked while fewer than min_tokens are generated
         suppressed_ids: Seq[int],
-        begin_suppressed_ids: Seq[int],  # masked where nothing is generated yet
-        bad_words: Seq[Seq[int]],  # of which none may be completed
-        dry_breaker_ids: Seq[int],  # that no repetition goes across
+        begin_suppressed_ids: Seq[int],  # masked for the first generated token
+        bad_words: Seq[Seq[int]],  # none of these runs may be completed
+        dry_breaker_ids: Seq[int],  # DRY's repetitions end at these
         logprobs: bool,
         num_candidates: int,
         rank: bool,
         entropy: bool,
-        guidance_scale: float,  # 1: off; else a row has logits behind a negative prompt too
-        forced: bool,  # rows tell of the predictions, one each, and draw nothing
-        **numbers: float,  # all those of SamplingNumbers in sampling_params.h, by name
+        guidance_scale: float,  # 1: off; else each row also needs logits after the negative prompt
+        forced: bool,  # rows report on the predictions, one each, and sample nothing
+        **numbers: float,  # all SamplingNumbers in sampling_params.h, by name
     ) -> None:
-        """Raises ValueError for what is out of its range, and TypeError for a number too many or too few."""
+        """Raises ValueError for a value out of range, and TypeError for an unknown or missing number."""
 
     def commit(self, token_ids: Seq[int], levels: Seq[float] = ()) -> None:
-        """Append generated tokens to the history, with the levels behind them where samplers feed back; without these
-        it stays as it is. Raises ValueError for another number of them.
+        """Append generated tokens to the history, with the levels after them for samplers that feed back.
+
+        Without `levels` the level does not change. Raises ValueError for another number of levels than of tokens.
         """
 
     def truncate(self, num_generated: int) -> None:
-        """Take back the generated tokens behind the first so many; raises ValueError where there are not as many."""
+        """Remove the generated tokens after the first `num_generated`; raises ValueError if there are fewer."""
 
     def forbid(self, token_ids: Seq[int]) -> None:
-        """Mask token ids at the next position, and there only: `commit` and `truncate` forget them."""
+        """Mask token ids at the next position only: `commit` and `truncate` remove the mask."""
 
     def translate(self, noise_ids: NoiseIds, position: int) -> None:
-        """Draw for another vocabulary, in whose words the next token is at `position`; on CPUs only."""
+        """Sample with the noise of another vocabulary, in which the next token is at `position`; on CPUs only."""
 
     @property
     def num_generated(self) -> int: ...
     @property
     def feeds_back(self) -> bool:
-        """Whether a sampler is steered by the tokens that were drawn before."""
+        """Whether a sampler depends on the probabilities of the tokens that were sampled before (Mirostat)."""
 
 @final
 class Samples:
-    """What the sampler drew, one entry per row of logits."""
+    """The sampled tokens, one entry per row of logits."""
 
     token_ids: NDArray[np.int32]  # [rows]
     status: NDArray[np.uint8]  # [rows], 0: drawn, 1: no candidate left, 2: NaN in the logits
-    raw_logprobs: NDArray[np.float32]  # [rows], of the model's logits at T = 1; NaN where not asked
-    logprobs: NDArray[np.float32]  # [rows], of the distribution that was drawn from; NaN where not asked
-    ranks: NDArray[np.int32]  # [rows], among the model's logits, from 1, ties by lowest id; 0 where not asked
-    entropies: NDArray[np.float32]  # [rows], in nats, of the softmax of the model's logits; NaN where not asked
-    levels: NDArray[np.float64]  # [rows], behind the tokens, for `commit`; NaN where no sampler feeds back
+    raw_logprobs: NDArray[np.float32]  # [rows], of the model's logits at T = 1; NaN if not requested
+    logprobs: NDArray[np.float32]  # [rows], of the distribution that was sampled from; NaN if not requested
+    ranks: NDArray[np.int32]  # [rows], among the model's logits, from 1, ties by lowest id; 0 if not requested
+    entropies: NDArray[np.float32]  # [rows], in nats, of the softmax of the model's logits; NaN if not requested
+    levels: NDArray[np.float64]  # [rows], after the tokens, for `commit`; NaN if no sampler feeds back
     def candidates(self, row: int) -> list[tuple[int, float, float]]:
-        """(token id, raw logprob, processed logprob) of the best processed candidates, best first."""
+        """Return (token id, raw logprob, processed logprob) of the best processed candidates, best first."""
 
 @final
 class Sampler:
-    """Draws each row's token by coupled Gumbel noise, with penalties, bias and truncation."""
+    """Samples each row's token by coupled Gumbel noise, with penalties, logit_bias and truncation."""
 
     def __init__(self, device: Device) -> None: ...
     def reserve(self, vocab_size: int) -> None:
-        """Make room for rows of so many logits, so that no draw allocates memory of the device; raises DeviceError."""
+        """Allocate buffers for rows of this many logits, so that sampling allocates no memory; raises DeviceError."""
 
     def sample(
         self,
@@ -357,23 +361,24 @@ class Sampler:
         predictions: Seq[Seq[int]],
         masks: Seq[NDArray[np.uint32] | None] = (),
     ) -> Samples:
-        """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history.
+        """Sample a token for each row. A state has 1 + len(its predictions) rows, in order.
 
-        Row j of a forced state (it has len(its predictions) rows) tells of prediction j. Behind the rows of all states
-        come, in the same order, those of guided ones behind their negative prompts: they give no further samples.
+        Row j of a state has its first j predictions as history. A forced state has len(its predictions) rows; row j
+        reports on prediction j. After the rows of all states come, in the same order, the rows of guided states with
+        their negative prompts, which give no samples of their own.
 
-        With masks, one for each state, only tokens whose bit is set may be drawn: bit i % 32 of word i / 32 of a row is
-        token i's. [rows of the state, words enough for the vocabulary]; None where all may.
+        With masks, one for each state, only tokens whose bit is set may be sampled: bit i % 32 of word i / 32 of a row
+        is token i's. [rows of the state, words enough for the vocabulary]; None: all tokens may be.
         """
 
 @final
 class ReadProbe:
-    """Memory of a device, to be read as fast as it goes."""
+    """Memory of a device, to measure how fast it can be read."""
 
     def __init__(self, device: Device, bytes: int) -> None: ...
     @property
     def bytes(self) -> int:
-        """As asked, rounded up."""
+        """The size of the memory: the requested size, rounded up."""
 
     def read(self, in_stripes: bool) -> None:
-        """Load every byte once, by small stripes or by one stretch for each thread."""
+        """Load every byte once, in small stripes or in one contiguous range for each thread."""

@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 from services.engine.decoder.native import Decoder, Device, Logits
 
 def philox4x32(counter: Seq[int], key: Seq[int]) -> tuple[int, int, int, int]:
-    """One call of Philox4x32-10 (Salmon et al., SC'11): counter of four words, key of two."""
+    """Return one block of Philox4x32-10 (Salmon et al., SC'11); the counter has four words, the key two."""
 
 def gumbel(words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """The noise that random words stand for.  # as many as words"""
+    """Convert random words to Gumbel noise.  # [words] -> [words]"""
 
 def gumbel_noise(seed: int, position: int, stream: int, count: int) -> NDArray[np.float32]:
-    """The noise of token ids 0 … count-1 at one position.  # [count]"""
+    """Return the noise of token ids 0 … count-1 at one position.  # [count]"""
 
 def make_logits(device: Device, values: NDArray[np.float32]) -> Logits:
-    """Logits with given values.  # [rows, vocab]"""
+    """Make logits of given values.  # [rows, vocab]"""
 
 def poison(decoder: Decoder, blocks: Seq[int]) -> None:
     """Fill the given KV blocks with NaN (a check that nothing reads a free block)."""
 
 # Single operations, compared bit by bit. Arrays go to the device and come back; `format` is that of
 # the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.
-# What is timed is one pass over what lies on the device, recorded and replayed where the device can; with no run it is
-# enqueued once as it is, for a profiler to see.
+# Timings are of one pass over data on the device, recorded as a graph and replayed if the device can; with 0 runs it is
+# enqueued once without a graph, for a profiler.
 
 @final
 class PackedWeight:
@@ -40,8 +40,8 @@ class PackedWeight:
         in_features: int,
         groups: tuple[int, int, bool] | None = None,
     ) -> None:
-        """`groups`: how many inputs share a scale, how many of them share the unit of their scales, and whether they
-        have offsets.
+        """`groups`: how many inputs share a scale, how many share the unit of their scales, and whether there are
+        offsets.
         """
 
     def store(self, first_row: int, values: NDArray[np.generic]) -> None:
@@ -57,7 +57,7 @@ class PackedWeight:
         steps: NDArray[np.int8] | None = None,
         offset_steps: NDArray[np.int8] | None = None,
     ) -> None:
-        """Pack a range of a grouped weight's output features: a value is scale * number + offset. Where a block has
+        """Pack a range of a grouped weight's output features: a value is scale * number + offset. If a block has
         several groups, scale and offset are the block's times the group's step.
         """
 
@@ -65,10 +65,13 @@ class PackedWeight:
         """Pack a range of output features, as Decoder.load_blocks does."""
 
     def embed(self, token_ids: NDArray[np.int32], scale: float) -> NDArray[np.float32]:
-        """Rows of the matrix, scaled.  # [rows, in_features]"""
+        """Return rows of the matrix, scaled.  # [rows, in_features]"""
 
     def multiply(self, input: NDArray[np.float32], bias: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Input, rounded to the weight's format, times the transposed weight, plus bias.  # [rows, out_features]"""
+        """Return input, rounded to the weight's format, times the transposed weight, plus bias.
+
+        # [rows, in_features] -> [rows, out_features]
+        """
 
     @staticmethod
     def multiply_experts(
@@ -77,13 +80,14 @@ class PackedWeight:
         first_rows: NDArray[np.int32],
         biases: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """Each weight's product with its rows: from its first row, which must ascend, to that of the next one.
-        # first_rows: [weights + 1]; biases: [weights, out_features]
+        """Return each weight's product with its rows, from its first row to that of the next weight.
+
+        # first_rows: [weights + 1], ascending; biases: [weights, out_features] -> [rows, out_features]
         """
 
     @staticmethod
     def time_products(weights: Seq[PackedWeight], input: NDArray[np.float32], runs: int) -> list[float]:
-        """Seconds of each run of a product with every weight in turn."""
+        """Return the seconds of each run of a product with every weight in turn."""
 
 @final
 class KvLayer:
@@ -105,7 +109,7 @@ class KvLayer:
         query_scale: float,
         norm_kind: str = "rms",
     ) -> NDArray[np.float32]:
-        """Normalise, rotate and scale; store keys and values; return what has become of qkv."""
+        """Normalise, rotate and scale; store keys and values; return the new qkv, of the same shape."""
 
     def attention(
         self,
@@ -119,7 +123,7 @@ class KvLayer:
         format: str,
         sinks: NDArray[np.float32] | None = None,  # [num_heads]
     ) -> NDArray[np.float32]:
-        """Each row's mixture of its sequence's stored values.  # [rows, num_heads * head_dim]"""
+        """Return the attention of each row over its sequence's stored values.  # [rows, num_heads * head_dim]"""
 
     def time_rotate_and_store(
         self,
@@ -134,7 +138,7 @@ class KvLayer:
         times: int,
         runs: int,
     ) -> list[float]:
-        """Seconds of each run of storing the same rows so many times."""
+        """Return the seconds of each run of storing the same rows this many times."""
 
     @staticmethod
     def time_attention(
@@ -145,7 +149,7 @@ class KvLayer:
         block_tables: NDArray[np.int32],
         runs: int,
     ) -> list[float]:
-        """Seconds of each run of attention over every layer in turn."""
+        """Return the seconds of each run of attention over every layer in turn."""
 
 @final
 class Operations:
@@ -164,7 +168,7 @@ class Operations:
         kind: str = "rms",
         norm_bias: NDArray[np.float32] | None = None,  # [width]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The new residual, and its norm.  # [rows, width] each"""
+        """Return the new residual, and its norm.  # [rows, width] each"""
 
     @staticmethod
     def time_residual_norm(
@@ -175,33 +179,36 @@ class Operations:
         times: int,
         runs: int,
     ) -> list[float]:
-        """Seconds of each run of so many additions and norms, as between the products of layers."""
+        """Return the seconds of each run of this many additions and norms, as between the products of layers."""
 
     @staticmethod
     def time_activate(device: Device, gate_up: NDArray[np.float32], times: int, runs: int) -> list[float]:
-        """Seconds of each run of so many activations."""
+        """Return the seconds of each run of this many activations."""
 
     @staticmethod
     def activate(
         device: Device, gate_up: NDArray[np.float32], activation: str, *, format: str, is_gated: bool = True
     ) -> NDArray[np.float32]:
-        """activation(gate) * up, or activation(up) without gates.  # [rows, 2 * width or width] -> [rows, width]"""
+        """Return activation(gate) * up, or activation(up) without gates.
+
+        # [rows, 2 * width or width] -> [rows, width]
+        """
 
     @staticmethod
     def rotary_angles(
         device: Device, positions: NDArray[np.int32], frequencies: NDArray[np.float32], scale: float
     ) -> NDArray[np.float32]:
-        """Scaled cosines and sines of position * frequency.  # [rows, 2, rotary_dim / 2]"""
+        """Return scaled cosines and sines of position * frequency.  # [rows, 2, rotary_dim / 2]"""
 
     @staticmethod
     def route(
         device: Device, logits: NDArray[np.float32], per_token: int, *, are_normalised: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The experts of each row, by ascending ids, and their weights; RuntimeError where the device has no experts.
+        """Return the experts of each row, by ascending ids, and their weights.
 
-        # [rows, experts] -> [rows, per_token] both
+        Raises RuntimeError if the device does not support experts.  # [rows, experts] -> [rows, per_token] both
         """
 
     @staticmethod
     def soft_cap(device: Device, values: NDArray[np.float32], cap: float) -> NDArray[np.float32]:
-        """cap * tanh(values / cap), element by element."""
+        """Return cap * tanh(values / cap), element by element."""

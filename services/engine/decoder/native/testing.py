@@ -1,4 +1,4 @@
-"""What of the compiled code tests alone reach. No wheel holds this."""
+"""The compiled code that only tests use; it is not part of the wheels."""
 
 try:
     from services.engine.decoder.native._native_testing import (

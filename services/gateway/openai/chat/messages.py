@@ -1,4 +1,4 @@
-"""Messages, tools and formats as chat completions have them, and as the RPC's client takes them."""
+"""Messages, tools and formats of chat completions, and their conversion for the RPC's client."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from services.gateway.generation.request import Part
 
 
 class TextPart(Part):
-    """A part of a message; images, sound and files are not served."""
+    """A part of a message; images, sound and files are not supported."""
 
     type: Literal["text"]
     text: str
@@ -23,16 +23,16 @@ class CalledFunction(Part):
 
 
 class Call(Part):
-    """A call in a message of the assistant."""
+    """A tool call in a message of the assistant."""
 
     id: str | None = None
     type: Literal["function"] = "function"
     function: CalledFunction
-    index: int | None = None  # of the event that it came in
+    index: int | None = None  # as in the events of a stream
 
 
 class ChatMessage(Part):
-    """One message; what other fields an answer of ours or OpenAI's has may come back in it, empty."""
+    """One message. The fields that only answers of ours or of OpenAI have are accepted if they are empty."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
@@ -46,7 +46,7 @@ class ChatMessage(Part):
     function_call: None = None
 
     def as_message(self) -> dict[str, Any]:
-        """It as the client takes it; templates know of no developers, who speak where the system does."""
+        """Convert the message for the client; the role `developer`, unknown to chat templates, becomes `system`."""
         role = "system" if self.role == "developer" else self.role
         content = self.content if isinstance(self.content, str | None) else [part.model_dump() for part in self.content]
         message: dict[str, Any] = {"role": role, "content": content}
@@ -60,7 +60,7 @@ class ChatMessage(Part):
 
 def _instead_of_a_prompt(messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:
     if "prompt" in info.data and (messages is None) == (info.data["prompt"] is None):
-        raise ValueError("either prompt or messages has to be given")
+        raise ValueError("either prompt or messages must be given")
     return messages
 
 
@@ -69,11 +69,11 @@ MessagesOrPrompt = Annotated[
     Field(validate_default=True),
     AfterValidator(_instead_of_a_prompt),
 ]
-"""Messages, or None where the field `prompt` that stands before is given."""
+"""Messages, or None if the field `prompt`, which must be declared before this one, is given."""
 
 
 class Function(Part):
-    """What the model may call."""
+    """A function that the model may call."""
 
     name: str
     description: str | None = None
@@ -82,20 +82,20 @@ class Function(Part):
 
 
 class Tool(Part):
-    """A tool; all are functions."""
+    """A tool, which must be a function."""
 
     type: Literal["function"]
     function: Function
 
 
 class NamedFunction(Part):
-    """The name of one."""
+    """The name of a function."""
 
     name: str
 
 
 class ChosenTool(Part):
-    """The tool that is to be called."""
+    """The tool that the model must call."""
 
     type: Literal["function"]
     function: NamedFunction
@@ -105,19 +105,19 @@ ToolChoice = Literal["none", "auto", "required"] | ChosenTool
 
 
 class TextFormat(Part):
-    """Any text."""
+    """The answer may be any text."""
 
     type: Literal["text"]
 
 
 class ObjectFormat(Part):
-    """Any JSON object."""
+    """The answer is a JSON object."""
 
     type: Literal["json_object"]
 
 
 class JsonSchema(Part):
-    """A schema, which the answer follows whether or not it is `strict`."""
+    """A JSON schema; the answer always matches it, also without `strict`."""
 
     name: str
     schema_: dict[str, Any] | None = Field(None, alias="schema")
@@ -126,7 +126,7 @@ class JsonSchema(Part):
 
 
 class SchemaFormat(Part):
-    """JSON by a schema."""
+    """The answer is JSON of a schema."""
 
     type: Literal["json_schema"]
     json_schema: JsonSchema
@@ -137,7 +137,7 @@ ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 def schema_of(wanted: TextFormat | ObjectFormat | SchemaFormat | None) -> Mapping[str, Any] | None:
-    """The schema that an answer in a format follows, if it follows one."""
+    """Return the JSON schema of a format, None for any text."""
     if wanted is None or isinstance(wanted, TextFormat):
         return None
     if isinstance(wanted, ObjectFormat) or wanted.json_schema.schema_ is None:
@@ -146,5 +146,5 @@ def schema_of(wanted: TextFormat | ObjectFormat | SchemaFormat | None) -> Mappin
 
 
 def choice_name(choice: ToolChoice) -> str:
-    """A choice as the client takes it: one of three words, or a tool's name."""
+    """Return a choice for the client: one of three words, or a tool's name."""
     return choice if isinstance(choice, str) else choice.function.name

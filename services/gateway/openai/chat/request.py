@@ -23,7 +23,7 @@ _OF_MESSAGES = {
 
 
 class ChatRequest(GenerationRequest, IgnoredFields):
-    """A conversation, and how the model is to go on with it."""
+    """A conversation, and the options of the model's answer."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
@@ -46,7 +46,7 @@ class ChatRequest(GenerationRequest, IgnoredFields):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: Format | None = None
-    reasoning_effort: str | None = Field(None, description="A variable of the chat template, where it has that.")
+    reasoning_effort: str | None = Field(None, description="Passed to the chat template as a variable.")
     template_variables: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -67,16 +67,16 @@ class ChatRequest(GenerationRequest, IgnoredFields):
         return wanted
 
     def prompts(self) -> Seq[Prompt]:
-        """The conversation."""
+        """Return the conversation, the only prompt."""
         return ([message.as_message() for message in self.messages],)
 
     @property
     def samples(self) -> int:
-        """Answers to it."""
+        """The number of answers."""
         return self.n or 1
 
     def options(self) -> GenerateOptions:
-        """Those that all have, and those of conversations; the answer is read as a message."""
+        """Return the common options and those of conversations; the answer is parsed as a message."""
         options = super().options()
         options["message_deltas"] = True
         most = self.max_completion_tokens

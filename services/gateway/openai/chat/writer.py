@@ -1,4 +1,4 @@
-"""ChatWriter: chat completions as objects and events of OpenAI's API."""
+"""ChatWriter: writes chat completions as objects and events of OpenAI's API."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -11,17 +11,17 @@ from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
-from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
+from services.gateway.openai.finish import finish_reason, outrider_fields, stop_reason
 from services.gateway.openai.problem_body import problem_body, problem_event
-from services.gateway.openai.token_text import told_token
+from services.gateway.openai.token_text import token_record
 
 
 class ChatWriter:
-    """Each piece is one event, the first of each choice with the role."""
+    """Each piece is one event; the first event of a choice has the role."""
 
     def __init__(self, request: ChatRequest, head: Head) -> None:
-        self._tells_logprobs = bool(request.logprobs)
-        self._tells_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+        self._wants_logprobs = bool(request.logprobs)
+        self._wants_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
         self._head = head
         self._calls = [0] * head.num_choices
         self._begun: set[int] = set()
@@ -35,7 +35,7 @@ class ChatWriter:
         }
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """What it adds to the message, if anything, or its tokens."""
+        """Return the event of a piece, if it adds to the message or has tokens to report."""
         logprobs = self._logprobs(piece.tokens) if piece.tokens else None
         if piece.delta is None and logprobs is None:
             return ()
@@ -43,41 +43,41 @@ class ChatWriter:
         return (self._event(piece.choice, delta, logprobs),)
 
     def end(self, choice: int, result: Result) -> Seq[Event]:
-        """Why it ended."""
+        """Return the event of why a choice ended."""
         return (self._event(choice, self._role(choice), None, **self._end(result)),)
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
-        """What it has cost, if that was asked."""
-        if not self._tells_usage:
+        """Return the event of the usage, if it was requested."""
+        if not self._wants_usage:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
     def keep(self, piece: Piece) -> None:
-        """Its tokens, if they are to be told."""
-        if self._tells_logprobs:
-            self._kept[piece.choice].extend(map(told_token, piece.tokens))
+        """Keep the piece's tokens for `whole`, if log-probabilities were requested."""
+        if self._wants_logprobs:
+            self._kept[piece.choice].extend(map(token_record, piece.tokens))
 
     def whole(self, results: Seq[Result]) -> Json:
-        """All of it."""
+        """Return the whole answer as one object."""
         choices = [
             {
                 "index": index,
                 "message": self._message(index, result.message),
-                "logprobs": {"content": self._kept[index], "refusal": None} if self._tells_logprobs else None,
+                "logprobs": {"content": self._kept[index], "refusal": None} if self._wants_logprobs else None,
                 **self._end(result),
             }
             for index, result in enumerate(choices_of(results))
         ]
-        told = {"choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
-        return {**self._base, "object": "chat.completion", **told}
+        body = {"choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
+        return {**self._base, "object": "chat.completion", **body}
 
     def _message(self, choice: int, message: Message | None) -> Json:
         assert message is not None
         calls = [self._call(choice, index, call) for index, call in enumerate(message.tool_calls)]
-        told: Json = {"role": "assistant", "content": message.content or (None if calls else ""), "refusal": None}
+        fields: Json = {"role": "assistant", "content": message.content or (None if calls else ""), "refusal": None}
         if message.reasoning_content:
-            told["reasoning_content"] = message.reasoning_content
-        return {**told, "tool_calls": calls} if calls else told
+            fields["reasoning_content"] = message.reasoning_content
+        return {**fields, "tool_calls": calls} if calls else fields
 
     def _role(self, choice: int) -> Json:
         if choice in self._begun:
@@ -97,7 +97,7 @@ class ChatWriter:
                 return {"tool_calls": [{"index": index, **self._call(choice, index, delta)}]}
 
     def _call(self, choice: int, index: int, call: ToolCall) -> Json:
-        """A call, with a name that it has again when the answer is taken up again."""
+        """Return a tool call; its id is the same when the answer is resumed."""
         function = {"name": call.name, "arguments": call.arguments}
         return {"id": f"call_{self._head.ticket.name}_{choice}_{index}", "type": "function", "function": function}
 
@@ -105,16 +105,16 @@ class ChatWriter:
         return {
             "finish_reason": finish_reason(result),
             "stop_reason": stop_reason(result),
-            "outrider": told_by_us(result),
+            "outrider": outrider_fields(result),
         }
 
     def _event(self, choice: int, delta: Json, logprobs: Json | None, **end: object) -> Event:
-        told = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
-        usage = {"usage": None} if self._tells_usage else {}
-        return Event({**self._base, "choices": [told], **usage})
+        part = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
+        usage = {"usage": None} if self._wants_usage else {}
+        return Event({**self._base, "choices": [part], **usage})
 
     def _logprobs(self, tokens: Iterable[Token]) -> Json | None:
-        return {"content": [told_token(token) for token in tokens], "refusal": None} if self._tells_logprobs else None
+        return {"content": [token_record(token) for token in tokens], "refusal": None} if self._wants_logprobs else None
 
 
 CHAT = Api(ChatRequest, ChatWriter, problem_body, problem_event, last=b"data: [DONE]\n\n")

@@ -1,1 +1,1 @@
-"""POST /v1/completions: a text is continued."""
+"""POST /v1/completions: continues a text."""

@@ -16,7 +16,7 @@ Texts = str | list[str] | list[int] | list[list[int]]
 
 
 class CompletionRequest(GenerationRequest, IgnoredFields):
-    """A prompt, or several, and how to go on with each."""
+    """One or several prompts, and the options of their continuations."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.prompt_logprobs": "echo"}
 
@@ -27,13 +27,13 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
     stream_options: StreamOptions | None = None
-    suffix: str | None = Field(None, description="Not served: the models continue texts and fill no gaps.")
+    suffix: str | None = Field(None, description="Not supported: the models cannot fill in the middle.")
 
     @field_validator("suffix")
     @classmethod
     def _no_suffix(cls, suffix: str | None) -> str | None:
         if suffix:
-            raise ValueError("is not served: a text is continued, and no gap before a suffix is filled; leave it out")
+            raise ValueError("is not supported: a text is continued, not filled in before a suffix; leave it out")
         return suffix
 
     @field_validator("prompt")
@@ -52,16 +52,19 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
         return n
 
     def prompts(self) -> Seq[Prompt]:
-        """Each text, or each list of ids."""
+        """Return the prompts, each a text or a list of ids."""
         return _each(self.prompt)
 
     @property
     def samples(self) -> int:
-        """Answers to each."""
+        """The number of answers to each prompt."""
         return self.n or 1
 
     def options(self) -> GenerateOptions:
-        """Those that all have, and what is to be told of tokens; ids that are echoed are read from their records."""
+        """Return the common options, and those of what to report of tokens.
+
+        The text of an echoed prompt of ids is taken from its records.
+        """
         options = super().options()
         options["max_tokens"] = self.max_tokens
         options["stop"] = self.stop

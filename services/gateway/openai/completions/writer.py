@@ -1,4 +1,4 @@
-"""CompletionWriter: completions as objects and events of OpenAI's API."""
+"""CompletionWriter: writes completions as objects and events of OpenAI's API."""
 
 from collections.abc import Sequence as Seq
 from typing import Any
@@ -11,17 +11,17 @@ from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.completions.request import CompletionRequest
 from services.gateway.openai.completions.token_logprobs import TokenLogprobs
-from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
+from services.gateway.openai.finish import finish_reason, outrider_fields, stop_reason
 from services.gateway.openai.problem_body import problem_body, problem_event
 
 
 class CompletionWriter:
-    """Each piece is one event; with `echo` the prompt comes before a choice's first, in several if it is long."""
+    """Each piece is one event; with `echo` the prompt precedes it, in several events if it is long."""
 
     def __init__(self, request: CompletionRequest, head: Head) -> None:
         self._request = request
         self._head = head
-        self._tells_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+        self._wants_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
         self._prompts = request.prompts()
         self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
         self._to_echo = set(range(head.num_choices)) if request.echo else set()
@@ -35,34 +35,34 @@ class CompletionWriter:
         }
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """Its text, if there is any, or its tokens."""
-        told = self._of_tokens(piece.choice, piece.tokens)
+        """Return the events of a piece, if it adds text or has tokens to report."""
+        logprobs = self._of_tokens(piece.choice, piece.tokens)
         if piece.is_of_prompt:
-            return self._echo(piece.choice, told)
+            return self._echo(piece.choice, logprobs)
         events = self._echo(piece.choice)
-        if isinstance(piece.delta, ContentDelta) or (told is not None and piece.tokens):
+        if isinstance(piece.delta, ContentDelta) or (logprobs is not None and piece.tokens):
             text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
-            events.append(self._event(piece.choice, text, told))
+            events.append(self._event(piece.choice, text, logprobs))
         return events
 
     def end(self, choice: int, result: Result) -> Seq[Event]:
-        """Why it ended."""
+        """Return the event of why a choice ended."""
         events = self._echo(choice)
         events.append(self._event(choice, "", None, **self._end(result)))
         return events
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
-        """What it has cost, if that was asked."""
-        if not self._tells_usage:
+        """Return the event of the usage, if it was requested."""
+        if not self._wants_usage:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
     def keep(self, piece: Piece) -> None:
-        """Its tokens."""
+        """Keep the log-probabilities of a piece's tokens for `whole`."""
         self._keep(piece.choice, piece.tokens)
 
     def whole(self, results: Seq[Result]) -> Json:
-        """All of it."""
+        """Return the whole answer as one object."""
         choices = [self._choice(index, result) for index, result in enumerate(choices_of(results))]
         return {**self._base, "choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
 
@@ -72,24 +72,24 @@ class CompletionWriter:
         return {"index": index, "text": text, "logprobs": self._kept.get(index), **self._end(result)}
 
     def _keep(self, choice: int, tokens: Seq[Token]) -> None:
-        for name, told in (self._of_tokens(choice, tokens) or {}).items():
+        for name, values in (self._of_tokens(choice, tokens) or {}).items():
             columns = self._kept.setdefault(choice, {})
-            if told is None:
+            if values is None:
                 columns[name] = None
             else:
-                columns.setdefault(name, EncodedList()).extend(told)
+                columns.setdefault(name, EncodedList()).extend(values)
 
     def _end(self, result: Result) -> dict[str, Any]:
-        ours = told_by_us(result)
+        ours = outrider_fields(result)
         return {"finish_reason": finish_reason(result), "stop_reason": stop_reason(result), "outrider": ours}
 
     def _event(self, choice: int, text: str, logprobs: Json | None, **end: object) -> Event:
-        told = {"index": choice, "text": text, "logprobs": logprobs, **(end or {"finish_reason": None})}
-        usage = {"usage": None} if self._tells_usage else {}
-        return Event({**self._base, "choices": [told], **usage})
+        part = {"index": choice, "text": text, "logprobs": logprobs, **(end or {"finish_reason": None})}
+        usage = {"usage": None} if self._wants_usage else {}
+        return Event({**self._base, "choices": [part], **usage})
 
     def _echo(self, choice: int, logprobs: Json | None = None) -> list[Event]:
-        """The prompt, unless it is told already, or what follows of its tokens."""
+        """Return the event of the prompt, unless it was sent, or of further log-probabilities of its tokens."""
         text = self._prompt_text(choice) if choice in self._to_echo else None
         self._to_echo.discard(choice)
         return [] if text is None and logprobs is None else [self._event(choice, text or "", logprobs)]

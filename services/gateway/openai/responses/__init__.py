@@ -1,1 +1,1 @@
-"""POST /v1/responses: OpenAI's newer API, without what it stores."""
+"""POST /v1/responses: OpenAI's newer API, without stored responses."""

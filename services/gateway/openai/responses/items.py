@@ -1,4 +1,4 @@
-"""What a request for a response may hold: items of a conversation, tools and formats; and as messages of ours."""
+"""The items, tools and formats in requests for a response, and their conversion to messages of the client."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -9,21 +9,21 @@ from services.gateway.generation.message_source import MessageSource
 from services.gateway.generation.request import Part
 from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
 
-_ID = "what a stored item is called; nothing is stored"
+_ID = "The id of a stored item. Ignored: nothing is stored."
 
 
 class ResponseText(Part):
-    """A text in a message; what an answer of ours has beside it may come back."""
+    """A text in a message. The other fields of our answers' texts are accepted without effect."""
 
     type: Literal["input_text", "output_text", "text", "reasoning_text", "summary_text"]
     text: str
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
-    parsed: Any = None  # as OpenAI's client adds it
+    parsed: Any = None  # added by OpenAI's client
 
 
 class MessageItem(Part):
-    """A message."""
+    """A message of the conversation."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
@@ -33,19 +33,19 @@ class MessageItem(Part):
 
 
 class CallItem(Part):
-    """A call of the model's."""
+    """A tool call of the model."""
 
     type: Literal["function_call"]
     call_id: str
     name: str
     arguments: str
-    parsed_arguments: Any = None  # as OpenAI's client adds them
+    parsed_arguments: Any = None  # added by OpenAI's client
     id: str | None = Field(None, description=_ID)
     status: str | None = None
 
 
 class CallOutputItem(Part):
-    """What a call has given."""
+    """The result of a tool call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -55,7 +55,7 @@ class CallOutputItem(Part):
 
 
 class ReasoningItem(Part):
-    """What the model thought before."""
+    """Thinking of the model in an earlier answer."""
 
     type: Literal["reasoning"]
     summary: list[ResponseText] = Field(default_factory=list)
@@ -80,7 +80,7 @@ Item = Annotated[
 
 
 class ResponseTool(Part):
-    """A function that the model may call; OpenAI's own tools are not served."""
+    """A function that the model may call; OpenAI's own tools are not supported."""
 
     type: Literal["function"]
     name: str
@@ -90,14 +90,14 @@ class ResponseTool(Part):
 
 
 class ResponseToolChoice(Part):
-    """The tool that is to be called."""
+    """The tool that the model must call."""
 
     type: Literal["function"]
     name: str
 
 
 class ResponseSchema(Part):
-    """JSON by a schema."""
+    """The answer is JSON of a schema."""
 
     type: Literal["json_schema"]
     name: str
@@ -107,25 +107,25 @@ class ResponseSchema(Part):
 
 
 class TextSettings(Part):
-    """What the text is to be."""
+    """The format of the answer's text."""
 
     format: Annotated[TextFormat | ObjectFormat | ResponseSchema, Discriminator("type")] | None = None
     verbosity: str | None = None
 
 
-class Said:
-    """A conversation as the client takes it: what was thought and called becomes part of the message that follows."""
+class ItemConversation:
+    """A conversation of items as messages of the client; thinking and tool calls become part of one message."""
 
-    def __init__(self, said: str | Iterable[Item], instructions: str | None) -> None:
+    def __init__(self, items: str | Iterable[Item], instructions: str | None) -> None:
         self.messages: list[dict[str, Any]] = []
         self.sources: list[MessageSource] = []
-        """Where each message comes from."""
+        """The source of each message, for the field names of errors."""
         if instructions:
             self._begin("system", instructions, "instructions")
-        if isinstance(said, str):
-            self._begin("user", said, "input")
+        if isinstance(items, str):
+            self._begin("user", items, "input")
             return
-        for index, item in enumerate(said):
+        for index, item in enumerate(items):
             self._add(item, f"input[{index}]")
 
     def _add(self, item: Item, name: str) -> None:
@@ -149,13 +149,13 @@ class Said:
         return self.messages[-1]
 
     def _assistant(self, name: str) -> dict[str, Any]:
-        """The assistant's message that the conversation ends with; one begins where there is none."""
+        """Return the assistant's message at the end of the conversation, after adding one if there is none."""
         if not self.messages or self.messages[-1]["role"] != "assistant":
             self._begin("assistant", None, name)
         return self.messages[-1]
 
     def _speaking(self, name: str) -> dict[str, Any]:
-        """The same for a text: what has said or called something already is over, and another message begins."""
+        """Return such a message for a text; one that already has a text or calls is followed by a new one."""
         last = self._assistant(name)
         if last["content"] is not None or "tool_calls" in last:
             self._begin("assistant", None, name)

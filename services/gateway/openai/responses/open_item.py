@@ -1,4 +1,4 @@
-"""OpenItem: an item of a response while it grows, and the events that tell of it."""
+"""OpenItem: an item of a response while it is generated, and its events."""
 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
@@ -6,21 +6,21 @@ from typing import ClassVar
 from outrider import ContentDelta, ReasoningDelta, Token, ToolCall
 from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.writer import Event, Json
-from services.gateway.openai.token_text import told_token
+from services.gateway.openai.token_text import token_record
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
 
 
 class OpenItem:
-    """A message, a thought or a call."""
+    """A message, thinking or a tool call."""
 
     KINDS: ClassVar[dict[type, str]] = {ContentDelta: "message", ReasoningDelta: "reasoning"}
 
     def __init__(
         self, kind: str, index: int, name: str, tool: str | None = None, logprobs: EncodedList | None = None
     ) -> None:
-        """`tool` is what is called, `logprobs` those of tokens that a message has already."""
+        """`tool` is the name of the called tool; `logprobs` are those of tokens that a message already has."""
         self.kind = kind
         self._text: list[str] = []
         self._place = {"item_id": f"{_PREFIXES[kind]}_{name}", "output_index": index}
@@ -29,19 +29,19 @@ class OpenItem:
 
     @classmethod
     def of_call(cls, index: int, name: str, call: ToolCall) -> "OpenItem":
-        """A call without its arguments."""
+        """Return the item of a call, without its arguments."""
         return cls("function_call", index, name, call.name)
 
     def opened(self) -> Iterator[Event]:
-        """That there is another one."""
+        """Yield the events of its beginning."""
         yield _event(
-            "response.output_item.added", output_index=self._place["output_index"], item=self._told("in_progress")
+            "response.output_item.added", output_index=self._place["output_index"], item=self._item("in_progress")
         )
         if self._tool is None:
             yield self._part_event("added", [])
 
     def more(self, text: str, tokens: Iterable[Token] = ()) -> Event:
-        """What it grows by, and those of its tokens that have come with it, if they are told."""
+        """Add text, and return its event, with the log-probabilities of its tokens if they are reported."""
         self._text.append(text)
         new = self.add(tokens)
         if self._tool is not None:
@@ -50,14 +50,14 @@ class OpenItem:
         return _event(f"response.{_PARTS[self.kind]}.delta", **self._place, content_index=0, delta=text, **logprobs)
 
     def add(self, tokens: Iterable[Token]) -> list[Json]:
-        """Tokens that bring no text by themselves."""
-        new = [told_token(token) for token in tokens]
+        """Add tokens without text of their own, and return their records."""
+        new = [token_record(token) for token in tokens]
         if new:
             self._logprobs.extend(new)
         return new
 
     def closed(self) -> Iterator[Event]:
-        """That it grows no more."""
+        """Yield the events of its end."""
         text = "".join(self._text)
         if self._tool is not None:
             yield _event("response.function_call_arguments.done", **self._place, name=self._tool, arguments=text)
@@ -68,10 +68,10 @@ class OpenItem:
         yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole())
 
     def whole(self) -> Json:
-        """It, with all that it has."""
-        return self._told("completed")
+        """Return the complete item."""
+        return self._item("completed")
 
-    def _told(self, status: str) -> Json:
+    def _item(self, status: str) -> Json:
         item: Json = {"id": self._place["item_id"], "type": self.kind, "status": status}
         if self._tool is not None:
             name = str(self._place["item_id"]).removeprefix("fc_")

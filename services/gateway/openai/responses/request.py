@@ -14,10 +14,10 @@ from services.gateway.openai.chat.messages import ANY_OBJECT, ObjectFormat
 from services.gateway.openai.ignored import IgnoredFields
 from services.gateway.openai.responses.items import (
     Item,
+    ItemConversation,
     ResponseSchema,
     ResponseTool,
     ResponseToolChoice,
-    Said,
     TextSettings,
 )
 
@@ -25,14 +25,14 @@ LOGPROBS = "message.output_text.logprobs"
 
 
 class Reasoning(Part):
-    """How much the model is to think, where its template has a variable for that."""
+    """How much the model thinks, if its chat template has a variable for that."""
 
     effort: str | None = None
     summary: str | None = None
 
 
 class ResponseRequest(GenerationRequest, IgnoredFields):
-    """A conversation, all of it: what was said before is not kept here."""
+    """A whole conversation; earlier messages are not stored on the server."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
@@ -57,28 +57,28 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = Field(
-        None, description="Log-probabilities, of answers without tools; thoughts are told as they are."
+        None, description="Log-probabilities, for answers without tools. Thinking is never encrypted."
     )
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
-    previous_response_id: str | None = Field(None, description="Not served: nothing is stored.")
+    previous_response_id: str | None = Field(None, description="Not supported: nothing is stored.")
 
     @field_validator("previous_response_id")
     @classmethod
     def _nothing_is_stored(cls, name: str | None) -> str | None:
         if name is not None:
-            raise ValueError("is not served, as no response is stored; send the whole conversation as input")
+            raise ValueError("is not supported, as no response is stored; send the whole conversation as input")
         return name
 
     @property
-    def tells_logprobs(self) -> bool:
-        """Whether they are to be told."""
+    def wants_logprobs(self) -> bool:
+        """Whether log-probabilities are requested."""
         return LOGPROBS in (self.include or ())
 
     @field_validator("include")
     @classmethod
-    def _tells_of_one_message(cls, include: list[str] | None, info: ValidationInfo) -> list[str] | None:
+    def _needs_one_message(cls, include: list[str] | None, info: ValidationInfo) -> list[str] | None:
         if LOGPROBS in (include or ()) and info.data.get("tools"):
-            raise ValueError(f"has {LOGPROBS!r}, which is told of answers without tools; ask chat completions for them")
+            raise ValueError(f"has {LOGPROBS!r}, which needs a request without tools; use chat completions instead")
         return include
 
     @field_validator("top_logprobs")
@@ -96,21 +96,21 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         return text
 
     def prompts(self) -> Seq[Prompt]:
-        """The conversation."""
-        return (Said(self.input, self.instructions).messages,)
+        """Return the conversation, the only prompt."""
+        return (ItemConversation(self.input, self.instructions).messages,)
 
     def name_of(self, path: str) -> str:
-        """What the API calls a field of the RPC's request, whose messages are made of items."""
-        sources = Said(self.input, self.instructions).sources
+        """Return the API's name of a field of the RPC's request, whose messages are made from items."""
+        sources = ItemConversation(self.input, self.instructions).sources
         return source_name(path, sources, "arguments") or super().name_of(path)
 
     def options(self) -> GenerateOptions:
-        """Those that all have, and those of conversations; the answer is read as a message."""
+        """Return the common options and those of conversations; the answer is parsed as a message."""
         options = super().options()
         options["message_deltas"] = True
         options["max_tokens"] = self.max_output_tokens
         options["stop"] = self.stop
-        if self.tells_logprobs:
+        if self.wants_logprobs:
             options["logprobs"] = True
             options["top_candidates"] = self.top_logprobs
         wanted = self.text.format if self.text else None

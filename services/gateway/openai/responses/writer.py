@@ -1,4 +1,4 @@
-"""ResponseWriter: responses as objects and events of OpenAI's API."""
+"""ResponseWriter: writes responses as objects and events of OpenAI's API."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -10,15 +10,15 @@ from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json
-from services.gateway.openai.finish import finish_reason, told_by_us
+from services.gateway.openai.finish import finish_reason, outrider_fields
 from services.gateway.openai.problem_body import problem_body, response_problem_event
 from services.gateway.openai.responses.open_item import OpenItem
 from services.gateway.openai.responses.request import ResponseRequest
-from services.gateway.openai.token_text import told_token
+from services.gateway.openai.token_text import token_record
 
 
 class ResponseWriter:
-    """What is thought and said become items that are open while they grow; calls come as a whole."""
+    """Thinking and text become items that are streamed in deltas; tool calls are sent whole."""
 
     def __init__(self, request: ResponseRequest, head: Head) -> None:
         self._head = head
@@ -26,31 +26,34 @@ class ResponseWriter:
         self._is_begun = False
         self._items: list[Json] = []
         self._open: OpenItem | None = None
-        self._untold: list[Token] = []
+        self._unsent: list[Token] = []
         self._kept = EncodedList()
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """What it adds to the item that is open, or to another one; a message tells of all tokens of the answer."""
-        if self._request.tells_logprobs:
-            self._untold += piece.tokens
+        """Return the events of a piece, which extends the open item or begins another one.
+
+        All log-probabilities of the answer are reported with the message.
+        """
+        if self._request.wants_logprobs:
+            self._unsent += piece.tokens
         return [*self._begin(), *(() if piece.delta is None else self._delta(piece.delta))]
 
     def end(self, _: int, __: Result) -> Seq[Event]:
-        """The end of the last item."""
+        """Return the events that end the last item."""
         return [*self._begin(), *self._close()]
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
-        """The whole response once more."""
+        """Return the last event, which repeats the whole response."""
         whole = self.whole(results)
         return [Event({"type": f"response.{whole['status']}", "response": whole}, f"response.{whole['status']}")]
 
     def keep(self, piece: Piece) -> None:
-        """Its tokens, if they are to be told: all of them are the message's."""
-        if self._request.tells_logprobs:
-            self._kept.extend(map(told_token, piece.tokens))
+        """Keep a piece's tokens for `whole`, if log-probabilities are requested."""
+        if self._request.wants_logprobs:
+            self._kept.extend(map(token_record, piece.tokens))
 
     def whole(self, results: Seq[Result]) -> Json:
-        """All of it."""
+        """Return the whole response as one object."""
         (result,) = results
         assert result.message is not None
         is_cut = finish_reason(result) == "length"
@@ -61,12 +64,12 @@ class ResponseWriter:
             "output": self._items or self._items_of(result),
             "usage": _usage(results),
             "metrics": metrics_of(results),
-            "outrider": told_by_us(result),
+            "outrider": outrider_fields(result),
         }
 
     def _base(self, status: str) -> Json:
-        asked = self._request
-        choice = asked.tool_choice
+        request = self._request
+        choice = request.tool_choice
         return {
             "id": f"resp_{self._head.ticket.name}",
             "object": "response",
@@ -76,17 +79,17 @@ class ResponseWriter:
             "output": [],
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "metadata": asked.metadata or {},
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "metadata": request.metadata or {},
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "store": False,
-            "temperature": asked.temperature,
-            "text": asked.text.model_dump(by_alias=True) if asked.text else {"format": {"type": "text"}},
+            "temperature": request.temperature,
+            "text": request.text.model_dump(by_alias=True) if request.text else {"format": {"type": "text"}},
             "tool_choice": "auto" if choice is None else choice if isinstance(choice, str) else choice.model_dump(),
-            "tools": [tool.model_dump() for tool in asked.tools or ()],
-            "top_p": asked.top_p,
+            "tools": [tool.model_dump() for tool in request.tools or ()],
+            "top_p": request.top_p,
             "truncation": "disabled",
             "usage": None,
         }
@@ -122,20 +125,20 @@ class ResponseWriter:
             self._open = None
 
     def _tokens_of(self, item: OpenItem) -> list[Token]:
-        """Those that a message has not told of yet; a thought leaves them to the message behind it."""
+        """Return the tokens that no message has reported yet; thinking leaves its tokens to the message after it."""
         if item.kind != "message":
             return []
-        tokens, self._untold = self._untold, []
+        tokens, self._unsent = self._unsent, []
         return tokens
 
     def _items_of(self, result: Result) -> list[Json]:
-        """The items that a whole message makes."""
+        """Return the items of a whole message."""
         message, names = result.message, self._names_from(0)
         assert message is not None
         deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
         if message.content or not (deltas or message.tool_calls):
             deltas.append(ContentDelta(str(message.content)))
-        self._kept.extend(map(told_token, self._untold))  # of a stream that had no text
+        self._kept.extend(map(token_record, self._unsent))  # of a stream without text
         items: list[Json] = []
         for delta in (*deltas, *message.tool_calls):
             name, index = next(names), len(items)
@@ -149,7 +152,7 @@ class ResponseWriter:
         return items
 
     def _names_from(self, index: int) -> Iterator[str]:
-        """Names of items, the same when the response is taken up again."""
+        """Yield the names of items from an index on; they are the same when the response is resumed."""
         while True:
             yield f"{self._head.ticket.name}_{index}"
             index += 1

@@ -1,1 +1,1 @@
-"""What becomes of a generation on its way out: its events as messages, read or ranked where that is asked."""
+"""The answers of a generation: ranked, or read as a message's parts, where a request asks for that."""

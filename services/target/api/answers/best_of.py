@@ -1,4 +1,4 @@
-"""Best of several: answers ranked by what the model thinks of their tokens, once all have ended."""
+"""Best of several: answers ranked by their mean log-probability, once all have ended."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ Response = generation_pb2.StreamGenerateResponse
 
 
 def check_best_of(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
-    """Note what may not be asked of answers that are ranked."""
+    """Add what is wrong with a request for ranked answers to `found`."""
     is_ranked = message.best_of > 1
     if 1 <= message.best_of < message.num_samples:
         found.add("best_of", f"is {message.best_of}", f"at least num_samples, which is {message.num_samples}")
@@ -27,18 +27,18 @@ def check_best_of(message: GenerationRequest, model: ServedModel, found: Violati
     if is_ranked and message.HasField("continue_from"):
         allowed = "1 with continue_from: an answer is continued as a request of its own"
         found.add("best_of", f"is {message.best_of}", allowed)
-    is_stream = isinstance(message, generation_pb2.StreamGenerateRequest)  # of the other one it holds anyway
+    is_stream = isinstance(message, generation_pb2.StreamGenerateRequest)  # a whole answer has this limit anyway
     if is_stream and is_ranked and message.output.logits and not message.output.logits_token_ids:
         found.add("output.logits", "is true", "beside best_of only with logits_token_ids")
 
 
 def ranking_output(output: OutputOptions) -> OutputOptions:
-    """What has to be told of answers that are ranked, beside what was asked for."""
+    """The output options of ranked answers: those of the request, with log-probabilities."""
     return replace(output, records=True, logprobs=True)
 
 
 async def best_of(responses: AsyncIterator[Response], message: GenerationRequest) -> AsyncIterator[Response]:
-    """The events of the best samples alone, numbered by rank: their starts, the prompt's records, then each whole."""
+    """The events of the best samples only, numbered by rank: their starts, the prompt's records, then each answer."""
     by_sample: defaultdict[int, list[Response]] = defaultdict(list)
     async for response in responses:
         by_sample[response.sample].append(response)
@@ -52,11 +52,11 @@ def _choose(by_sample: Mapping[int, Seq[Response]], message: GenerationRequest) 
     prompt = [(0, response) for response in by_sample[0] if response.prefill.records]
     starts = [(rank, response) for rank, own in enumerate(chosen) for response in own if response.HasField("started")]
     rest = [(rank, response) for rank, own in enumerate(chosen) for response in own if _is_of_answer(response)]
-    for rank, response in (told := [*starts, *prompt, *rest]):
+    for rank, response in (responses := [*starts, *prompt, *rest]):
         response.sample = rank
         if response.HasField("chunk"):
             _hide_unasked(response.chunk, message.output)
-    return [response for _, response in told]
+    return [response for _, response in responses]
 
 
 def _is_of_answer(response: Response) -> bool:
@@ -64,13 +64,13 @@ def _is_of_answer(response: Response) -> bool:
 
 
 def _mean_logprob(responses: Seq[Response]) -> float:
-    """Of an answer's tokens, each of which has its record."""
+    """The mean log-probability of an answer's tokens, which all have records."""
     logprobs = [record.raw_logprob for response in responses for record in response.chunk.records]
     return math.fsum(logprobs) / len(logprobs) if logprobs else -math.inf
 
 
 def _hide_unasked(chunk: generation_pb2.Chunk, output: common_pb2.OutputOptions) -> None:
-    """Take away what was told of the tokens for the ranking alone."""
+    """Remove the records and log-probabilities that are there only for the ranking."""
     if not asks_records(output):
         chunk.ClearField("records")
     elif not asks_logprobs(output):

@@ -1,4 +1,4 @@
-"""Message deltas: the parts of a message that an answer is read as, put beside its text."""
+"""Message deltas: an answer read as a message's parts (reasoning, content, tool calls), beside its text."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from services.target.message.message_reader import MessageReader
 
 
 def add_deltas(response: generation_pb2.StreamGenerateResponse, reader: MessageReader) -> None:
-    """Put what an event's ids tell into it, or what the end does."""
+    """Add the deltas of a chunk's token ids to it, or those of the end."""
     match response.WhichOneof("event"):
         case "chunk":
             response.chunk.message_deltas.extend(map(_write_delta, reader.push(response.chunk.token_ids)))
@@ -27,7 +27,7 @@ def _write_delta(delta: Delta) -> common_pb2.MessageDelta:
 
 
 def write_message(deltas: Iterable[common_pb2.MessageDelta]) -> common_pb2.ChatMessage:
-    """The whole message."""
+    """The whole message that the deltas make up."""
     message = common_pb2.ChatMessage(role="assistant")
     texts: dict[str, list[str]] = {"reasoning": [], "content": []}
     for delta in deltas:

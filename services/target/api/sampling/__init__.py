@@ -1,1 +1,1 @@
-"""What of a request says how its tokens are drawn, beside plain numbers."""
+"""A request's sampling parameters other than plain numbers."""

@@ -1,4 +1,4 @@
-"""Feedback: where samplers that are steered by the tokens drawn before cannot be, or not by what they are asked for."""
+"""Feedback: the options that Mirostat and adaptive-p, which are steered by earlier draws, cannot be combined with."""
 
 from services.engine.sampling_params import SamplingParams
 from services.service.validation import Violations
@@ -6,11 +6,11 @@ from services.target.api.generation_request import GenerationRequest
 
 
 def check_feedback(message: GenerationRequest, sampling: SamplingParams, found: Violations) -> None:
-    """Nothing where Mirostat and adaptive-p are off.
+    """Add the options that do not go with Mirostat or adaptive-p to `found`; one of the two is on.
 
-    What takes tokens back leaves the distributions behind them to what was taken back, which a continuation is not
-    told; a healed prompt has a token of its own to draw first; and what a continuation received is judged by the rows
-    of its own text alone, without those behind a negative prompt.
+    A continuation must reach the same sampler state from the received tokens alone. Banned strings take back tokens
+    that changed the state but that a continuation does not receive; a healed prompt draws a token before the answer;
+    and a continuation replays the received tokens by the rows of its own text, without those of a negative prompt.
     """
     if sampling.mirostat_mode == 0:
         field, value, allowed = "sampling.adaptive_target", f"is {sampling.adaptive_target:g}", "below 0"

@@ -1,4 +1,4 @@
-"""Guidance: what a text is drawn away from, as a request says it."""
+"""Guidance: reads the negative prompt and the scale of classifier-free guidance from a request."""
 
 from outrider.v1 import common_pb2
 from services.engine.guidance import Guidance, shared_context
@@ -14,7 +14,7 @@ _SCALES = Range(minimum=0, maximum=100, excludes_minimum=True)
 async def read_guidance(
     message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
 ) -> Guidance | None:
-    """What a text behind this prompt is drawn away from, if by anything; what is wrong is added to `found`."""
+    """The guidance of a request with this prompt; None if it has no effect. Errors are added to `found`."""
     asked = message.guidance
     if not model.guides:
         found.add("guidance", "is set", "not to be, with a server that runs one sequence at once")

@@ -1,4 +1,4 @@
-"""Sampling lists: what a request says of samplers, of single tokens and of strings."""
+"""Sampling lists: a request's samplers, logit_bias, allowed and suppressed tokens, and banned strings."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _SAMPLERS = {*common_pb2.Sampler.values()} - {common_pb2.SAMPLER_UNSPECIFIED}
 def read_sampling_lists(
     message: common_pb2.SamplingParameters, model: ServedModel, found: Violations
 ) -> Mapping[str, Any]:
-    """The lists among the parameters, by the names that SamplingParams has for them."""
+    """The list parameters by their names in SamplingParams; errors are added to `found`."""
     return {
         "samplers": _read_samplers(message, found),
         "logit_bias": _read_logit_bias(message, model, found),

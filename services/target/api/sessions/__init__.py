@@ -1,1 +1,1 @@
-"""What is asked of sessions, and of requests that go on behind one."""
+"""The RPCs of sessions, and requests that continue one."""

@@ -1,4 +1,4 @@
-"""What calls that have to do with sessions may fail with."""
+"""The errors of calls that use sessions."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -12,27 +12,27 @@ from services.target.sessions.errors import SessionExistsError, SessionQuotaErro
 
 
 class SessionNotFoundError(RpcError):
-    """There is no such session, or none any more: with its tokens it can be made again."""
+    """There is no such session, or no longer; the client can create it again from its tokens."""
 
     code = code_pb2.NOT_FOUND
 
     def details(self) -> Seq[Message]:
-        """What tells it from other things that are not there."""
+        """The reason that distinguishes it from other NOT_FOUND errors."""
         return [error_details_pb2.ErrorInfo(reason="SESSION_NOT_FOUND", domain=DOMAIN)]
 
 
 class SessionTakenError(RpcError):
-    """The caller has a session of that name."""
+    """The caller already has a session of that name."""
 
     code = code_pb2.ALREADY_EXISTS
 
     def details(self) -> Seq[Message]:
-        """What there is."""
+        """The reason that a client can check for."""
         return [error_details_pb2.ErrorInfo(reason="SESSION_EXISTS", domain=DOMAIN)]
 
 
 class SessionsFullError(RpcError):
-    """Sessions hold as much as they may. When that changes nobody knows, so that no time to come back is told."""
+    """Sessions hold as many blocks as they may. When that will change is unknown, so that no retry time is sent."""
 
     code = code_pb2.RESOURCE_EXHAUSTED
 
@@ -41,14 +41,14 @@ class SessionsFullError(RpcError):
         self._scope = "caller" if of_caller else "server"
 
     def details(self) -> Seq[Message]:
-        """Whose sessions they are."""
+        """The reason, and whether the limit is the caller's or the server's."""
         metadata = {"limit_of": self._scope}
         return [error_details_pb2.ErrorInfo(reason="SESSION_QUOTA", domain=DOMAIN, metadata=metadata)]
 
 
 @contextmanager
-def told_by_rpc() -> Iterator[None]:
-    """What goes wrong with sessions, as what a call fails with."""
+def as_rpc_errors() -> Iterator[None]:
+    """Raise the sessions' errors as the errors of a call."""
     try:
         yield
     except UnknownSessionError as error:

@@ -1,4 +1,4 @@
-"""A session that is to be made: read from a message, begun, and computed."""
+"""Creating a session: it is read from a message, begun, and computed."""
 
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,7 +13,7 @@ from services.service.validation import Violations
 from services.target.api.call import Call
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import check_name, read_request_id, read_share
-from services.target.api.sessions.errors import told_by_rpc
+from services.target.api.sessions.errors import as_rpc_errors
 from services.target.api.texts.computed import computed, undrawn
 from services.target.sessions.session import Session
 from services.target.sessions.session_blocks import pinned_tokens
@@ -23,12 +23,12 @@ _TTL = Range(minimum=1, maximum=24 * 3600)
 
 
 async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call) -> tuple[Session, Request]:
-    """A session, which is to be opened or dropped, and what computes it.
+    """A session, which must later be opened or dropped, and the request that computes it.
 
-    Raises InvalidRequestError, and as `told_by_rpc`.
+    Raises InvalidRequestError, and the errors of `as_rpc_errors`.
     """
     found, caller, sessions = Violations(), call.caller, call.serving.sessions
-    with told_by_rpc():
+    with as_rpc_errors():
         parent = sessions.use(caller.owner, message.parent) if message.HasField("parent") else None
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set")
@@ -36,12 +36,12 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
     found.check_number("ttl_seconds", ttl, _TTL)
     name, salt = _read_name(message, found), _read_salt(message, parent, found)
     request_id, share = read_request_id(message, found), read_share(message, caller, found)
-    tokens = await read_prompt(message.prompt, call.model, found, behind=parent.tokens if parent else ())
+    tokens = await read_prompt(message.prompt, call.model, found, session_tokens=parent.tokens if parent else ())
     found.raise_if_any()
-    with told_by_rpc():
+    with as_rpc_errors():
         session = sessions.begin(caller.owner, name, tokens, salt=salt, ttl=ttl)
     request = undrawn(
-        # One token more than the blocks hold: of what nothing is drawn behind, the last token is not computed.
+        # One token more than the blocks hold: without a draw after it, the last token is not computed.
         tokens[: pinned_tokens(len(tokens), BLOCK_SIZE) + 1],
         request_id=request_id,
         output=OutputOptions(),
@@ -54,7 +54,7 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
 
 
 async def compute_session(session: Session, request: Request, call: Call) -> None:
-    """Have what the session holds computed, and open it; however that fails, nothing is left of it."""
+    """Have the session's blocks computed and open it; if that fails in any way, the session is dropped."""
     sessions = call.serving.sessions
     try:
         if session.blocks:

@@ -1,8 +1,8 @@
-"""The RPCs of sessions, each a few steps between messages and the sessions of a model."""
+"""The RPCs of sessions, each a few steps between messages and a model's sessions."""
 
 from outrider.v1 import generation_pb2
 from services.service.access.caller import Caller
-from services.target.api.sessions.errors import told_by_rpc
+from services.target.api.sessions.errors import as_rpc_errors
 from services.target.models.serving import Serving
 from services.target.sessions.session import Session
 
@@ -10,14 +10,14 @@ from services.target.sessions.session import Session
 def get_session(
     message: generation_pb2.GetSessionRequest, serving: Serving, caller: Caller
 ) -> generation_pb2.GetSessionResponse:
-    """One of the caller's; raises SessionNotFoundError."""
-    with told_by_rpc():
+    """One of the caller's sessions; raises SessionNotFoundError."""
+    with as_rpc_errors():
         session = serving.sessions.find(caller.owner, message.name)
     return generation_pb2.GetSessionResponse(session=write_session(session, serving, token_ids=message.token_ids))
 
 
 def list_sessions(serving: Serving, caller: Caller) -> generation_pb2.ListSessionsResponse:
-    """All of the caller's, and what they hold."""
+    """All of the caller's sessions, and the number of blocks that they hold."""
     sessions, owner = serving.sessions, caller.owner
     return generation_pb2.ListSessionsResponse(
         sessions=[write_session(session, serving, token_ids=False) for session in sessions.of(owner)],
@@ -29,14 +29,14 @@ def list_sessions(serving: Serving, caller: Caller) -> generation_pb2.ListSessio
 def delete_session(
     message: generation_pb2.DeleteSessionRequest, serving: Serving, caller: Caller
 ) -> generation_pb2.DeleteSessionResponse:
-    """End one of the caller's; raises SessionNotFoundError."""
-    with told_by_rpc():
+    """End one of the caller's sessions; raises SessionNotFoundError."""
+    with as_rpc_errors():
         serving.sessions.drop(serving.sessions.find(caller.owner, message.name))
     return generation_pb2.DeleteSessionResponse()
 
 
 def write_session(session: Session, serving: Serving, *, token_ids: bool) -> generation_pb2.Session:
-    """A session as it is now."""
+    """The message of a session in its current state."""
     return generation_pb2.Session(
         name=session.name,
         model=serving.model.name,

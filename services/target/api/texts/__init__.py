@@ -1,1 +1,1 @@
-"""What is said of given texts, of which nothing is generated: scores and embeddings."""
+"""Scores and embeddings of given texts, for which nothing is generated."""

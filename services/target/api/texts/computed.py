@@ -1,4 +1,4 @@
-"""Computed: requests whose prompts are computed and behind which nothing is drawn, and their events."""
+"""Computed: requests whose prompts are computed without drawing any token, and their events."""
 
 from collections.abc import AsyncGenerator, Callable
 from collections.abc import Sequence as Seq
@@ -31,7 +31,7 @@ def undrawn(
     lora: Adapter | None,
     deadline: float | None,
 ) -> Request:
-    """A request of which the caller says what is asked of the prompt."""
+    """A request whose prompt is computed and that draws nothing; the caller sets what it needs of the prompt."""
     return Request(
         request_id=request_id,
         prompt=prompt,
@@ -49,7 +49,10 @@ def undrawn(
 async def computed(
     sequences: Seq[Sequence], observe: Callable[[Sequence, Event], None]
 ) -> AsyncGenerator[tuple[int, Progress | Finished]]:
-    """All events, each with its sequence's index; `observe` is told of every one, and none may be a failure."""
+    """All events, each with its sequence's index; `observe` is called with each.
+
+    Raises UnavailableError, RequestCancelledError and DeadlineError for a sequence that fails.
+    """
     async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
         async for index, event in events:
             observe(sequences[index], event)

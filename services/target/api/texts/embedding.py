@@ -1,4 +1,4 @@
-"""Embedding: texts as requests to the engine, and the vectors that are made of their hidden states."""
+"""Embedding: makes engine requests of texts, and vectors of their hidden states."""
 
 import asyncio
 import math
@@ -50,11 +50,11 @@ async def read_embed_request(
     cache, share = read_cache_policy(message, found), read_share(message, caller, found)
     request_id = read_request_id(message, found)
     found.raise_if_any()
-    told = OutputOptions()
+    output = OutputOptions()
     return [
         replace(
             undrawn(
-                text, request_id=request_id, output=told, cache=cache, share=share, lora=model.lora, deadline=deadline
+                text, request_id=request_id, output=output, cache=cache, share=share, lora=model.lora, deadline=deadline
             ),
             pooling=pooling,
         )
@@ -92,7 +92,7 @@ async def write_embeddings(
     model: ServedModel,
     observe: Callable[[Sequence, Event], None],
 ) -> generation_pb2.EmbedResponse:
-    """The texts' vectors, once all are computed; `observe` is told of every event."""
+    """The texts' vectors, once all are computed; `observe` is called with each event."""
     async with aclosing(computed(sequences, observe)) as events:
         async for _ in events:
             pass
@@ -118,14 +118,14 @@ def _write_response(
 
 
 def to_vector(state: NDArray[np.float32], dimensions: int, *, is_normalised: bool) -> NDArray[np.float32]:
-    """The first numbers of a pooled state, divided by their Euclidean norm; raises InternalError where they are none.
+    """The first `dimensions` numbers of a pooled state, [hidden size], divided by their Euclidean norm.
 
     Matryoshka models are trained for vectors that are cut before they are normalised (Kusupati et al., arXiv
-    2205.13147, section 3).
+    2205.13147, section 3). Raises InternalError if a number is not finite.
     """
     values = state[:dimensions].astype(np.float64)
     if not np.isfinite(values).all():
         raise InternalError("the model's hidden states are no numbers")
-    # Squares of float32 are exact in double precision, and so is their sum: its bits hang by no order of adding.
+    # Squares of float32 are exact in double precision, and fsum rounds once: the result depends on no order of adding.
     norm = math.sqrt(math.fsum((values * values).tolist())) if is_normalised else 1.0
     return (values / (norm or 1.0)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Scoring: what to say the likelihood of, as requests to the engine, and how likely it is."""
+"""Scoring: makes engine requests of a prompt and texts, and reports how likely the texts are after it."""
 
 import asyncio
 import math
@@ -20,13 +20,13 @@ from services.target.api.texts.computed import computed, undrawn
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
 
-_TOLD = OutputOptions(logprobs=True, rank=True, prompt_logprobs=True)
+_OUTPUT = OutputOptions(logprobs=True, rank=True, prompt_logprobs=True)
 
 
 async def read_score_request(
     message: generation_pb2.ScoreRequest, model: ServedModel, *, caller: Caller, deadline: float | None
 ) -> list[Request]:
-    """One request for each choice, all of which begin with the prompt; raises InvalidRequestError."""
+    """One request for each choice, with the prompt before it; raises InvalidRequestError."""
     found = Violations()
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set")
@@ -40,7 +40,7 @@ async def read_score_request(
             undrawn(
                 prompt + choice,
                 request_id=request_id,
-                output=_TOLD,
+                output=_OUTPUT,
                 cache=cache,
                 share=share,
                 lora=model.lora,
@@ -58,7 +58,7 @@ async def _read_choices(
 ) -> list[tuple[int, ...]]:
     if not 1 <= len(message.choices) <= model.max_samples:
         found.add("choices", f"has {len(message.choices)} entries", f"1 to {model.max_samples}")
-    room = Room(model.context_length - num_prompt, f"what the context has left behind the prompt's {num_prompt}")
+    room = Room(model.context_length - num_prompt, f"the room that the context has after the prompt's {num_prompt}")
     choices = [
         await read_text(choice, f"choices[{index}]", model, found, room, add_special_tokens=False)
         for index, choice in enumerate(message.choices[: model.max_samples])
@@ -71,7 +71,7 @@ async def _read_choices(
 async def write_scores(
     sequences: Seq[Sequence], model: ServedModel, observe: Callable[[Sequence, Event], None]
 ) -> generation_pb2.ScoreResponse:
-    """What has become of the choices, once all are computed; `observe` is told of every event."""
+    """The scores of the choices, once all are computed; `observe` is called with each event."""
     records: list[list[TokenRecord]] = [[] for _ in sequences]
     async with aclosing(computed(sequences, observe)) as events:
         async for index, event in events:

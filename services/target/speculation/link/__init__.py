@@ -1,1 +1,1 @@
-"""The target's end of the link to a draft: what is said to it, what it predicts, and when it is given up."""
+"""The target's end of the link to a draft: its messages, the predictions, and reconnection."""

@@ -1,4 +1,4 @@
-"""DraftAddress: where a draft is looked for, how its links have fared, and when it is tried again."""
+"""DraftAddress: the address of a draft, the history of its links, and the time of the next try."""
 
 import logging
 import random
@@ -12,51 +12,51 @@ from services.target.speculation.link.draft_reader import RunCount
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.1  # seconds, as all times here
-_LONGEST_PAUSE = 2.0  # where nobody is there
-_LONGEST_BAD_PAUSE = 30.0  # where a draft cannot work with this target, does not keep to the protocol, or is of no use
-_SERVICE, _SERVICE_RUNS = 1.0, 16  # what a link lasts and brings at least that was of use
-_LONG_SERVICE = 60.0  # for one that ended badly nevertheless
+_LONGEST_PAUSE = 2.0  # if the draft does not answer
+_LONGEST_BAD_PAUSE = 30.0  # for a draft that cannot work with this target, breaks the protocol, or is useless
+_SERVICE, _SERVICE_RUNS = 1.0, 16  # the least duration and the least number of useful runs of a useful link
+_LONG_SERVICE = 60.0  # the least duration if the link ended badly
 
 
 class DraftAddress:
-    """The pauses of each address grow by themselves: a bad draft at one does not keep the target from another.
+    """Each address has its own pauses between tries: a bad draft at one does not affect the others.
 
-    Each is twice the one before it, until a link has been of use. So a draft that takes links and drops them at once is
-    tried no more often than one that is not there.
+    Each pause is twice the one before, until a link was useful. So a draft that accepts links and drops them at once is
+    tried no more often than one that does not answer.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.due = 0.0  # on the monotonic clock
-        self._pause = _FIRST_PAUSE  # the latest, before chance has shortened it
-        self._runs: RunCount | None = None  # of the link that there is
+        self._pause = _FIRST_PAUSE  # the latest, before jitter
+        self._runs: RunCount | None = None  # of the current link
         self._linked_at = 0.0
-        self._is_bad = False  # and has not been of use since
-        self._complaint = ""  # the latest since there was a link
+        self._is_bad = False  # whether a link has ended badly, and none was useful since
+        self._complaint = ""  # the last one logged since the last link
         self._log_limit = LogRateLimit()
 
     def linked(self, runs: RunCount, now: float) -> None:
-        """The draft has said hello; `runs` counts what comes."""
+        """Begin a link after the draft's hello; `runs` counts its runs."""
         self._runs, self._linked_at, self._complaint = runs, now, ""
 
     def lost(self, error: Exception, now: float) -> None:
-        """The link has ended, or there was none: not to be tried before `due`."""
+        """End a link, or a failed try; sets `due`, before which there is no other try."""
         lasted = now - self._linked_at if self._runs else 0.0
         num_useful = self._runs.num_useful if self._runs else 0
         has_served = num_useful >= _SERVICE_RUNS
         ended_badly = not (_is_absence(error) or _is_refusal(error) or (has_served and _is_cut(error)))
-        was_of_use = has_served and lasted > (_LONG_SERVICE if ended_badly else _SERVICE)
+        was_useful = has_served and lasted > (_LONG_SERVICE if ended_badly else _SERVICE)
         hung_up = self._runs is not None and not num_useful and lasted <= _SERVICE
         self._runs = None
-        self._is_bad = (self._is_bad or ended_badly) and not was_of_use
+        self._is_bad = (self._is_bad or ended_badly) and not was_useful
         longest = _LONGEST_BAD_PAUSE if self._is_bad or hung_up or _is_refusal(error) else _LONGEST_PAUSE
-        self._pause = _FIRST_PAUSE if was_of_use else min(2 * self._pause, longest)
-        self.due = now + self._pause * random.uniform(0.5, 1.0)  # so that targets do not meet
+        self._pause = _FIRST_PAUSE if was_useful else min(2 * self._pause, longest)
+        self.due = now + self._pause * random.uniform(0.5, 1.0)  # jitter, so that targets do not try at the same time
 
     def complain(self, text: str, *, exc_info: bool = False) -> None:
-        """Log why it is not there: once and not at every try, and of a draft that is bad once a minute."""
+        """Log why the draft is away: once instead of at every try, and for a bad draft once a minute."""
         if text != self._complaint and (not self._is_bad or self._log_limit.may_log()):
-            self._complaint = text  # only now: what the limit has held back is still news
+            self._complaint = text  # only now: a text that the limit held back must still be logged
             logger.warning("%s%s", text, self._log_limit.left_out(), exc_info=exc_info)
 
 
@@ -69,7 +69,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _is_cut(error: Exception) -> bool:
-    """Whether this may be what becomes of a link whose draft is killed: gRPC has several words for that."""
+    """Whether this may be the error of a link whose draft was killed, for which gRPC has several codes."""
     return isinstance(error, aio.AioRpcError) and error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
 
 

@@ -1,4 +1,4 @@
-"""DraftClient: keeps a link to one draft service, and carries what the RemotePredictor says and hears."""
+"""DraftClient: keeps a link to one draft service, and carries the RemotePredictor's messages."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 _METHOD = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
 _HELLO_SECONDS = 5.0
-_ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it, whatever the draft said
+_ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's details if the link ends during a write
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
-    ("grpc.http2.bdp_probe", 0),  # what a draft says beyond what is read waits on its own side
+    ("grpc.http2.bdp_probe", 0),  # a draft's messages that are not read yet wait on its own side
     ("grpc.keepalive_time_ms", PING_MS),
     ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -41,7 +41,7 @@ _OPTIONS = (
 
 
 class DraftClient:
-    """Tries the address for ever: a draft that is not there costs speed, never an error."""
+    """Tries the address forever: a draft that is away costs speed, but is never an error."""
 
     def __init__(
         self,
@@ -55,10 +55,11 @@ class DraftClient:
         hears_load: bool = False,
         on_linked: Callable[[], None],
     ) -> None:
-        """Call this on the event loop that `start` is called on. `credentials` gives what each link is made with;
-        `resources` is where the target computes; without `run_ahead`, a draft that competes for it gets no credit ahead
-        of the target's passes, and any other does. One that runs ahead prepares for so many of its next predictions to
-        be wrong. With `hears_load` it is asked to tell its load. `on_linked` is called whenever a draft has come.
+        """Call this on the event loop that `start` is called on.
+
+        `credentials` returns those of a new link; `resources` are the target's cores and device. By default `run_ahead`
+        is 0 for a draft that competes for these. A draft that runs ahead prepares alternates for `num_alternates` of
+        its next predictions. With `hears_load` it is asked to report its load. `on_linked` is called for each new link.
         """
         self._tried = DraftAddress(address)
         self._resources, self._credentials = resources, credentials
@@ -75,12 +76,12 @@ class DraftClient:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
-        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must know."""
+        """Begin to keep a link; `vocabulary` is the fingerprint of the target's, which the draft must know."""
         self._vocabulary, self._vocab_size = vocabulary, vocab_size
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Give the link up; it may be started again."""
+        """End the link; it may be started again."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -97,7 +98,7 @@ class DraftClient:
                 shown = self._credentials()
                 async with _channel(tried.address, shown) as channel:
                     await self._serve(_draft(channel, shown.token))
-            except Exception as error:  # whatever a draft says or does must not end this task
+            except Exception as error:  # no message or failure of a draft may end this task
                 self._lose(error)
 
     def _lose(self, error: Exception) -> None:
@@ -111,7 +112,7 @@ class DraftClient:
     async def _serve(self, call: DraftCall) -> None:
         tried = self._tried
         reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
-        async with asyncio.timeout(_HELLO_SECONDS):  # wait_for would lose a cancellation that comes with an error
+        async with asyncio.timeout(_HELLO_SECONDS):  # wait_for can lose a cancellation that comes with an error
             hello = await self._greet(call, reader)
         match = read_vocabulary_match(hello.vocabulary_match)
         run_ahead = self._credit(read_compute_resources(hello.place))
@@ -161,7 +162,7 @@ class DraftClient:
         return await reader.hello()
 
     async def _write(self, call: DraftCall) -> None:
-        """Write until the stream has ended: why it has, the reading side hears."""
+        """Write until the stream ends; the reading side gets the reason."""
         with suppress(asyncio.InvalidStateError):
             while True:
                 await self._news.wait()
@@ -177,7 +178,7 @@ def _channel(address: str, shown: Credentials) -> aio.Channel:
 
 
 def _draft(channel: aio.Channel, token: str | None) -> DraftCall:
-    """The call of the protocol, but for what comes: that is parsed where it is not trusted."""
+    """The call of the protocol; responses stay bytes, since DraftReader parses them with care."""
     write: Callable[[draft_pb2.DraftRequest], bytes] = draft_pb2.DraftRequest.SerializeToString
     method = channel.stream_stream(_METHOD, request_serializer=write, response_deserializer=bytes)
     return method(metadata=bearer(token))

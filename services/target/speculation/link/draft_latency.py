@@ -1,13 +1,13 @@
-"""DraftLatency: how long a draft takes to answer, by the number of predictions asked, and for how many sequences."""
+"""DraftLatency: how long a draft takes to answer, by the numbers of predictions and of sequences."""
 
 from services.target.speculation.policy.draft_config import DraftConfig
 
 
 class DraftLatency:
-    """Fits a straight line to the latest answers: a delay, and a time for each prediction; in seconds. For several
-    sequences at once it takes longer by a share for each further one, which is measured too.
+    """Fits a line to the latest answers: a delay, and a time for each prediction; in seconds. For each further sequence
+    at the same time an answer takes longer by a share, which is measured too.
 
-    Answers to as many predictions each say nothing of the line's slope, which is then as it was.
+    Answers with equal numbers of predictions do not determine the slope, which then stays as it was.
     """
 
     def __init__(self, config: DraftConfig) -> None:
@@ -23,14 +23,14 @@ class DraftLatency:
         return self._weight > 0
 
     def observe(self, count: int, seconds: float, *, num_sequences: int = 1) -> None:
-        """So many predictions were there so long after they had been asked for, for each of so many sequences."""
+        """Learn that `count` predictions for each of `num_sequences` sequences took `seconds` from the request."""
         if num_sequences > 1 and (alone := self.seconds(count)):
             share = (seconds / alone - 1) / (num_sequences - 1)
             self._share = max(0.0, self._share + self._config.slowdown_weight * (min(share, 1.0) - self._share))
         self._observe_alone(count, seconds / self.slowdown(num_sequences))
 
     def seconds(self, count: float) -> float:
-        """How long so many predictions for one sequence are expected to take; 0 before the first answer."""
+        """The expected time of `count` predictions for one sequence; 0 before the first answer."""
         if not self._weight:
             return 0.0
         mean_count, mean_seconds = self._count / self._weight, self._seconds / self._weight
@@ -39,7 +39,7 @@ class DraftLatency:
         return max(0.0, mean_seconds + slope * (count - mean_count))
 
     def slowdown(self, num_sequences: int) -> float:
-        """How many times as long that takes for so many sequences at once."""
+        """How many times as long predictions for `num_sequences` sequences at once take as for one."""
         return 1 + self._share * (num_sequences - 1)
 
     def _observe_alone(self, count: int, seconds: float) -> None:

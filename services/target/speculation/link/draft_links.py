@@ -1,4 +1,4 @@
-"""DraftLinks: the links to the drafts at one moment."""
+"""DraftLinks: a snapshot of the links to drafts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from services.target.speculation.link.remote_predictor import RemotePredictor
 
 @dataclass(frozen=True, slots=True)
 class DraftLinks:
-    """Those that are looked for, linked or not; none by default."""
+    """The links to all configured drafts, up or down; none by default."""
 
     by_address: Mapping[str, RemotePredictor] = field(default_factory=dict)
     useless_tokens: int = 0
-    """Predicted tokens that came too late or did not fit, of all drafts that there ever were."""
+    """Predicted tokens that came too late or did not fit, of all drafts ever, including removed ones."""

@@ -1,4 +1,4 @@
-"""DraftPool: the drafts of one target: a link to each, and each sequence with one of them."""
+"""DraftPool: the drafts of one target: a link to each of them; each sequence is given to one of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,9 +16,7 @@ from services.target.speculation.predictors.predictor import Predictor
 
 
 class DraftPool:
-    """Each draft has a link, a predictor and so a length controller of its own: what is measured of one says nothing of
-    another.
-    """
+    """Each draft has its own link, predictor and length controller: measurements of one do not apply to another."""
 
     def __init__(
         self,
@@ -32,9 +30,10 @@ class DraftPool:
         is_open: bool = False,
         on_linked: Callable[[str], None],
     ) -> None:
-        """Call this on the event loop that `start` is called on; an address that is given twice is one draft.
-        With `is_open` drafts may come and go later. `on_linked` is called with an address whenever its draft has come.
-        For the rest see DraftClient.
+        """Call this on the event loop that `start` is called on. An address that is given twice is one draft.
+
+        With `is_open` drafts may be added and removed later. `on_linked` is called with the address of each new link.
+        For the other arguments see DraftClient.
         """
         different = [*dict.fromkeys(addresses)]
         self._is_shared = is_shared = is_open or len(different) > 1
@@ -58,47 +57,47 @@ class DraftPool:
 
     @property
     def predictors(self) -> Seq[Predictor]:
-        """What predicts, for an engine that begins."""
+        """The predictors for a new engine."""
         return [self._shared[address] for address in self._clients] if self._is_shared else self.remotes
 
     @property
     def is_linked(self) -> bool:
-        """Whether there is any draft."""
+        """Whether any draft is linked."""
         return not all(remote.absence for remote in self.remotes)
 
     def links(self) -> DraftLinks:
-        """The drafts that are looked for just now; any thread may ask."""
+        """The links to the current drafts; for any thread."""
         by_address = {address: client.predictor for address, client in self._clients.copy().items()}
         useless_tokens = sum(each.counts.useless_tokens for each in by_address.values())
         return DraftLinks(by_address, self._useless_of_gone + useless_tokens)
 
     @property
     def absences(self) -> dict[str, str]:
-        """Every address, with the reason why its draft is not linked; an empty one if it is."""
+        """For every address the reason why its draft is not linked; empty if it is."""
         return {address: predictor.absence for address, predictor in self.links().by_address.items()}
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
-        """Begin to keep the links up; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
+        """Begin to keep the links; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
         self._vocabulary, self._vocab_size = vocabulary, vocab_size
         for client in self._clients.values():
             client.start(vocabulary=vocabulary, vocab_size=vocab_size)
 
     def add(self, address: str) -> Predictor:
-        """Look for another draft from now on; it is given sequences once it is admitted."""
+        """Link to another draft from now on; it is given sequences once it is admitted."""
         client = self._clients[address] = self._connect(address, on_linked=partial(self._on_linked, address))
         client.start(vocabulary=self._vocabulary, vocab_size=self._vocab_size)
         shared = self._shared[address] = self._share(address)
         return shared
 
     async def remove(self, address: str) -> None:
-        """Give up the link to a draft that was dismissed."""
+        """End the link to a draft that was dismissed."""
         client = self._clients.pop(address)
         del self._shared[address]
         self._useless_of_gone += client.predictor.counts.useless_tokens
         await client.stop()
 
     def predictor_at(self, address: str) -> SharedPredictor:
-        """That of the draft at an address."""
+        """The predictor of the draft at an address."""
         return self._shared[address]
 
     def admit(self, address: str) -> None:
@@ -110,7 +109,7 @@ class DraftPool:
         self.remotes.remove(self._clients[address].predictor)
 
     async def stop(self) -> None:
-        """Give the links up."""
+        """End all links."""
         await asyncio.gather(*(client.stop() for client in self._clients.values()))
 
     def _share(self, address: str) -> SharedPredictor:

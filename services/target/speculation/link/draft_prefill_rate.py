@@ -1,11 +1,11 @@
-"""DraftPrefillRate: how long a draft takes for tokens that it does not know yet."""
+"""DraftPrefillRate: how long a draft takes to prefill new tokens."""
 
 from services.target.speculation.policy.draft_config import DraftConfig
 
 
 class DraftPrefillRate:
-    """Measures stretches of time, in seconds: each begins when a draft that has nothing to read is asked to, for one
-    sequence, and ends with the first prediction for the last of those that joined it meanwhile.
+    """Measures stretches of time, in seconds: each begins when an idle draft is sent a sequence's tokens to read, and
+    ends with the first prediction for the last of the sequences that joined meanwhile.
     """
 
     def __init__(self, config: DraftConfig) -> None:
@@ -16,16 +16,16 @@ class DraftPrefillRate:
         self._token_seconds: float | None = None
 
     def seconds(self, num_tokens: int) -> float | None:
-        """How long it takes to read so many; None while no stretch was measured."""
+        """The expected time to read `num_tokens` tokens; None before the first measurement."""
         return None if self._token_seconds is None else num_tokens * self._token_seconds
 
     @property
     def expected(self) -> float | None:
-        """How long the stretch that has begun takes, 0 where none has; None while no stretch was measured."""
+        """The expected time of the current stretch, 0 without one; None before the first measurement."""
         return self.seconds(self._num_tokens if self._sequence_ids else 0)
 
     def asked(self, sequence_id: int, num_tokens: int, now: float) -> None:
-        """The draft has to read so many tokens of a sequence, unless it is doing so."""
+        """Begin or join a stretch: the draft must read `num_tokens` tokens of a sequence; unless it already does."""
         if sequence_id in self._sequence_ids:
             return
         if not self._sequence_ids:
@@ -34,7 +34,7 @@ class DraftPrefillRate:
         self._num_tokens += num_tokens
 
     def answered(self, sequence_id: int, at: float) -> None:
-        """It had read the sequence then, for there is a prediction."""
+        """End a sequence's part of the stretch: there is a prediction, so that it had been read by `at`."""
         if sequence_id not in self._sequence_ids:
             return
         self._sequence_ids.remove(sequence_id)
@@ -42,7 +42,7 @@ class DraftPrefillRate:
             self._observe(max(0.0, at - self._began) / self._num_tokens)
 
     def gave_up(self, sequence_id: int) -> None:
-        """Nobody knows how much of a sequence will have been read: the stretch says nothing."""
+        """Discard the stretch, since it is unknown how much of this sequence will have been read."""
         if sequence_id in self._sequence_ids:
             self._sequence_ids.clear()
 

@@ -1,6 +1,4 @@
-"""DraftReader: what a draft says, as far as it keeps within bounds, to the RemotePredictor; RunCount: how much of it
-is of use.
-"""
+"""DraftReader: checks a draft's messages and passes them to the RemotePredictor; RunCount: counts the useful ones."""
 
 import asyncio
 import time
@@ -15,41 +13,41 @@ from services.service.event_loop_share import EventLoopShare
 from services.target.speculation.link.remote_predictor import RemotePredictor
 
 ENDED = "it ended the stream"
-_LOAD_SECONDS = 0.1  # at least, between two messages of it
+_LOAD_SECONDS = 0.1  # the least time between two load messages
 
 DraftCall = aio.StreamStreamCall[draft_pb2.DraftRequest, bytes]
 
 
 class BrokenLinkError(RuntimeError):
-    """The draft does not keep to the protocol, or is of no use."""
+    """The draft breaks the protocol, or its predictions are useless."""
 
 
 class RunCount:
-    """Counts the runs of one link, alternates and releases among them, and says when too many were of no use.
+    """Counts the runs of one link, including alternates and releases, and detects when too many were useless.
 
-    Some always are: what was under way when a commit contradicted it. One of use makes up for a few that are not.
+    Some always are: those under way when a commit contradicts them. A useful run makes up for a few useless ones.
     """
 
-    MOST_USELESS = 1024  # beyond those that others make up for
-    _WORTH = 4  # useless ones
+    MOST_USELESS = 1024  # not counting those that useful runs make up for
+    _WORTH = 4  # useless runs that a useful one makes up for
 
     def __init__(self) -> None:
         self.num_runs = 0
-        self.num_useless = 0  # too late, or at odds with the protocol
-        self.num_out_of_range = 0  # of those, the ones with ids that no token has
+        self.num_useless = 0  # too late, or against the protocol
+        self.num_out_of_range = 0  # useless ones that have ids outside the vocabulary
         self._debt = 0
 
     def __str__(self) -> str:
-        return f"{self.num_runs} runs, {self.num_useless} of no use, {self.num_out_of_range} with ids out of range"
+        return f"{self.num_runs} runs, {self.num_useless} useless, {self.num_out_of_range} with ids out of range"
 
     @property
     def num_useful(self) -> int:
-        """Runs that were of use."""
+        """The number of useful runs."""
         return self.num_runs - self.num_useless
 
     @property
     def is_unbearable(self) -> bool:
-        """Whether the link costs more than it brings."""
+        """Whether too many runs were useless to keep the link."""
         return self._debt > self.MOST_USELESS
 
     def add(self, *, is_useful: bool, is_in_range: bool = True) -> None:
@@ -61,8 +59,8 @@ class RunCount:
 
 
 class DraftReader:
-    """Reads one link. Nothing is walked before it is known to be short, and what is of no use ends the link once there
-    was much more of it than of use.
+    """Reads one link. Lists are walked only after their lengths are checked, and the link ends when many more messages
+    were useless than useful.
     """
 
     def __init__(self, call: DraftCall, predictor: RemotePredictor, *, vocab_size: int) -> None:
@@ -74,14 +72,14 @@ class DraftReader:
         self._heard_load_at = 0.0
 
     async def hello(self) -> draft_pb2.DraftHello:
-        """The first message; raises BrokenLinkError for any other, AioRpcError if the draft ends the link with one."""
+        """The hello, which must come first; raises BrokenLinkError for another message, AioRpcError without one."""
         data = await self._call.read()
         if not isinstance(data, bytes) or (response := _parse(data)).WhichOneof("message") != "hello":
             raise BrokenLinkError("it does not say hello")
         return response.hello
 
     async def read(self) -> None:
-        """Read until the link ends, which is a BrokenLinkError or an AioRpcError."""
+        """Read until the link ends, which raises BrokenLinkError or AioRpcError."""
         while isinstance(data := await self._call.read(), bytes):
             began = time.thread_time()
             response = _parse(data)
@@ -105,10 +103,10 @@ class DraftReader:
             case None:
                 raise BrokenLinkError("it sent a message with none of predict, released and load in it")
         if self.runs.is_unbearable:
-            raise BrokenLinkError(f"what it predicts is of no use, it comes too late or makes no sense: {self.runs}")
+            raise BrokenLinkError(f"its predictions are useless, they come too late or make no sense: {self.runs}")
 
     def _hear_load(self, message: draft_pb2.DraftLoad) -> None:
-        """Often is not better: that counts as of no use."""
+        """Take the draft's load; a message that comes too soon after the last one counts as useless."""
         heard_before, self._heard_load_at = self._heard_load_at, time.monotonic()
         if self._heard_load_at - heard_before < _LOAD_SECONDS:
             self.runs.add(is_useful=False)

@@ -1,4 +1,4 @@
-"""DraftSpread: which of several drafts predicts for each sequence."""
+"""DraftSpread: distributes sequences among several drafts."""
 
 from collections.abc import Sequence as Seq
 
@@ -7,10 +7,10 @@ from services.target.speculation.link.remote_predictor import RemotePredictor
 
 
 class DraftSpread:
-    """A new sequence goes to the draft with the least to do, of those that are there and have room for it. It stays, as
-    another would have to read it anew, until its draft is lost while there is another.
+    """A new sequence goes to the least loaded draft that is linked and has room for it. It stays there, since another
+    draft would have to read it again, until its draft is lost and another one is linked.
 
-    Not safe to share between threads.
+    Not thread-safe.
     """
 
     def __init__(self, drafts: Seq[RemotePredictor]) -> None:
@@ -22,7 +22,7 @@ class DraftSpread:
         return self._draft_of.get(sequence)
 
     def place(self, sequence: Sequence) -> None:
-        """Give the sequence to a draft if it has none, or to another if it has lost the one it had."""
+        """Give the sequence to a draft if it has none, or to another one if its draft was lost."""
         last = self._draft_of.get(sequence)
         if last is not None and not last.absence:
             return
@@ -33,14 +33,14 @@ class DraftSpread:
             best.commit(sequence)
 
     def forget(self, sequence: Sequence) -> None:
-        """The sequence has ended, or goes to another draft."""
+        """Take a sequence that has ended, or that moves, from its draft."""
         if (draft := self._draft_of.pop(sequence, None)) is not None:
             draft.close(sequence)
 
 
 def _rank(draft: RemotePredictor, sequence: Sequence) -> tuple[bool, bool, float, int]:
-    """Of drafts with as much to do, the one comes first that has been given the fewest since it came: one that has just
-    come is then tried, if only with a rehearsal.
+    """The order of drafts, the best one first. Among equally loaded ones it is the one with the fewest sequences since
+    it was linked, so that a new one is tried, if only with a rehearsal.
     """
     is_short = draft.load.free_tokens < len(sequence.tokens)
     return bool(draft.absence), is_short, draft.fullness, draft.num_followed

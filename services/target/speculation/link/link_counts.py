@@ -1,4 +1,4 @@
-"""LinkCounts: what the links to one draft have brought, all together."""
+"""LinkCounts: counters of all links to one draft."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class LinkCounts:
 
     losses: int = 0
     runs: int = 0  # alternates included
-    useless_runs: int = 0  # too late, contradicted, or at odds with the protocol
+    useless_runs: int = 0  # too late, contradicted, or against the protocol
     tokens: int = 0
     useless_tokens: int = 0
     alternates: int = 0
@@ -23,7 +23,7 @@ class LinkCounts:
     """Seconds from asking for predictions to their arrival."""
 
     def add(self, run: Prediction | AlternatePrediction, *, is_useful: bool) -> None:
-        """A run has come."""
+        """Count a run or an alternate."""
         is_alternate = isinstance(run, AlternatePrediction)
         num_tokens = len(run.token_ids) + is_alternate
         self.runs += 1
@@ -33,6 +33,6 @@ class LinkCounts:
         self.useless_tokens += 0 if is_useful else num_tokens
 
     def add_round_trip(self, seconds: float) -> None:
-        """Predictions were there so long after they had been asked for."""
+        """Count predictions that came `seconds` after the request for them."""
         self.round_trips.counts[bisect_left(_SECONDS, seconds)] += 1
         self.round_trips.sum += seconds

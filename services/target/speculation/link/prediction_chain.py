@@ -1,36 +1,36 @@
-"""PredictionChain: what a draft has predicted beyond one sequence's committed tokens."""
+"""PredictionChain: a draft's predictions after one sequence's committed tokens."""
 
 from collections.abc import Sequence as Seq
 
 from services.draft_protocol.messages import AlternatePrediction, Prediction
 
-_MOST_ALTERNATES = 32  # that are kept, whatever a draft sends
-_MOST_RUNS = 64  # between two commits, at a token each as many as a window can grant
+_MOST_ALTERNATES = 32  # kept, however many a draft sends
+_MOST_RUNS = 64  # between two commits: a full window in runs of one token
 
 
 class PredictionChain:
     """The runs of the newest epoch, as far as they continue the committed tokens.
 
-    A chain that the committed tokens contradict is dead: nothing more of its epoch is of use. So is one that becomes
-    longer than the draft was ever allowed to run ahead. An alternate for the very token that contradicts a chain takes
-    its place. A draft that says more between two commits than there is to say, epoch upon epoch, is not heard.
+    A chain that the committed tokens contradict is dead: further runs of its epoch are useless. So is a chain that
+    becomes longer than the draft was ever allowed to run ahead. An alternate for the token that contradicts a chain
+    replaces it. Runs beyond the possible number between two commits, as in a flood of epochs, are ignored.
     """
 
     def __init__(self, *, longest: int) -> None:
         self._longest = longest
-        self.tokens: list[int] = []  # predicted, from the first token that is not committed on
-        self.ends = False  # whether the draft has said that there is no more to wait for
+        self.tokens: list[int] = []  # the predictions, from the first token that is not committed
+        self.ends = False  # whether the draft sends no more before the next commit
         self._epoch = 0
-        self._end = 0  # position behind the last run received
+        self._end = 0  # position after the last run received
         self._alive = False
-        self._contradicted: tuple[int, int] | None = None  # epoch of the last one, wrong token
+        self._contradicted: tuple[int, int] | None = None  # the last dead chain's epoch and the wrong token's position
         self._num_runs = 0  # since the last commit
-        self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
+        self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, next tokens
 
     def receive(self, run: Prediction, *, tokens: Seq[int], num_committed: int) -> bool:
-        """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late.
+        """Add a run; False if it is useless: of an old epoch, after a gap, contradicted by committed tokens, or late.
 
-        The first `num_committed` of the sequence's `tokens` are committed; the others are not looked at.
+        The first `num_committed` of the sequence's `tokens` are committed; the others are not read.
         """
         position = run.position
         self._num_runs += 1
@@ -54,11 +54,11 @@ class PredictionChain:
         return agreed < len(run.token_ids)
 
     def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Seq[int], num_committed: int) -> bool:
-        """Add what follows if the token at a position is this one; False if it is of no use."""
+        """Add an alternate; False if it is useless."""
         position, token_id, token_ids = alternate.position, alternate.token_id, alternate.token_ids
         if alternate.epoch <= self._epoch or not token_ids or len(token_ids) > self._longest:
             return False
-        if position < num_committed:  # the question was decided while this was on its way
+        if position < num_committed:  # the position was committed while this was under way
             run = Prediction(alternate.sequence_id, alternate.epoch, position + 1, token_ids)
             is_meant = self._is_contradicted(alternate) and tokens[position] == token_id
             return is_meant and self.receive(run, tokens=tokens, num_committed=num_committed)
@@ -71,14 +71,14 @@ class PredictionChain:
         return is_news
 
     def rewind(self) -> None:
-        """Committed tokens were taken back, and with them what the chain has grown from."""
+        """Drop the chain, since committed tokens that it continues were taken back."""
         self._num_runs = 0
         self.ends = False
         self._contradicted = None
         self._die()
 
     def commit(self, token_ids: Seq[int], *, num_committed: int) -> bool:
-        """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
+        """Take newly committed tokens, from `num_committed` on; True if an alternate has replaced the chain."""
         self._num_runs = 0
         self.ends = False
         agreed = _num_equal(self.tokens, token_ids)
@@ -97,14 +97,14 @@ class PredictionChain:
         return True
 
     def _is_contradicted(self, alternate: AlternatePrediction) -> bool:
-        """Whether it is for the token that has contradicted a chain, and for that chain."""
+        """Whether an alternate is for the token that contradicted a chain, and branches off that chain."""
         if self._contradicted is None:
             return False
         epoch, position = self._contradicted
         return alternate.position == position and alternate.from_epoch in {0, epoch}
 
     def _die(self) -> None:
-        """The alternates go too: they branch off this chain."""
+        """Drop the chain, and its alternates, which branch off it."""
         self._alive = False
         self.tokens = []
         self._alternates.clear()
@@ -114,6 +114,6 @@ class PredictionChain:
 
 
 def _num_equal(ours: Seq[int], theirs: Seq[int]) -> int:
-    """How many tokens two texts begin with that are the same."""
+    """The length of two lists' common prefix."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     return next((index for index, (one, other) in pairs if one != other), min(len(ours), len(theirs)))

@@ -1,4 +1,4 @@
-"""RemotePredictor: the predictions of a draft service, between the engine thread and the link."""
+"""RemotePredictor: connects the engine thread with the link to a draft service."""
 
 import logging
 import math
@@ -27,10 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class RemotePredictor:
-    """A Predictor to the engine thread; to the link, what is to be sent and where to put what arrives.
+    """A Predictor for the engine thread; for the link, the source of messages to send and the sink of those received.
 
-    The link itself is there, from `connected` to `disconnected`, or else `absence` says why not. What is said on it and
-    heard of each sequence, RemoteSequence knows.
+    The link is up from `connected` to `disconnected`; otherwise `absence` is the reason. Each sequence's state on the
+    link is a RemoteSequence.
     """
 
     source = PredictionSource.DRAFT
@@ -38,23 +38,23 @@ class RemotePredictor:
     def __init__(self, config: DraftConfig, *, on_outgoing: Callable[[], None]) -> None:
         """`on_outgoing` is called on any thread."""
         self._config, self.num_predictions = config, config.default_length
-        self._terms = LinkTerms()  # of the link that there is, or was
+        self._terms = LinkTerms()  # of the current or last link
         self._wait_limit, self._prefill_rate = WaitLimit(config), DraftPrefillRate(config)
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
         self._remotes: dict[Sequence, RemoteSequence] = {}
-        self._asked: set[RemoteSequence] = set()  # those with credit
+        self._asked: set[RemoteSequence] = set()  # the sequences with credit
         self._by_id: dict[int, RemoteSequence] = {}
         self._outbox = Outbox()
         self._next_id = 1
-        self.absence = "the draft has not been reached yet"  # empty while it is there
-        self.load, self.max_sequences = DraftLoad(), 1  # as the draft has told
+        self.absence = "the draft has not been reached yet"  # empty while it is linked
+        self.load, self.max_sequences = DraftLoad(), 1  # as the draft has reported
         self.num_arrivals = 0
-        self.num_followed = 0  # sequences since it came
+        self.num_followed = 0  # sequences since it was linked
         self.counts = LinkCounts()
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence is new, or a pass over it has ended; called by the engine thread."""
+        """Follow a new sequence, or the changes of a pass; called by the engine thread."""
         with self._changed:
             remote = self._remotes.get(sequence) or self._follow(sequence)
             if remote.commit():
@@ -62,32 +62,32 @@ class RemotePredictor:
             self._note_credit(remote)
         self._wake()
 
-    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - it has no other to share with
-        """All that it is told of are its own."""
+    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other draft
+        """True: all sequences that it is given are its own."""
         return True
 
     def why_none(self, sequence: Sequence) -> str:
-        """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
+        """The reason for no prediction for a sequence: the draft is away, or has dropped it."""
         return self.absence or sequence.speculation.dropped
 
     def wait_for(self, sequence: Sequence, count: float) -> float:
-        """How long so many predictions are still expected to take, if the draft has nothing else to do first."""
+        """The expected remaining time of `count` predictions, if the draft has nothing else to do first."""
         with self._changed:
             remote = self._remotes[sequence]
             if (missing := count - len(remote.chain.tokens)) <= 0 or remote.chain.ends:
                 return 0.0
-            if remote.is_reading:  # one that runs ahead has begun long before the target has read the prompt
+            if remote.is_reading:  # a draft that runs ahead began long before the target's prefill ended
                 return 0.0 if self._terms.run_ahead else self._wait_limit.expected(count)
             elapsed = time.monotonic() - remote.asked_at if remote.window else 0.0
             return max(0.0, self._wait_limit.expected(missing) - elapsed)
 
     def slowdown(self, num_sequences: int) -> float:
-        """How many times as long it is expected to take for so many sequences at once."""
+        """How many times as long predictions are expected to take for `num_sequences` sequences at once."""
         with self._changed:
             return self._wait_limit.slowdown(num_sequences)
 
     def catch_up(self, sequence: Sequence) -> float | None:
-        """How long the draft needs to read what it does not know, on the target's cores; None if nobody knows."""
+        """The time that the draft needs to read new tokens on the target's cores; None if it is unknown."""
         with self._changed:
             remote = self._remotes[sequence]
             if self._terms.run_ahead or remote.window or not remote.is_behind:
@@ -96,24 +96,24 @@ class RemotePredictor:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the draft, on the target's cores, has not answered yet."""
+        """Whether a draft on the target's cores has not answered yet."""
         with self._changed:
             shares_cores = not self.absence and not self._terms.run_ahead
             return shares_cores and any(remote.answer.is_awaited for remote in self._remotes.values())
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether the draft, on cores of its own, predicts while the target computes."""
+        """Whether the draft predicts on its own cores while the target computes."""
         return not self.absence and self._terms.run_ahead > 0
 
     @property
     def granted(self) -> int:
-        """How many tokens the draft may predict now beyond what is committed, for all sequences."""
+        """How many tokens after the committed ones the draft may predict now, for all sequences."""
         with self._changed:
             return sum(remote.window for remote in self._remotes.values())
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Grant the draft credit for so many predictions."""
+        """Grant the draft credit for `limit` predictions."""
         with self._changed:
             remote = self._remotes[sequence]
             remote.least_chance = least_chance
@@ -121,7 +121,7 @@ class RemotePredictor:
         self._wake()
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
-        """At most `limit` predictions, after a wait until they are there, it was long enough or that moment comes."""
+        """At most `limit` predictions, after waiting for them as long as WaitLimit allows, and not beyond `until`."""
         with self._changed:
             remote = self._remotes[sequence]
             if limit and self._is_reached(remote):
@@ -129,12 +129,12 @@ class RemotePredictor:
             return remote.chain.tokens[:limit]
 
     def has_ended(self, sequence: Sequence) -> bool:
-        """Whether the draft said that it predicts no more for now."""
+        """Whether the draft sends no more predictions before the next commit."""
         with self._changed:
             return self._remotes[sequence].chain.ends
 
     def close(self, sequence: Sequence) -> None:
-        """The sequence has ended or was dropped; called by the engine thread."""
+        """Forget a sequence that has ended or was dropped; called by the engine thread."""
         with self._changed:
             remote = self._remotes.pop(sequence)
             self._asked.discard(remote)
@@ -147,11 +147,11 @@ class RemotePredictor:
 
     @property
     def fullness(self) -> float:
-        """Sequences that the draft follows, this target's and others', as a share of those that this one may open."""
+        """The sequences that the draft follows, for all targets, as a share of those that this target may open."""
         return (self.load.other_sequences + len(self._remotes)) / max(1, self.max_sequences)
 
     def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int, num_alternates: int = 0) -> None:
-        """The draft is there: every live sequence is opened, on these LinkTerms; called by the link, as all below."""
+        """Open every live sequence on a new link with these LinkTerms; called by the link, as all methods below."""
         with self._changed:
             self.absence = ""
             self._terms = LinkTerms(run_ahead, num_alternates, vocabulary)
@@ -166,7 +166,7 @@ class RemotePredictor:
         self._wake()
 
     def disconnected(self, reason: str) -> None:
-        """The draft is gone: what it knew and said is forgotten, and nobody waits any longer."""
+        """Forget all state of a link that has ended, and stop all waits."""
         with self._changed:
             self.counts.losses += not self.absence
             self.absence = reason
@@ -177,17 +177,17 @@ class RemotePredictor:
             self._changed.notify_all()
 
     def outgoing(self) -> Iterator[TargetMessage]:
-        """The messages that bring the draft up to date; each counts as sent once it is taken."""
+        """The messages that bring the draft up to date; each counts as sent once it has been yielded."""
         while (message := self._next_message()) is not None:
             yield message
 
     def hear_load(self, load: DraftLoad, max_sequences: int | None = None) -> None:
-        """What the draft has to do beside this target's sequences, and how many of these it takes, where it says so."""
+        """Take the draft's load, and how many of this target's sequences it accepts, if given."""
         self.load = load
         self.max_sequences = self.max_sequences if max_sequences is None else max_sequences
 
     def hear(self, message: DraftMessage) -> bool:
-        """What the draft says of a sequence; False if it is of no use, as all is for one that it is not at work on."""
+        """Take a message about a sequence; False if it is useless, as for a sequence that the draft does not follow."""
         with self._changed:
             remote = self._by_id.get(message.sequence_id)
             if remote is None or not remote.is_open:
@@ -204,7 +204,7 @@ class RemotePredictor:
             return is_useful
 
     def _hear_prediction(self, remote: RemoteSequence, run: Prediction) -> bool:
-        tokens = remote.sequence.tokens  # which the engine thread may be adding to
+        tokens = remote.sequence.tokens  # the engine thread may be appending to them
         if not remote.chain.receive(run, tokens=tokens, num_committed=remote.num_committed):
             return False
         now, num_predictions = time.monotonic(), len(remote.chain.tokens)
@@ -217,14 +217,14 @@ class RemotePredictor:
         return True
 
     def _hear_alternate(self, remote: RemoteSequence, alternate: AlternatePrediction) -> bool:
-        tokens = remote.sequence.tokens  # which the engine thread may be adding to
+        tokens = remote.sequence.tokens  # the engine thread may be appending to them
         is_useful = remote.chain.receive_alternate(alternate, tokens=tokens, num_committed=remote.num_committed)
         if is_useful and remote.chain.tokens:
             remote.arrive()
         return is_useful
 
     def _hear_release(self, remote: RemoteSequence, reason: str) -> bool:
-        """It goes on alone until another link."""
+        """Continue a sequence without the draft, until there is another link."""
         remote.release(reason)
         self._outbox.unmark(remote)
         self._prefill_rate.gave_up(remote.sequence_id)
@@ -233,7 +233,7 @@ class RemotePredictor:
 
     @property
     def _num_asked(self) -> int:
-        """Sequences that the draft predicts for at once; one at least, where what comes answers an older question."""
+        """The number of sequences with credit; at least 1, since an answer may be to an earlier request."""
         return max(1, len(self._asked))
 
     def _is_reached(self, remote: RemoteSequence) -> bool:
@@ -245,7 +245,7 @@ class RemotePredictor:
 
         count = None if remote.is_reading else limit
         longest = self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
-        if remote.is_reading and longest > 0 and until < math.inf:  # and the caller knows how long it may
+        if remote.is_reading and longest > 0 and until < math.inf:  # only if the caller has a limit of its own
             longest += self._wait_limit.for_reading(self._prefill_rate.expected)
         end = remote.asked_at + longest
         if (left := min(end, until) - time.monotonic()) <= 0:
@@ -255,7 +255,7 @@ class RemotePredictor:
             self._wait_limit.missed(remote.asked_at, time.monotonic())
 
     def _follow(self, sequence: Sequence) -> RemoteSequence:
-        window = 0  # a draft that works between passes begins when the target has read the prompt
+        window = 0  # a draft that works between passes begins after the target's prefill
         if self._terms.run_ahead:
             asked = sequence.request.speculation.num_predictions
             window = (self.num_predictions if asked is None else asked) + self._terms.run_ahead
@@ -290,7 +290,7 @@ class RemotePredictor:
             self._outbox.mark(remote)
 
     def _wake(self) -> None:
-        """Let the link send what there is; not to be called under the lock, which it needs for that."""
+        """Wake the link to send messages; do not call this under the lock, which the link needs."""
         if self._outbox.take_news():
             self._on_outgoing()
 

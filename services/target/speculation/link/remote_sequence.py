@@ -1,21 +1,22 @@
-"""RemoteSequence: a live sequence as the link has it, two state machines over what was said of it.
+"""RemoteSequence: a live sequence's state on the link to a draft: two state machines.
 
-`Phase` is what the draft has of the sequence, and decides what it is told next. The message is the one that is sent on
-leaving the state, or in it:
+`Phase` is what the draft knows of the sequence, and determines the next message. In parentheses are the messages that
+are sent in the state, or on leaving it:
 
-    phase     | told of it (message)      | it predicts | a pause ends            | it releases | the link ends
+    phase     | a message is sent         | it predicts | a pause ends            | it releases | the link ends
     ----------+---------------------------+-------------+-------------------------+-------------+--------------
     UNOPENED  | READING (Open) *          | refused     | UNOPENED                | RELEASED    | UNOPENED
     READING   | READING (Commit, Window)  | FOLLOWED    | READING                 | RELEASED    | UNOPENED
-    FOLLOWED  | FOLLOWED (Commit, Window) | FOLLOWED    | READING where it lags   | RELEASED    | UNOPENED
+    FOLLOWED  | FOLLOWED (Commit, Window) | FOLLOWED    | READING if it lags      | RELEASED    | UNOPENED
     RELEASED  | RELEASED (nothing)        | refused     | RELEASED                | refused     | UNOPENED
 
-    * FOLLOWED where the draft works between passes only and has no more to read than a pass commits.
+    * FOLLOWED if the draft works only between passes and has no more to read than a pass commits.
 
-The end of a sequence is told by a Close in READING and FOLLOWED, and by nothing in the others. After the link's end it
-goes on under an id that no link has seen.
+When a sequence ends, a Close is sent in READING and FOLLOWED, and no message in the other states. After the link's end
+a sequence continues under an id that no link has used.
 
-`Answer` is what the next predictions tell of the draft's delay since it was asked, by a commit or the end of a pause:
+`Answer` is whether the next predictions measure the draft's delay since it was asked for them, by a commit or by the
+end of a pause:
 
     answer  | a commit leaves predictions | none, credit | none, paused | a pause ends | a step waits | they come
     --------+-----------------------------+--------------+--------------+--------------+--------------+----------
@@ -25,11 +26,11 @@ goes on under an id that no link has seen.
     OVERDUE | UNTIMED                     | OVERDUE      | UNTIMED      | OVERDUE **   | AWAITED      | UNTIMED
     REWOUND | UNTIMED                     | AWAITED      | TIMED        | REWOUND      | REWOUND      | REWOUND
 
-    ** AWAITED with a draft that runs ahead, whose pause says that it has nothing under way.
+    ** AWAITED with a draft that runs ahead: after a pause it has no predictions under way.
 
-In all of them, tokens that are taken back lead to REWOUND where the draft has them, else to UNTIMED, as do a release
-and the link's end. Nothing is said in REWOUND: the draft hears of it with what comes in the place of the old tokens.
-What is forbidden there, which is what it would predict again, it does not know.
+In every state, tokens that are taken back lead to REWOUND if the draft has them, and otherwise to UNTIMED, as do a
+release and the link's end. No message is sent in REWOUND: the draft learns of it from the commit that replaces the old
+tokens. Until then it would predict the same tokens again, since it does not know which tokens are forbidden there.
 """
 
 import time
@@ -45,45 +46,45 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 class Phase(Enum):
-    """What the draft has of a sequence."""
+    """What the draft knows of a sequence."""
 
-    UNOPENED = auto()  # it was not told of it on this link
-    READING = auto()  # it has not caught up with it
+    UNOPENED = auto()  # it was not opened on this link
+    READING = auto()  # the draft has not caught up with it
     FOLLOWED = auto()
-    RELEASED = auto()  # it has dropped it
+    RELEASED = auto()  # the draft has dropped it
 
 
 class Answer(Enum):
-    """What the next predictions are."""
+    """What the next predictions are, and whether they measure the draft's delay."""
 
-    UNTIMED = auto()  # nobody lacks them, and they may have been under way before
-    TIMED = auto()  # nobody lacks them; they tell how long the draft takes
-    AWAITED = auto()  # there are none though some were asked for; they tell how long the draft takes
-    OVERDUE = auto()  # asked for anew before any came: they may be the answer to the question before
-    REWOUND = auto()  # of no use: they go on from what was taken back
+    UNTIMED = auto()  # not needed yet; they measure nothing, since they may have been under way before
+    TIMED = auto()  # not needed yet; they measure the delay
+    AWAITED = auto()  # needed, since there are none; they measure the delay
+    OVERDUE = auto()  # requested again before any came; they measure nothing, since they may answer the first request
+    REWOUND = auto()  # useless: they continue tokens that were taken back
 
     @property
     def is_timed(self) -> bool:
-        """Whether they tell how long the draft takes, as far as one can know."""
+        """Whether the next predictions measure the draft's delay."""
         return self in {Answer.TIMED, Answer.AWAITED}
 
     @property
     def is_awaited(self) -> bool:
-        """Whether there are none since some were asked for."""
+        """Whether predictions were requested and none have come."""
         return self in {Answer.AWAITED, Answer.OVERDUE}
 
 
 @dataclass(frozen=True, slots=True)
 class LinkTerms:
-    """How one link's draft works."""
+    """How the draft works on one link."""
 
-    run_ahead: int = 0  # credit beyond what the next pass can verify; with none it works between passes only
-    num_alternates: int = 0  # at so many of its next predictions
-    vocabulary: VocabularyMatch | None = None  # how its tokens relate to the target's
+    run_ahead: int = 0  # credit beyond what the next pass can verify; with 0 the draft works only between passes
+    num_alternates: int = 0  # the number of its next predictions that have one
+    vocabulary: VocabularyMatch | None = None  # how its vocabulary matches the target's
 
 
 class RemoteSequence:
-    """Times are in seconds of the monotonic clock. Not safe to share between threads."""
+    """The state of one sequence on a link. Times are in seconds on the monotonic clock. Not thread-safe."""
 
     def __init__(self, sequence: Sequence, sequence_id: int, terms: LinkTerms, *, window: int) -> None:
         self.sequence = sequence
@@ -94,43 +95,43 @@ class RemoteSequence:
         self.asked_at = 0.0
         self.window = window
         self.window_sent = 0
-        self.least_chance = 0.0  # of all that is wanted to be right, below which no more is
+        self.least_chance = 0.0  # the draft stops when the probability that all predictions are right falls below this
         self.num_committed = 0
-        self.num_sent = 0  # leading tokens that the draft has, and that are still committed
+        self.num_sent = 0  # leading tokens that the draft has and that are still committed
         self.chain = self._new_chain()
 
     @property
     def is_open(self) -> bool:
-        """Whether the draft is at work on it."""
+        """Whether the draft follows the sequence, or is reading it."""
         return self.phase in {Phase.READING, Phase.FOLLOWED}
 
     @property
     def is_reading(self) -> bool:
-        """Whether the draft has more to do before its next prediction than to predict."""
+        """Whether the draft must read tokens before its next prediction."""
         return self.phase is Phase.READING or (self.phase is Phase.UNOPENED and self._is_long)
 
     @property
     def num_unsent(self) -> int:
-        """Committed tokens that the draft does not know of."""
+        """The number of committed tokens that the draft does not have."""
         return self.num_committed - self.num_sent
 
     @property
     def is_behind(self) -> bool:
-        """Whether the draft has more to read than a pass commits."""
+        """Whether the draft lags: it has more to read than a pass commits."""
         return self.num_unsent > MOST_PREDICTIONS + 1
 
     def commit(self) -> bool:
-        """The sequence's tokens may have grown or been taken back; True if the draft is to hear of it now."""
+        """Take the sequence's changes, growth or tokens taken back; True if a message is to be sent now."""
         num_before, self.num_committed = self.num_committed, len(self.sequence.tokens)
         if self.num_committed > num_before:
             self._grow(num_before)
-            return self.window > 0  # else it hears of it when its work is wanted again
+            return self.window > 0  # else the commit is sent when predictions are wanted again
         if self.num_committed < num_before:
             self._rewind()
         return False
 
     def end_pause(self) -> bool:
-        """It gets credit again; True if that asks it for predictions."""
+        """Give the draft credit again; True if that requests predictions."""
         if self.phase is Phase.RELEASED or self.answer is Answer.REWOUND:
             return False
         self.asked_at = time.monotonic()
@@ -141,34 +142,34 @@ class RemoteSequence:
         return True
 
     def wait(self) -> None:
-        """A step waits for predictions: what comes is taken for the answer to what was asked last."""
+        """Note that a step waits: the next predictions are taken for the answer to the last request."""
         self.answer = {Answer.UNTIMED: Answer.TIMED, Answer.OVERDUE: Answer.AWAITED}.get(self.answer, self.answer)
 
     def arrive(self) -> None:
-        """Predictions of use have come."""
+        """Note that useful predictions have come."""
         self.phase = Phase.FOLLOWED
         self.answer = {Answer.AWAITED: Answer.TIMED, Answer.OVERDUE: Answer.UNTIMED}.get(self.answer, self.answer)
 
     def release(self, reason: str) -> None:
-        """The draft has dropped it."""
+        """Note that the draft has dropped the sequence."""
         self._lose(Phase.RELEASED)
         self.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
 
     def disconnect(self, next_id: int) -> None:
-        """The link has ended: the sequence is followed anew, under an id that no link has seen."""
+        """Reset the state at the end of the link; the next one uses an id that no link has used."""
         self._lose(Phase.UNOPENED)
         self.sequence_id = next_id
         self.num_sent = self.window_sent = 0
         self.sequence.speculation.dropped = ""
 
     def connect(self, terms: LinkTerms) -> None:
-        """There is a new link; a draft that works between passes only begins without credit."""
+        """Begin on a new link; a draft that works only between passes begins without credit."""
         self.terms, self.answer = terms, Answer.UNTIMED
         self.chain = self._new_chain()
         self._end_credit()
 
     def next_message(self) -> TargetMessage | None:
-        """What brings the draft up to date next, which counts as told; None where it is."""
+        """The next message that brings the draft up to date, which counts as sent; None if it is up to date."""
         if self.phase is Phase.UNOPENED:
             return self._open()
         if self.phase is Phase.RELEASED or self.answer is Answer.REWOUND:
@@ -183,7 +184,7 @@ class RemoteSequence:
 
     @property
     def _is_long(self) -> bool:
-        """A draft that runs ahead has begun long before the target has read the prompt: it is left to it."""
+        """Whether the draft has much to read at first; one that runs ahead reads while the target prefills."""
         return self.terms.run_ahead > 0 or self.is_behind
 
     def _grow(self, num_before: int) -> None:
@@ -214,7 +215,7 @@ class RemoteSequence:
         return PredictionChain(longest=(MOST_PREDICTIONS if asked is None else asked) + self.terms.run_ahead)
 
     def _end_credit(self) -> None:
-        """A commit, or a new link, ends the credit of a draft that works between passes only, once it hears of it."""
+        """End the credit of a draft that works only between passes, at a commit or on a new link."""
         if not self.terms.run_ahead:
             self.window = 0
 
@@ -226,7 +227,7 @@ class RemoteSequence:
         return Open.of(self.sequence_id, self.sequence.request)
 
     def _commit(self) -> Commit:
-        """The next piece of what is committed; with the last one, the credit of a draft that works between passes."""
+        """The next piece of the committed tokens; the last one grants credit to a draft that works between passes."""
         position = self.num_sent
         self.num_sent = min(position + MAX_COMMIT, self.num_committed)
         wanted = 0

@@ -1,4 +1,4 @@
-"""SharedPredictor: one of a target's drafts, as the predictor of those sequences that were given to it."""
+"""SharedPredictor: one of a target's several drafts, as the predictor of the sequences that were given to it."""
 
 from collections.abc import Sequence as Seq
 
@@ -9,7 +9,7 @@ from services.target.speculation.link.remote_predictor import RemotePredictor
 
 
 class SharedPredictor:
-    """Called as any Predictor is, with every sequence; what is another draft's is nothing to this one."""
+    """Called like any Predictor with every sequence; ignores those of other drafts."""
 
     source = PredictionSource.DRAFT
 
@@ -19,12 +19,12 @@ class SharedPredictor:
 
     @property
     def num_arrivals(self) -> int:
-        """How often the draft has come."""
+        """How often the draft has been linked."""
         return self._remote.num_arrivals
 
     @property
     def is_busy(self) -> bool:
-        """Whether the draft, on the target's cores, has not answered yet."""
+        """Whether a draft on the target's cores has not answered yet."""
         return self._remote.is_busy
 
     @property
@@ -37,28 +37,28 @@ class SharedPredictor:
         return self._spread.draft_of(sequence) is self._remote
 
     def why_none(self, sequence: Sequence) -> str:
-        """Why there is no prediction for one of its sequences."""
+        """The reason for no prediction for one of its sequences."""
         return self._remote.why_none(sequence)
 
     def wait_for(self, sequence: Sequence, count: float) -> float:
-        """How long so many predictions for one of its sequences are still expected to take."""
+        """The expected remaining time of `count` predictions for one of its sequences."""
         return self._remote.wait_for(sequence, count)
 
     def slowdown(self, num_sequences: int) -> float:
-        """How many times as long it is expected to take for so many sequences at once."""
+        """How many times as long predictions are expected to take for `num_sequences` sequences at once."""
         return self._remote.slowdown(num_sequences)
 
     def catch_up(self, sequence: Sequence) -> float | None:
-        """How long the draft needs to read what it does not know of one of its sequences."""
+        """The time that the draft needs to read new tokens of one of its sequences; None if it is unknown."""
         return self._remote.catch_up(sequence)
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Grant the draft credit for so many predictions, if the sequence is its own."""
+        """Grant the draft credit for `limit` predictions, if the sequence is its own."""
         if self.serves(sequence):
             self._remote.ask(sequence, limit, least_chance)
 
     def has_ended(self, sequence: Sequence) -> bool:
-        """Whether the draft said that it predicts no more for one of its sequences for now."""
+        """Whether the draft sends no more predictions for one of its sequences before the next commit."""
         return self._remote.has_ended(sequence)
 
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
@@ -66,12 +66,12 @@ class SharedPredictor:
         return self._remote.predict(sequence, limit, until=until)
 
     def commit(self, sequence: Sequence) -> None:
-        """A sequence that has no draft, or has lost it, is given to one of those that are there."""
+        """Follow a sequence's changes; a sequence without a linked draft is given to one first."""
         self._spread.place(sequence)
         if self.serves(sequence):
             self._remote.commit(sequence)
 
     def close(self, sequence: Sequence) -> None:
-        """The sequence has ended or was dropped."""
+        """Forget a sequence that has ended or was dropped, if it is its own."""
         if self.serves(sequence):
             self._spread.forget(sequence)

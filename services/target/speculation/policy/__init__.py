@@ -1,1 +1,1 @@
-"""How many predictions to verify, and how long to wait for them: what pays, within a budget of what may be lost."""
+"""The policy of speculation: how many predictions to verify and how long to wait for them, within a loss budget."""

@@ -1,4 +1,4 @@
-"""AcceptanceRates: how likely a predictor's predictions are to be accepted, by position and by sequence."""
+"""AcceptanceRates: the acceptance rates of a predictor's predictions, by position and by sequence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from services.target.speculation.policy.policy_config import AcceptanceConfig
 
 @dataclass(slots=True)
 class _Verdicts:
-    """Of one sequence's latest predictions, how many were accepted, and how many were to be by their positions."""
+    """How many of one sequence's latest predictions were accepted, and how many were expected to be."""
 
     accepted: float = 0.0
     expected: float = 0.0
@@ -21,26 +21,27 @@ _NO_VERDICTS = _Verdicts()
 
 
 class AcceptanceRates:
-    """Follows for all sequences together the acceptance rate of each position of a run, among the predictions whose
-    predecessors were accepted, and for each sequence how far it lies above or below that.
+    """Estimates the acceptance rate of each position of a run, among predictions whose predecessors were accepted, for
+    all sequences together; and for each sequence how far it is above or below that.
     """
 
     def __init__(self, config: AcceptanceConfig, *, num_positions: int) -> None:
-        """Runs longer than `num_positions` go on as their last position."""
+        """Positions after the first `num_positions` have the rate of the last one."""
         self._config = config
         self._rates = [config.prior_rate] * num_positions
-        self._counts = [config.prior_verdicts] * num_positions  # of verdicts, by position
-        self._offers = [1.0] * num_positions  # share of runs that reach a position, of those that reach the one before
+        self._counts = [config.prior_verdicts] * num_positions  # number of verdicts, by position
+        self._offers = [1.0] * num_positions  # of the runs that reach the previous position, the share that reach this
         self._verdicts: dict[Sequence, _Verdicts] = {}
 
     @property
     def confidence(self) -> float:
-        """From 0, where all is guessed, to 1, where enough predictions were verified."""
+        """From 0, with no measurements, to 1, when enough predictions were verified."""
         return min(1.0, (self._counts[0] - self._config.prior_verdicts) / self._config.confident_after)
 
     def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool = False) -> None:
-        """A run was verified; what lies behind the first that was rejected got no verdict. It may have ended by itself,
-        with fewer predictions than were asked for.
+        """Learn from a verified run; predictions after the first rejected one got no verdict.
+
+        `has_ended` is whether the run ended by itself, with fewer predictions than were requested.
         """
         self._observe_end(num_predicted, has_ended=has_ended)
         verdicts, memory = self._verdicts.setdefault(sequence, _Verdicts()), self._config.sequence_memory
@@ -54,8 +55,8 @@ class AcceptanceRates:
             self._rates[position] += weight * (is_accepted - self._rates[position])
 
     def run_probabilities(self, sequence: Sequence, *, is_cautious: bool = False) -> Iterator[float]:
-        """For each position of a run without end, the probability that there is a prediction and that it and all before
-        it are accepted; with caution, it takes more verdicts to believe that the sequence differs from the others.
+        """For each position of an endless run, the probability that there is a prediction and that it and all before it
+        are accepted; with caution, it takes more verdicts to believe that the sequence differs from the others.
         """
         verdicts, config = self._verdicts.get(sequence, _NO_VERDICTS), self._config
         trust = config.sequence_trust * (config.caution if is_cautious else 1.0)
@@ -66,7 +67,7 @@ class AcceptanceRates:
             yield probability
 
     def offered(self) -> Iterator[float]:
-        """For each position of a run without end, the probability that there is a prediction."""
+        """For each position of an endless run, the probability that there is a prediction."""
         return accumulate(_endless(self._offers), mul)
 
     def _observe_end(self, num_predicted: int, *, has_ended: bool) -> None:
@@ -76,7 +77,7 @@ class AcceptanceRates:
             self._offers[index] += weight * (is_offered - self._offers[index])
 
     def close(self, sequence: Sequence) -> None:
-        """Forget a sequence."""
+        """Forget a sequence that has ended."""
         self._verdicts.pop(sequence, None)
 
 

@@ -1,4 +1,4 @@
-"""Exploration: when a step does something other than what seems best, so that it is known what that is worth."""
+"""Exploration: decides when a step tries something other than the best plan, to measure what it is worth."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -8,16 +8,16 @@ from services.target.speculation.policy.speculation_plan import AutoSequence, Sp
 
 
 class Exploration:
-    """Counts a controller's steps and the runs that were verified; it measures nothing itself."""
+    """Counts a controller's steps and verified runs; the measurements are made elsewhere."""
 
     def __init__(self, config: ExplorationConfig) -> None:
         self._config = config
         self._num_plain = 0  # steps without predictions since the last probe
         self._num_speculative = 0  # steps with predictions since the last one without
-        self._plain_every = config.first_plain_every  # steps with predictions until one without
-        self._probe_every = config.first_probe_every  # steps without predictions until a probe
-        self._probe_left = 0  # steps of this probe
-        self._first_lengths = config.first_lengths  # most predictions of the runs that are to be verified first
+        self._plain_every = config.first_plain_every  # steps with predictions before one without
+        self._probe_every = config.first_probe_every  # steps without predictions before a probe
+        self._probe_left = 0  # steps of the current probe
+        self._first_lengths = config.first_lengths  # most predictions of the runs that are verified first
 
     @property
     def wants_plain(self) -> bool:
@@ -30,7 +30,7 @@ class Exploration:
         return self._config.rehearsed_lengths[self._num_speculative % len(self._config.rehearsed_lengths)]
 
     def observe(self, *, is_speculative: bool) -> None:
-        """A step has ended, with predictions or without."""
+        """Count a step with or without predictions."""
         if is_speculative:
             self._num_speculative += 1
             return
@@ -40,15 +40,15 @@ class Exploration:
         self._num_speculative = 0
 
     def settle(self) -> None:
-        """A run was verified."""
+        """Count a verified run."""
         self._first_lengths = self._first_lengths[1:]
 
     def begin_probes_anew(self) -> None:
-        """Predictions pay: if they cease to, it is tried soon whether they do again."""
+        """Reset the interval of probes, since predictions pay: if they no longer do, a probe comes soon."""
         self._probe_every = self._config.first_probe_every
 
     def take_probe(self) -> bool:
-        """Whether this step, in which nothing pays, is one of a probe; to be asked once in each."""
+        """Whether this step, for which no plan pays, is part of a probe; call it once in each such step."""
         if self._probe_left == 0 and self._num_plain >= self._probe_every:
             self._probe_left, self._num_plain = self._config.probe_steps, 0
             self._probe_every = min(2 * self._probe_every, self._config.last_probe_every)
@@ -57,8 +57,8 @@ class Exploration:
         return is_probing
 
     def vary(self, best: SpeculationPlan, sequences: Seq[AutoSequence], *, spare_rows: int) -> SpeculationPlan:
-        """Verify now and then one prediction more than seems best: positions that are never verified have no rate. At
-        first verify so many as tell how long they take.
+        """Now and then verify one prediction more than the best plan, since positions that are never verified have no
+        rate. At first verify the configured lengths, to measure how long predictions take.
         """
         lengths = [*best.lengths]
         if self._first_lengths:

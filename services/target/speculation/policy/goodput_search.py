@@ -1,4 +1,4 @@
-"""GoodputSearch: the speculation lengths at which a step is expected to yield the most tokens per second."""
+"""GoodputSearch: finds the speculation lengths with the most expected tokens per second."""
 
 import math
 from collections.abc import Sequence as Seq
@@ -27,9 +27,8 @@ class GoodputSearch:
         max_risk: float = math.inf,
         max_prefill: float = math.inf,
     ) -> SpeculationPlan:
-        """Add predictions one by one, to each sequence its fair share; keep the lengths of the highest goodput among
-        those that slow no sequence down, risk no more seconds than `max_risk`, and need no more for prefill than
-        `max_prefill`.
+        """Add predictions one by one, in fair shares, and return the lengths with the highest goodput among those that
+        slow no sequence down, risk at most `max_risk` seconds, and need at most `max_prefill` seconds for prefill.
         """
         proposal = Proposal(sequences, self._cost, self._rates, self._config, num_rows=num_rows)
         best, best_size = SpeculationPlan([0] * len(sequences)), 0
@@ -42,7 +41,7 @@ class GoodputSearch:
         return best
 
     def pays(self, plan: SpeculationPlan) -> bool:
-        """Whether a plan is so much faster than no predictions that the estimates can be relied upon."""
+        """Whether a plan is faster than no predictions by more than the estimates' uncertainty."""
         threshold = self._config.to_begin if plan.prefill else self._config.to_continue
         return plan.amortized_speedup > threshold.mean and plan.slowest_speedup >= threshold.slowest
 
@@ -51,6 +50,6 @@ class GoodputSearch:
         return is_faster and proposal.slowest_speedup >= self._config.to_continue.slowest
 
     def _look_ahead(self, num_sequences: int) -> int:
-        """Predictions that may bring nothing before more of them do."""
+        """How many predictions may be added without a gain before the search ends."""
         config = self._config
         return min(max(config.min_look_ahead, config.look_ahead_per_sequence * num_sequences), config.max_look_ahead)

@@ -1,4 +1,4 @@
-"""LengthController: how many of a predictor's predictions each step verifies, where the request leaves that open."""
+"""LengthController: decides how many of a predictor's predictions each step verifies, for requests with AUTO."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -17,24 +17,24 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, P
 
 
 class Decision(StrEnum):
-    """What a step does for the sequences that leave it the choice."""
+    """What a step does for the sequences that leave the choice to the server."""
 
     PREDICT = "predict"  # the lengths of the highest goodput
-    PROBE = "probe"  # a few predictions, to see whether they have come to pay
-    LATER = "later"  # none now, but the draft runs on: what comes during the pass is expected to pay
-    NONE = "none"  # none would pay, or more was lost than may be
-    MEASURE = "measure"  # none, to measure what a pass takes without
-    REHEARSE = "rehearse"  # as many as there can be, while nobody waits
+    PROBE = "probe"  # a few predictions, to see whether they pay now
+    LATER = "later"  # none now, but the draft continues: predictions that come during the pass are expected to pay
+    NONE = "none"  # none, since they would not pay, or the loss budget is overdrawn
+    MEASURE = "measure"  # none, to measure the time of a pass without predictions
+    REHEARSE = "rehearse"  # as many as possible, while no client waits
 
 
 class LengthController:
-    """Dynamic speculation length: of the lengths whose failure the budget could pay for, those of the highest goodput.
+    """Dynamic speculation length: chooses the lengths with the highest goodput whose failure the budget could pay for.
 
-    What it goes by is measured: the cost of passes, the acceptance rates, the wait for predictions and for prefill.
+    It uses measurements: the cost of passes, the acceptance rates, and the waits for predictions and for prefill.
     """
 
     def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
-        """The cost is the one of the target's passes, whoever predicts, and the budget that of all who do."""
+        """All controllers share `passes`, the cost of the target's passes, and `budget`."""
         self._cost = StepCost(predictor, passes, config.draft)
         self._later_cost = StepCost(predictor, passes, config.draft, waits=False)
         self._predictor = predictor
@@ -45,23 +45,23 @@ class LengthController:
 
     @property
     def why_none(self) -> str:
-        """Why it wants no predictions, for a person to read."""
+        """The reason for no predictions, as a text for clients."""
         if self._budget.is_overdrawn:
             return "predictions have cost more time than they saved"
         return "predictions would cost more time than they save"
 
     def reset(self) -> None:
-        """Begin anew: what was measured says nothing of a predictor that has just come."""
+        """Forget all measurements, which do not apply to a newly linked draft."""
         self._rates = AcceptanceRates(self._config.acceptance, num_positions=MOST_PREDICTIONS)
         self._search = GoodputSearch(self._cost, self._rates, self._config.search)
         self._later_search = GoodputSearch(self._later_cost, self._rates, self._config.search)
         self._exploration = Exploration(self._config.exploration)
-        self._rest, self._last_rest = 0, 0  # steps for which no predictions are planned for the sequences below
-        self._unpaid: list[Sequence] = []  # for which nothing paid when it was last searched
-        self._num_later = 0  # steps in a row that left it to the next one
+        self._rest, self._last_rest = 0, 0  # steps without a search for the sequences below
+        self._unpaid: list[Sequence] = []  # the sequences of the last search in which no plan paid
+        self._num_later = 0  # steps in a row with the decision LATER
 
     def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
-        """The lengths for a pass that has so many rows without predictions, and how long it may wait for them."""
+        """The lengths for a pass with `num_rows` rows before predictions, and how long it may wait for these."""
         if not sequences:
             return SpeculationPlan([])
         decision, plan = self._choose(sequences, num_rows, spare_rows)
@@ -78,16 +78,16 @@ class LengthController:
         return replace(plan, max_wait=share * (allowed - plan.verification) + plan.prefill)
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool) -> None:
-        """The predictions for a sequence were verified; the predictor may have ended with them by itself."""
+        """Learn from a sequence's verified predictions; `has_ended` is whether the predictor ended them by itself."""
         self._exploration.settle()
         self._rates.observe(sequence, num_predicted, num_accepted, has_ended=has_ended)
 
     def observe(self, plan: SpeculationPlan) -> None:
-        """The step that was planned so has ended."""
+        """Count a step that followed this plan."""
         self._exploration.observe(is_speculative=plan.is_speculative)
 
     def close(self, sequence: Sequence) -> None:
-        """The sequence has ended."""
+        """Forget a sequence that has ended."""
         self._rates.close(sequence)
 
     def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> tuple[Decision, SpeculationPlan]:
@@ -114,7 +114,7 @@ class LengthController:
         return Decision.PROBE, self._probe(sequences, num_rows, spare_rows)
 
     def _begin_rest(self, sequences: list[Sequence]) -> None:
-        """Nothing pays: plan no predictions for a while, and for longer where it was so before."""
+        """Search no plan for a while, since none pays, and for longer if that was so before."""
         config = self._config.exploration
         last = self._last_rest if sequences == self._unpaid else 0
         self._rest = self._last_rest = min(config.last_rest, 2 * last + 1) if last else config.first_rest
@@ -125,7 +125,7 @@ class LengthController:
         best = self._search.best(sequences, num_rows=num_rows, spare_rows=spare_rows)
         if not self._search.pays(best):
             return None
-        if self._rates.confidence < 1 and len(sequences) == 1:  # several would wait for all that the draft has to read
+        if self._rates.confidence < 1 and len(sequences) == 1:  # several would wait until the draft has read them all
             self._budget.begin_trial()
         gain, plain = self._expected_gain(best), self._cost.passes.seconds(num_rows)
         max_risk, max_prefill = self._budget.for_step(gain, step=plain), self._budget.for_prefill(gain, step=plain)
@@ -139,8 +139,10 @@ class LengthController:
         return None
 
     def _least_chance(self, best: SpeculationPlan, sequences: Seq[AutoSequence], num_rows: int) -> float:
-        """What the tokens are worth that could be generated in the time that one more prediction takes, as the chance
-        with which that must be reached, where it is as often right as the first one.
+        """The probability that a run is right below which one more prediction does not pay.
+
+        It is the number of tokens that could be generated in the time of one more prediction, divided by the first
+        position's acceptance rate.
         """
         count, cost = len(sequences), self._cost
         drawing = max(0.0, cost.wait(sequences[0].sequence, 2) - cost.wait(sequences[0].sequence, 1))
@@ -151,22 +153,22 @@ class LengthController:
         return min(self._config.search.most_least_chance, price)
 
     def _pays_later(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> bool:
-        """Whether predictions would pay that need not be waited for, unless it seemed so for long enough."""
+        """Whether predictions would pay without a wait for them; False if that has been so for too many steps."""
         if self._num_later >= self._config.exploration.most_later:
             return False
         return self._search.pays(self._later_search.best(sequences, num_rows=num_rows, spare_rows=spare_rows))
 
     def _expected_gain(self, plan: SpeculationPlan) -> float:
-        """The share of time that is expected to be won, as far as anything is known."""
+        """The share of time that the plan is expected to save, weighted by the rates' confidence."""
         return (plan.speedup - 1) * self._rates.confidence
 
     def _rehearse(self, sequences: Seq[AutoSequence], spare_rows: int) -> SpeculationPlan:
-        """Nobody waits: whatever it costs, see how fast predictions come and how good they are."""
+        """As many predictions as possible, at any cost, to measure how fast they come and how good they are."""
         length = min(self._exploration.rehearsed_length, spare_rows // len(sequences))
         return SpeculationPlan([min(length, each.max_length) for each in sequences])
 
     def _probe(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
-        """Some predictions for as many sequences as can be paid for, those with the least to prefill first."""
+        """Some predictions for as many sequences as the budget allows, those with the least prefill first."""
         allowed = self._budget.for_probe(step=self._cost.passes.seconds(num_rows))
         lengths, prefill, size = [0] * len(sequences), 0.0, 0
         prefills = [self._cost.prefill(each.sequence) for each in sequences]

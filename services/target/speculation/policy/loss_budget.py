@@ -1,4 +1,4 @@
-"""LossBudget: how much time speculation may lose, and may so be given to try."""
+"""LossBudget: limits how much time speculation may lose, and so how much it may try."""
 
 import math
 import time
@@ -12,57 +12,57 @@ from services.target.speculation.policy.policy_config import LossBudgetConfig
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a step has won, or lost where it is below zero, and what of its loss was paid in advance."""
+    """The gain or loss of one step."""
 
     moment: float  # when it ended
-    gain: float  # seconds
-    advance: float  # seconds
+    gain: float  # seconds, negative for a loss
+    advance: float  # seconds of it that were paid in advance
 
 
 class LossBudget:
-    """Keeps what predictions cost a stream below a small share of any window of its life, whatever they are worth.
+    """Keeps the cost of predictions for a stream below a small share of any window of its life, however bad they are.
 
-    It counts in seconds: what a step with predictions takes longer than its tokens would have taken without them is
-    lost, what it takes less is won. What a window may lose is a share of it and what was won in it; what may be lost
-    in all is a smaller share of all time. A draft has to prefill before it is of use: that is paid in advance, as far
-    as what was won in the window pays for it or, where a stream is young, what is to be won in its first one.
+    It counts seconds: the time that a step with predictions takes longer than its tokens would have taken without them
+    is a loss, a shorter time a gain. A window may lose a share of its length and the gains in it; in total, a smaller
+    share of all time may be lost. A draft must prefill before it is useful: this is paid in advance, within the gains
+    in the window or, for a young stream, within the gains expected in its first window.
     """
 
     def __init__(self, config: LossBudgetConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._clock = clock
         self._limit = config.window * config.window_loss  # seconds that a whole window may lose
-        self._streams: dict[Sequence, float] = {}  # since when each has been decoding, oldest first
+        self._streams: dict[Sequence, float] = {}  # when each began decoding, oldest first
         self._entries: deque[_Entry] = deque()  # of the latest window
-        self._won = self._advanced = 0.0  # seconds in it; what was lost counts against what was won
-        self._balance = self._limit  # seconds that may be lost for good
-        self._is_open = True  # until more than that was lost, and from when half a window's loss is there again
+        self._won = self._advanced = 0.0  # seconds in the latest window; losses are subtracted from gains
+        self._balance = self._limit  # seconds that may be lost in total
+        self._is_open = True  # closed when more than that was lost, until part of a window's loss is available again
         self._observed_at = -math.inf  # when a step ended last
         self._trial_until = -math.inf
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nobody waits for a token."""
+        """Whether no stream is decoding, so that no client can lose time."""
         return not self._streams
 
     @property
     def is_overdrawn(self) -> bool:
-        """Whether more was lost than may be, and is not paid yet."""
+        """Whether more was lost than is allowed, and is not made up for yet."""
         return not self._is_open
 
     def join(self, sequence: Sequence) -> None:
-        """A stream is decoding; nothing if it was before."""
+        """Add a stream that has begun to decode; does nothing if it was added before."""
         if sequence not in self._streams:
             self._streams[sequence] = self._clock()
 
     def leave(self, sequence: Sequence) -> None:
-        """A stream has ended: those that are younger do not know what went before them."""
+        """Remove a stream that has ended, and forget entries from before the others began."""
         self._streams.pop(sequence, None)
         self._forget(self._clock())
 
     def for_step(self, expected: float, *, step: float) -> float:
-        """What the next step may lose at most, where predictions are expected to win such a share of the time, and a
-        step without them takes so long.
+        """The most seconds that the next step may lose, given the share of time that predictions are expected to save,
+        and the seconds of a step without them.
         """
         if self.is_unlimited:
             return math.inf
@@ -70,8 +70,8 @@ class LossBudget:
         return max(0.0, self._left(window) + self._promise(window, expected)) if self._is_open else 0.0
 
     def for_prefill(self, expected: float, *, step: float) -> float:
-        """What may be paid in advance: in a window of few steps a stream may have bad luck, and lose though predictions
-        are good.
+        """The most seconds that may be paid in advance for prefill, with a margin for bad luck: in a window of few
+        steps a stream may lose although the predictions are good.
         """
         if self.is_unlimited:
             return math.inf
@@ -81,25 +81,25 @@ class LossBudget:
 
     @property
     def is_trial(self) -> bool:
-        """Whether more may be lost than otherwise, to see what a draft is worth."""
+        """Whether a trial is running, in which more may be lost to measure a draft."""
         return self._clock() < self._trial_until
 
     def begin_trial(self) -> None:
-        """For a window more may be lost, where none of what may be for good was yet."""
+        """Begin a trial for the length of a window, if the total balance is full."""
         if not self.is_unlimited and self._balance >= self._limit:
             self._trial_until = self._clock() + self._config.window
 
     def for_probe(self, *, step: float) -> float:
-        """What a step may lose that is expected to win nothing."""
+        """The most seconds that a step with no expected gain may lose."""
         return max(0.0, min(self.for_step(0.0, step=step) - self._advanced, self._balance))
 
     def refuse(self) -> None:
-        """Predictions that would pay are too dear now: if more was lost than may be, it is to be paid first."""
+        """Close the budget if it is overdrawn when a plan that pays exceeds it: the loss must be made up first."""
         if self._balance < 0 and not self.is_trial:
             self._is_open = False
 
     def observe(self, gain: float, *, advance: float = 0.0) -> None:
-        """A step has ended, with so many seconds won, or lost where it is below zero, some of them in advance."""
+        """Count a step's gain in seconds, negative for a loss, and the part of a loss that was paid in advance."""
         if self.is_unlimited:
             return
         now = self._clock()
@@ -113,7 +113,7 @@ class LossBudget:
         self._is_open = self._is_open or self._balance > self._config.reopen_at * self._limit
 
     def _window(self, step: float) -> float:
-        """The time in which what is lost must be small: a window, or the life of a stream if that is shorter."""
+        """The time in which losses must stay small: a window, or the life of a stream if that is shorter."""
         now = self._clock()
         self._forget(now)
         lives = (now - since + sequence.num_remaining * step for sequence, since in self._streams.items())
@@ -124,7 +124,7 @@ class LossBudget:
         return window * loss + self._won + self._advanced
 
     def _promise(self, window: float, expected: float) -> float:
-        """Of what will be won in the rest of the oldest stream's first window, what may be relied upon."""
+        """The trusted share of the gain expected in the rest of the oldest stream's first window."""
         return self._config.trust * max(0.0, expected) * max(0.0, window - self._age(self._clock()))
 
     def _age(self, now: float) -> float:

@@ -9,9 +9,9 @@ from services.target.speculation.predictors.predictor import Predictor
 
 
 def with_lookup(*drafts: Predictor, config: LookupConfig | None = None) -> list[Predictor]:
-    """Long matches of the lookup, the drafts, and short matches.
+    """The lookup of long matches, the drafts, and the lookup of short matches.
 
-    Long and short ones are two predictors, as the ones may pay where the others do not.
+    Long and short matches are two predictors, since the one may pay when the other does not.
     """
     index, shortest = ContextIndex(), (config or LookupConfig()).long_match
     long, short = (LookupPredictor(index, lengths=each) for each in (range(shortest, sys.maxsize), range(1, shortest)))

@@ -1,4 +1,4 @@
-"""Proposal: speculation lengths that grow by one prediction at a time, in fair shares."""
+"""Proposal: speculation lengths that grow by one prediction at a time, in fair shares among sequences."""
 
 import heapq
 from collections.abc import Sequence as Seq
@@ -12,7 +12,7 @@ from services.target.speculation.policy.step_cost import StepCost
 
 
 class Proposal:
-    """Begins with no prediction for any sequence; knows at any time what is expected of its lengths."""
+    """Begins without predictions, and keeps the expected results of its current lengths."""
 
     def __init__(
         self,
@@ -25,42 +25,42 @@ class Proposal:
     ) -> None:
         """The pass has `num_rows` rows without predictions."""
         self.size = 0
-        """Predictions for all sequences."""
+        """The number of predictions for all sequences."""
         self._sequences, self._cost, self._config, self._num_rows = sequences, cost, config, num_rows
         self._plain = cost.passes.seconds(num_rows)  # seconds of the pass without predictions
         self._lengths = [0] * len(sequences)
         self._tokens = float(len(sequences))  # expected of the step
-        self._cautious_tokens = [1.0] * len(sequences)  # of each sequence, unless it was only unlucky
+        self._cautious_tokens = [1.0] * len(sequences)  # expected of each sequence, with caution
         self._verification = self._prefill = self._prefill_per_pass = 0.0  # seconds
-        self._wait_alone = self._wait = 0.0  # seconds, for the longest run by itself, and among those of the others
-        self._num_asked = 0  # sequences that have any
-        self._num_drawn = 0.0  # predictions that are expected, of those asked
+        self._wait_alone = self._wait = 0.0  # seconds for the longest run, alone and together with the others
+        self._num_asked = 0  # sequences with predictions
+        self._num_drawn = 0.0  # predictions that are expected to come
         longest = max((each.max_length for each in sequences), default=0)
         self._offered = [*islice(rates.offered(), longest)]
         self._drawn = [0.0, *accumulate(self._offered)]  # expected of a run, by its length
         self._probabilities = [rates.run_probabilities(each.sequence) for each in sequences]
         self._cautious = [rates.run_probabilities(each.sequence, is_cautious=True) for each in sequences]
-        self._next: list[tuple[float, int, float]] = []  # a heap: of each sequence the prediction to come
+        self._next: list[tuple[float, int, float]] = []  # a heap of each sequence's next prediction
         for index in range(len(sequences)):
             self._put_next(index)
 
     @property
     def can_grow(self) -> bool:
-        """Whether any sequence can take one more."""
+        """Whether any sequence can get one more prediction."""
         return bool(self._next)
 
     @property
     def amortized_speedup(self) -> float:
-        """As the plan's."""
+        """The plan's `amortized_speedup` at the current lengths."""
         return self._speedup(self._prefill_per_pass)
 
     @property
     def slowest_speedup(self) -> float:
-        """As the plan's."""
+        """The plan's `slowest_speedup` at the current lengths."""
         return min(self._cautious_tokens) / self._step * self._plain
 
     def plan(self) -> SpeculationPlan:
-        """The lengths as they are."""
+        """A plan with the current lengths."""
         return SpeculationPlan(
             [*self._lengths],
             speedup=self._speedup(0.0),
@@ -72,8 +72,8 @@ class Proposal:
         )
 
     def grow(self, *, max_risk: float, max_prefill: float) -> bool:
-        """Add the prediction by which the tokens of its sequence grow by the largest share (proportional fairness,
-        Kelly 1997), or drop the sequence if that would be too dear; False if so.
+        """Add the prediction that increases its sequence's expected tokens by the largest share (proportional fairness,
+        Kelly 1997). If it exceeds a limit, do not extend this sequence any more, and return False.
         """
         _, index, probability = heapq.heappop(self._next)
         auto, length = self._sequences[index], self._lengths[index]
@@ -109,5 +109,5 @@ class Proposal:
         return self._tokens / len(self._sequences) * self._plain / (self._step + prefill)
 
     def _num_passes(self, sequence: Sequence) -> int:
-        """Over how many the prefill is shared out, if the sequence does not end early."""
+        """The number of passes over which a sequence's prefill is amortised, if it does not end early."""
         return max(1, min(self._config.horizon, sequence.num_remaining // self._config.tokens_per_pass))

@@ -1,4 +1,4 @@
-"""Rehearsal: a generation that nobody waits for, by which is learned what a draft is worth."""
+"""Rehearsal: a generation without a client, to measure a draft."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,10 @@ REHEARSAL_ID = "rehearsal"
 
 
 def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, seed: int, context_length: int) -> Request:
-    """A text to go on with, of an ordinary kind: long enough to see how fast a draft reads it, and predicts. With
-    another seed it goes on in another way, which tells more. Nothing of it is left in the prefix cache.
+    """A request to continue an ordinary text, long enough to measure how fast a draft prefills and predicts.
+
+    With another seed the text continues in another way, which gives more measurements. The prefix cache does not keep
+    it.
     """
     prompt = tokenizer.encode(_TEXT, add_special_tokens=True)[: min(config.max_prompt_tokens, context_length // 2)]
     return Request(
@@ -41,7 +43,7 @@ def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, seed: in
 
 
 class Rehearsals:
-    """One whenever a draft has come, and again from time to time: what was of no use then may be of some."""
+    """Rehearses whenever a draft is linked, and again from time to time, since a useless draft may become useful."""
 
     def __init__(self, config: RehearsalConfig) -> None:
         self._config = config
@@ -50,7 +52,7 @@ class Rehearsals:
         self._task: asyncio.Task[None] | None = None
 
     def draft_came(self, rehearse: Callable[[], Coroutine[None, None, bool]]) -> None:
-        """Begin when there is nothing else to do; `rehearse` returns False if there was. Call it on an event loop."""
+        """Begin rehearsals for a new link, on an event loop; `rehearse` returns False if the target was busy."""
         self.stop()
         self._came.set()
         now = time.monotonic()
@@ -58,13 +60,13 @@ class Rehearsals:
         self._task = asyncio.create_task(self._run(rehearse, after=self._began_at - now))
 
     async def first(self) -> None:
-        """Wait for a draft to come and for the first one to be over, neither of them for long."""
+        """Wait for a draft to be linked and for the first rehearsal to end, each for a limited time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._came.wait(), self._config.draft_wait)
             await asyncio.wait_for(self._tried.wait(), self._config.first_wait)
 
     def stop(self) -> None:
-        """No more of them."""
+        """Cancel all further rehearsals."""
         if self._task is not None:
             self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""SpeculationPlan: how many predictions a step verifies for each sequence, and what is expected of that."""
+"""SpeculationPlan: the number of predictions that a step verifies for each sequence, and the expected results."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class AutoSequence:
     sequence: Sequence
 
     max_length: int
-    """Predictions that it can take at most."""
+    """The most predictions that it can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +24,31 @@ class SpeculationPlan:
     """Predictions to verify, for each sequence."""
 
     speedup: float = 1.0
-    """Once the draft has prefilled."""
+    """The speedup after the draft's prefill."""
 
     amortized_speedup: float = 1.0
-    """With the draft's prefill shared out over the passes to come: what is maximised."""
+    """The speedup with the draft's prefill amortised over future passes; this is maximised."""
 
     slowest_speedup: float = 1.0
-    """Of the sequence that gains least, once the draft has prefilled."""
+    """The speedup of the sequence that gains least, after the draft's prefill."""
 
     prefill: float = 0.0
     """Seconds until the draft has caught up with the sequences."""
 
     verification: float = 0.0
-    """Seconds that the pass takes longer."""
+    """Seconds by which verification makes the pass longer."""
 
     risk: float = 0.0
-    """Seconds that the step takes longer at most, but for the prefill, if no prediction comes or is accepted."""
+    """Most seconds by which the step gets longer, without the prefill, if no prediction comes or is accepted."""
 
     max_wait: float = 0.0
-    """Seconds that the step may wait for predictions, with the prefill."""
+    """Seconds that the step may wait for predictions, including the prefill."""
 
     least_chance: float = 0.0
-    """That all of a run is right, below which one more prediction costs more than it is worth; 0: nobody knows."""
+    """The probability that a run is right below which one more prediction does not pay; 0 if it is unknown."""
 
     keeps_asking: bool = False
-    """Whether what was asked before still stands for sequences without any: a draft runs ahead, and has nothing yet."""
+    """Whether sequences without predictions keep their earlier requests, since a draft that runs ahead has none yet."""
 
     @property
     def is_speculative(self) -> bool:

@@ -1,1 +1,1 @@
-"""What every predictor can be asked, and the lookup, which predicts a text from its own repetitions."""
+"""The interface of predictors, and prompt lookup, which predicts a text from its own repetitions."""

@@ -1,4 +1,4 @@
-"""ContextIndex: where the text of each live sequence repeats itself."""
+"""ContextIndex: finds repetitions in the text of each live sequence."""
 
 from collections import defaultdict
 from itertools import islice
@@ -6,19 +6,19 @@ from itertools import islice
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.suffix_automaton import SuffixAutomaton
 
-_MOST_AT_ONCE = 256  # tokens, about half a millisecond: all sequences of the step wait for it
+_MOST_AT_ONCE = 256  # tokens, about half a millisecond, for which all sequences of the step wait
 
 
 class ContextIndex:
-    """Keeps one automaton per sequence, over its prompt and what was generated."""
+    """Keeps one suffix automaton per sequence, over its prompt and its generated tokens."""
 
     def __init__(self) -> None:
         self._automata: defaultdict[Sequence, SuffixAutomaton] = defaultdict(SuffixAutomaton)
 
     def follow(self, sequence: Sequence) -> None:
-        """Take in some more of the sequence's tokens: a long prompt takes several calls, as it does several passes.
+        """Add some of the sequence's new tokens: a long prompt takes several calls, as it takes several passes.
 
-        Tokens that were taken back are in no text: those before them are taken in anew.
+        If tokens were taken back, the tokens before them are added again to a new automaton.
         """
         if len(self._automata[sequence]) > len(sequence.tokens):
             self.close(sequence)
@@ -27,8 +27,9 @@ class ContextIndex:
             automaton.append(token_id)
 
     def match(self, sequence: Sequence) -> tuple[int, int]:
-        """The length of the longest suffix that occurred before, 0 for none or while tokens are missing here, and the
-        number of tokens up to the end of an earlier occurrence.
+        """The length of the longest suffix that occurred before, and the position of the end of an earlier occurrence.
+
+        The length is 0 if there is none, or while tokens are missing here.
         """
         automaton = self._automata.get(sequence)
         if automaton is None or len(automaton) < len(sequence.tokens):
@@ -36,5 +37,5 @@ class ContextIndex:
         return automaton.match_length, automaton.match_end
 
     def close(self, sequence: Sequence) -> None:
-        """Forget a sequence; nothing if it is not here."""
+        """Forget a sequence; does nothing if it is not here."""
         self._automata.pop(sequence, None)

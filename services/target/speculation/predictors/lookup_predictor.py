@@ -1,4 +1,4 @@
-"""LookupPredictor: predicts that a text goes on as it did where it last read the same."""
+"""LookupPredictor: predicts that a text continues as it did after the last occurrence of the same tokens."""
 
 import math
 
@@ -11,8 +11,8 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 class LookupPredictor:
     """A Predictor without a model: prompt lookup (Saxena 2023) with matches of any length.
 
-    No more is predicted than was matched: a longer match goes on for longer (SuffixDecoding, Oliaro et al., arXiv
-    2411.04975), so that a wrong guess from a short one costs few rows.
+    It predicts no more tokens than were matched: longer matches continue for longer (SuffixDecoding, Oliaro et al.,
+    arXiv 2411.04975), and a wrong guess from a short match costs few rows.
     """
 
     source = PredictionSource.LOOKUP
@@ -26,37 +26,37 @@ class LookupPredictor:
         self._lengths = lengths
 
     def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other lookup of these lengths
-        """All."""
+        """True: it serves every sequence."""
         return True
 
     def why_none(self, sequence: Sequence) -> str:
-        """Why there is no prediction: the text is new."""
+        """The reason for no prediction: the request forbids it, or there is no match of these lengths."""
         if not sequence.request.speculation.lookup:
             return "the request forbids the lookup"
         is_match = self._index.match(sequence)[0] in self._lengths
         return "" if is_match else "the text does not repeat itself"
 
     def catch_up(self, sequence: Sequence) -> float:  # noqa: ARG002 - it reads as the target does
-        """It has read all there is."""
+        """0: it reads tokens as they are committed."""
         return 0.0
 
     def wait_for(self, sequence: Sequence, count: float) -> float:  # noqa: ARG002 - it is always there
-        """No time."""
+        """0: its predictions are found at once."""
         return 0.0
 
     def slowdown(self, num_sequences: int) -> float:  # noqa: ARG002 - as above
-        """No longer."""
+        """1: it takes no longer for several sequences."""
         return 1.0
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Nothing: they are found when they are needed."""
+        """Do nothing: predictions are found when they are needed."""
 
     def has_ended(self, sequence: Sequence) -> bool:  # noqa: ARG002 - as above
-        """Never."""
+        """False: it never ends a run early by itself."""
         return False
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:  # noqa: ARG002 - as above
-        """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""
+        """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
         length, end = self._index.match(sequence)
         if length not in self._lengths:
             return []
@@ -70,5 +70,5 @@ class LookupPredictor:
             self._index.follow(sequence)
 
     def close(self, sequence: Sequence) -> None:
-        """Forget the sequence."""
+        """Forget a sequence that has ended."""
         self._index.close(sequence)

@@ -1,4 +1,4 @@
-"""Predictor: what a source of predictions of the target's next tokens offers."""
+"""Predictor: the interface of a source of predictions of the target's next tokens."""
 
 from collections.abc import Sequence as Seq
 from typing import Protocol
@@ -6,73 +6,73 @@ from typing import Protocol
 from services.engine.events import PredictionSource
 from services.target.sequence.sequence import Sequence
 
-MOST_PREDICTIONS = 15  # with the row that they follow, as many as one reading of the weights serves
+MOST_PREDICTIONS = 15  # with the row before them, as many as one reading of the weights serves
 
 
 class Predictor(Protocol):
-    """Predicts a sequence's next tokens. It reads sequences and never changes one; wrong predictions cost speed only.
+    """Predicts a sequence's next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
 
     All methods are called by the engine thread; `predict` may wait for predictions that are under way, the others
     return at once.
     """
 
     source: PredictionSource
-    """As what its predictions are counted."""
+    """The source under which its predictions are counted."""
 
     num_predictions: int
-    """How many to verify in a pass where the request insists on some and leaves the number open."""
+    """How many to verify in a pass if the request wants ALWAYS without a number."""
 
     @property
     def num_arrivals(self) -> int:
-        """How often what it predicts with has come, or come back: what was measured of it before that is void."""
+        """How often its draft has been linked; measurements from before the last link are void."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is at work on the target's own cores for what was asked, and goes on when nobody waits."""
+        """Whether it is computing on the target's own cores, and continues even if no step waits."""
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether what was asked last is at work elsewhere while the target computes: what is not there now will be a
-        pass later.
-        """
+        """Whether it computes elsewhere while the target computes, so that missing predictions come a pass later."""
 
     def serves(self, sequence: Sequence) -> bool:
-        """Whether the sequence is its concern: each is that of one draft only. All but `commit`, `ask` and `close` are
-        called for such sequences only.
+        """Whether it predicts for the sequence, for which only one draft does.
+
+        Only `commit`, `ask` and `close` are called for other sequences too.
         """
 
     def why_none(self, sequence: Sequence) -> str:
-        """Why it has no prediction for a sequence at present; empty where it may have some."""
+        """The reason for no prediction for a sequence at present; empty if there may be some."""
 
     def wait_for(self, sequence: Sequence, count: float) -> float:
-        """How many seconds `predict` may be expected to wait for so many on average, if they are all that is asked."""
+        """The expected seconds that `predict` waits for `count` predictions, if nothing else is requested."""
 
     def slowdown(self, num_sequences: int) -> float:
-        """How many times as long it takes where so many sequences are predicted for at once; 1 for one of them."""
+        """How many times as long predictions take for `num_sequences` sequences at once; 1 for one sequence."""
 
     def catch_up(self, sequence: Sequence) -> float | None:
-        """How many seconds of the target's own time go before its first prediction, for what it has to read first; None
-        where it would have to read and nobody knows how fast it does.
+        """The seconds of the target's own time that it needs to read tokens before its first prediction; None if it
+        must read tokens and its speed is unknown.
         """
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin. It may
-        end with the one by which the chance that all are right falls below the least.
+        """Request `limit` predictions, or none for now; a draft may begin with them.
+
+        It may stop when the probability that all of them are right falls below `least_chance`.
         """
 
     def has_ended(self, sequence: Sequence) -> bool:
-        """Whether it has done so, in what `predict` gave."""
+        """Whether it has stopped for that reason, in the last result of `predict`."""
 
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
-        """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for; it waits no longer than
-        to that moment of the monotonic clock.
+        """At most `limit` of the requested ids that may follow `sequence.tokens`; it waits no longer than `until`, on
+        the monotonic clock.
         """
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence is new, or a pass over it has ended, in which its tokens may have grown or been cut back.
+        """Follow a new sequence, or the changes of a pass, in which its tokens may have grown or been cut back.
 
-        Called after every pass, so that tokens which were replaced show as a cut first.
+        Called after every pass, so that replaced tokens are first seen as a cut.
         """
 
     def close(self, sequence: Sequence) -> None:
-        """The sequence has ended or was dropped."""
+        """Forget a sequence that has ended or was dropped."""

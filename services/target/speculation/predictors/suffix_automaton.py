@@ -4,29 +4,29 @@
 class SuffixAutomaton:
     """The suffix automaton of the tokens appended so far, built online, in amortised constant time per token.
 
-    A state stands for the substrings that end at the same positions; its link leads to their longest suffix that ends
-    at more of them. The link of the state of the whole run is therefore the longest suffix that occurred before.
+    A state stands for the substrings that end at the same positions; its link leads to their longest suffix that also
+    ends at other positions. So the link of the state of the whole run is the longest suffix that occurred before.
     Source: Blumer et al., The smallest automaton recognizing the subwords of a text (1985); for speculation: Hu et al.,
     SAM Decoding (arXiv 2411.10666).
 
     It holds at most 2 states and 3 transitions per token, about 0.5 KiB.
     """
 
-    _MOST_UPDATES = 32  # states told of a new occurrence per token, the longest first: a run like "aaaa" is in all
+    _MOST_UPDATES = 32  # states updated with a new occurrence per token, the longest first; in "aaaa" all would be
 
     def __init__(self) -> None:
         self.match_length = 0
-        """Tokens of the longest suffix that occurred before; 0 where the last token is new."""
+        """The length of the longest suffix that occurred before; 0 if the last token is new."""
         self.match_end = 0
-        """Tokens up to the end of an earlier occurrence of that suffix: the latest that is known."""
-        self._length = [0]  # of the longest substring of each state
+        """The position of the end of that suffix's latest known earlier occurrence."""
+        self._length = [0]  # length of the longest substring of each state
         self._link = [-1]
         self._next: list[dict[int, int]] = [{}]
-        self._end = [0]  # of the latest known occurrence, as a number of tokens
+        self._end = [0]  # end position of the latest known occurrence of each state
         self._last = 0  # the state of the whole run
 
     def __len__(self) -> int:
-        """Tokens appended."""
+        """The number of appended tokens."""
         return self._length[self._last]
 
     def append(self, token_id: int) -> None:
@@ -43,12 +43,12 @@ class SuffixAutomaton:
         self._note_occurrence(matched)
 
     def _suffix_of(self, state: int, token_id: int) -> int:
-        """The state of `state`'s longest substring followed by the token, split off where others end elsewhere."""
+        """The state of `state`'s longest substring plus the token, split off if others end at other positions."""
         target = self._next[state][token_id]
         length = self._length[state] + 1
         if self._length[target] == length:
             return target
-        # What is copied stays, so that all copies together are no more than the automaton's transitions.
+        # Copied transitions stay in the automaton, so that all copying is bounded by the number of its transitions.
         clone = self._add_state(
             length, link=self._link[target], successors={**self._next[target]}, end=self._end[target]
         )

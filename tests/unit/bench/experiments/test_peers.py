@@ -63,10 +63,10 @@ def test_what_is_not_there_is_absent_with_the_reason(tmp_path: Path):
     found = InstalledPeers(Path(sys.executable), tmp_path, Path(sys.executable), None)
     assert list(found.of(Setting(models=models, weights="int8", draft_weights="int4"), sys.__stderr__)) == []
     assert found.absent == {
-        "transformers int8": "it is measured in bf16 alone",
+        "transformers int8": "it is measured in bf16 only",
         "OpenVINO GenAI int8": "not named (--openvino-python, --openvino)",
         "llama.cpp int8": "there is no target-q8_0.gguf, draft-q4_0.gguf",
-        "vLLM int8": "it is measured in bf16 alone",
+        "vLLM int8": "it is measured in bf16 only",
     }
     found = InstalledPeers(None, None, Path(sys.executable), tmp_path, Path(sys.executable), chosen=["vLLM"])
     assert list(found.of(Setting(models=models), sys.__stderr__)) == []

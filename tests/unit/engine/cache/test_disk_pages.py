@@ -20,7 +20,7 @@ from services.engine.cache.page_store import Page
 
 PAGE_BYTES = 5000
 NUM_SLOTS = 4
-KEYS = [PageKey.behind(scope_digest(""), (token, 2**32 - 1)) for token in range(100)]
+KEYS = [PageKey.after(scope_digest(""), (token, 2**32 - 1)) for token in range(100)]
 
 
 def page_file(folder: Path, **changes: object) -> PageFile:

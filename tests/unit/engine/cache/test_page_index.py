@@ -3,7 +3,7 @@
 from services.engine.cache.page_index import PageIndex
 from services.engine.cache.page_key import PageKey, next_digest, scope_digest
 
-KEYS = [PageKey.behind(scope_digest(""), (token, token + 1)) for token in range(6)]
+KEYS = [PageKey.after(scope_digest(""), (token, token + 1)) for token in range(6)]
 
 
 def held(index: PageIndex) -> list[int]:
@@ -39,9 +39,9 @@ def test_pages_that_were_there_go_first_in_their_order() -> None:
 
 def test_keys_tell_scopes_and_beginnings_apart() -> None:
     behind = [next_digest(scope_digest(scope), ids) for scope in ("", "a") for ids in ((1, 2), (2, 1), (258, 0))]
-    keys = {PageKey.behind(before, (7, 8)).digest for before in behind}
+    keys = {PageKey.after(before, (7, 8)).digest for before in behind}
     assert len(keys) == len(behind)
-    assert PageKey.behind(behind[0], (7, 8)) == PageKey.behind(next_digest(scope_digest(""), [1, 2]), (7, 8))
+    assert PageKey.after(behind[0], (7, 8)) == PageKey.after(next_digest(scope_digest(""), [1, 2]), (7, 8))
 
 
 def test_ids_are_compared_and_not_their_digests_alone() -> None:

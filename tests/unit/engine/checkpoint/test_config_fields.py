@@ -125,9 +125,7 @@ def test_a_field_that_nobody_knows_is_named_once(folder, caplog):
     load_checkpoint(folder)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (
-        "config.json: fields that are not known, and change nothing: ['rope_of_dreams', 'vendor_note']" in caplog.text
-    )
+    assert "config.json: unknown fields, which are ignored: ['rope_of_dreams', 'vendor_note']" in caplog.text
 
 
 SIBLINGS = """
@@ -167,7 +165,7 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
     load_checkpoint(folder)
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"{folder / 'generation_config.json'}: settings that are not carried out: "
+        f"{folder / 'generation_config.json'}: settings that are not supported: "
         "sequence_bias [[[7], 0.5]], top_h 0.4, forced_decoder_ids [[1, 7]]"
     )
 

@@ -110,22 +110,22 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["MambaForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "MiniMaxForCausalLM"], "keeps a state"),
-        (["Lfm2VlForConditionalGeneration"], "pictures or video beside text"),
-        (["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"], "pictures or video beside text"),
-        (["LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration"], "pictures or video beside text"),
-        (["MllamaForConditionalGeneration", "Idefics3ForConditionalGeneration"], "pictures or video beside text"),
-        (["ViTForImageClassification", "CLIPModel", "DetrForObjectDetection", "Dinov2Backbone"], "writes no text"),
+        (["MambaForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "MiniMaxForCausalLM"], "recurrent state"),
+        (["Lfm2VlForConditionalGeneration"], "images or video beside text"),
+        (["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"], "images or video beside text"),
+        (["LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration"], "images or video beside text"),
+        (["MllamaForConditionalGeneration", "Idefics3ForConditionalGeneration"], "images or video beside text"),
+        (["ViTForImageClassification", "CLIPModel", "DetrForObjectDetection", "Dinov2Backbone"], "generates no text"),
         (["WhisperForConditionalGeneration", "VoxtralForConditionalGeneration", "Wav2Vec2ForCTC"], "sound"),
         (["BertModel", "ModernBertForMaskedLM", "LlamaForSequenceClassification"], "encodes texts"),
         (["XLMRobertaModel", "RobertaForMaskedLM", "DPRQuestionEncoder", "Qwen3Model"], "encodes texts"),
-        (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "encoder has read"),
+        (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "output of an encoder"),
         (
             ["GraniteMoeForCausalLM", "Glm4MoeForCausalLM", "PhimoeForCausalLM", "Lfm2MoeForCausalLM"],
             "mixture of experts",
         ),
         (["DeepseekV3ForCausalLM"], "latent"),
-        (["PhiForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "of an earlier kind"),
+        (["PhiForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "older, unsupported structure"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name_with_what_to_do(edited, names, words):

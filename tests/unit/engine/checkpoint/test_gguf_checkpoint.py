@@ -239,16 +239,22 @@ def test_what_cannot_be_served_is_refused_by_its_key(tmp_path, keys, problem):
     ("architecture", "reason"),
     [
         ("decilm", ""),
-        ("mamba", ": it keeps a state that predictions which turn out wrong cannot be taken back from "),
-        ("qwen3next", ": it keeps a state that predictions which turn out wrong cannot be taken back from "),
-        ("lfm2moe", ": it is a mixture of experts of a kind that is not carried out: "),
-        ("clip", ": it is the part that reads pictures or sound: name the model's own file, "),
-        ("nomic-bert", ": it encodes texts and writes none: "),
-        ("t5", ": its decoder attends to what an encoder has read: "),
-        ("qwen2vl", ": it reads pictures or video beside text: "),
-        ("deepseek2", ": its attention keeps what it has read in latent form: "),
-        ("glm4moe", ": it is a mixture of experts of a kind that is not carried out: "),
-        ("gpt2", ": it is of an earlier kind, "),
+        (
+            "mamba",
+            ": it has a recurrent state (state space, delta rule), which cannot be rewound",
+        ),
+        (
+            "qwen3next",
+            ": it has a recurrent state (state space, delta rule), which cannot be rewound",
+        ),
+        ("lfm2moe", ": it is a mixture of experts of an unsupported kind: "),
+        ("clip", ": it is the part that reads images or sound: name the file of the model itself, "),
+        ("nomic-bert", ": it encodes texts and generates none: "),
+        ("t5", ": its decoder attends to the output of an encoder: "),
+        ("qwen2vl", ": it reads images or video beside text: "),
+        ("deepseek2", ": it has multi-head latent attention, which is not supported: "),
+        ("glm4moe", ": it is a mixture of experts of an unsupported kind: "),
+        ("gpt2", ": its layers have an older, unsupported structure: "),
     ],
 )
 def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, architecture, reason):

@@ -102,7 +102,7 @@ def test_a_damaged_record_is_made_anew(model: Path, folder: Path, computed: list
     assert digest_of(model, folder) == computed[0]
     assert [message.split(": ")[1] for message in caplog.messages] == [
         "cannot be read",
-        "holds no digest; it is made anew",
+        "holds no digest; it is computed again",
     ]
     assert record.read_text() == computed[0]
 

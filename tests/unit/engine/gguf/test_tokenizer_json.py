@@ -108,7 +108,7 @@ BAD = [
         "llama-bpe",
         "'tokenizer.ggml.bos_token_id': must be a whole number from 0",
     ),
-    (change(BPE, keys={}), "llama-bpe", "key 'tokenizer.ggml.bos_token_id': is missing, though each text is to have"),
+    (change(BPE, keys={}), "llama-bpe", "key 'tokenizer.ggml.bos_token_id': is missing, though add_bos_token"),
     (
         change(BPE, keys={"add_bos_token": 3}),
         "gpt-2",

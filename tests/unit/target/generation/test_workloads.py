@@ -215,8 +215,8 @@ def check_prompt(client: Client) -> None:
     """Every token of the prompt was told of once, whatever was computed anew; none to who had been told before."""
     sequence, request = client.sequence, client.sequence.request
     told = [record for event in client.events if isinstance(event, Progress) for record in event.records]
-    is_told = request.output.prompt_logprobs and not request.received
-    assert [record.token_id for record in told] == (sequence.tokens[: sequence.num_prompt] if is_told else [])
+    reports_prompt = request.output.prompt_logprobs and not request.received
+    assert [record.token_id for record in told] == (sequence.tokens[: sequence.num_prompt] if reports_prompt else [])
     assert [record.raw_logprob is None for record in told] == [position == 0 for position in range(len(told))]
 
 

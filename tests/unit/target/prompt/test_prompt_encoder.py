@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import prompt_encoder
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
-from services.target.prompt.prompt_encoder import Conversation, PromptEncoder, PromptError, Text, TooManyTokensError
+from services.target.prompt.prompt_encoder import (
+    Conversation,
+    PromptEncoder,
+    PromptError,
+    PromptText,
+    TooManyTokensError,
+)
 from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
 from tests.cpu_time import cpu_seconds
 from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
@@ -55,7 +61,7 @@ def test_the_worker_gives_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     @given(text=st.lists(texts).map("".join), add_special=st.booleans())
     def check(text: str, add_special: bool) -> None:
         expected = library(SENTENCEPIECE).encode(text, add_special_tokens=add_special).ids
-        assert [*runner.run(encoder.encode(Text(text, add_special), most=MOST))] == expected
+        assert [*runner.run(encoder.encode(PromptText(text, add_special), most=MOST))] == expected
 
     with asyncio.Runner() as runner:
         check()
@@ -64,7 +70,7 @@ def test_the_worker_gives_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_hostile_texts_are_encoded_beside_other_threads(text: str) -> None:
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
-    assert [*await encoder.encode(Text(text, True), most=MOST)] == library(BYTE_LEVEL).encode(text).ids
+    assert [*await encoder.encode(PromptText(text, True), most=MOST)] == library(BYTE_LEVEL).encode(text).ids
 
 
 def test_encoding_gives_the_gil_away() -> None:
@@ -106,21 +112,21 @@ async def test_a_text_that_takes_too_long_is_refused_and_the_next_is_not(monkeyp
     monkeypatch.setattr(prompt_encoder, "_LIMITS", replace(prompt_encoder._LIMITS, cpu_seconds=0.3))
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
     with pytest.raises(PromptError, match=r"cannot be encoded: it takes more than 0\.3 s"):
-        await encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST)
+        await encoder.encode(PromptText("e\u0301" * 1_300_000, False), most=MOST)
     monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", 0)
-    assert len(await encoder.encode(Text("a", False), most=MOST)) == 1
+    assert len(await encoder.encode(PromptText("a", False), most=MOST)) == 1
 
 
 async def test_what_nobody_waits_for_is_ended_and_the_next_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", 0)
     monkeypatch.setattr(prompt_encoder, "_GRACE_SECONDS", 0.0)
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
-    await encoder.encode(Text("a", False), most=MOST)  # so that the worker has started
+    await encoder.encode(PromptText("a", False), most=MOST)  # so that the worker has started
     assert encoder._worker._process is not None
     first = encoder._worker._process._child
     began = cpu_seconds(first.pid)
-    encoding = asyncio.create_task(encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST))
-    waiting = [asyncio.create_task(encoder.encode(Text("b", False), most=MOST)) for _ in range(2)]
+    encoding = asyncio.create_task(encoder.encode(PromptText("e\u0301" * 1_300_000, False), most=MOST))
+    waiting = [asyncio.create_task(encoder.encode(PromptText("b", False), most=MOST)) for _ in range(2)]
     while cpu_seconds(first.pid) < began + 0.05:  # it is at work then, and has seconds of it left
         await asyncio.sleep(0.01)
     encoding.cancel()

@@ -46,7 +46,7 @@ struct Int4MicroPanel : Int4Layout {
         return pair[0] * number + pair[1];
     }
 
-    /// Behind the row is a GroupInput for each group.
+    /// The row is followed by a GroupInput for each group.
     static size_t input_bytes(int in_features) {
         return QuantisedRow::bytes(in_features) + groups(in_features) * sizeof(GroupInput);
     }
@@ -65,7 +65,7 @@ struct Int4MicroPanel : Int4Layout {
 
     /// Some groups of one micro-panel's product.
     struct Slice {
-        const char* values;  // of the first row; one row's are input_stride behind the other's
+        const char* values;  // of the first row; the next row's are input_stride further
         const char* inputs;  // the groups' GroupInputs, likewise
         int64_t input_stride;
         const char* weights;  // [groups, kGroupBytes]

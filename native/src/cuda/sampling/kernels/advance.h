@@ -1,4 +1,4 @@
-// Advance: what a draw leaves behind for the next one of its run.
+// Advance: the state that a draw hands to the next one of its run.
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ class DeviceRow {
         }
         return sum_of_threads(sum);
     }
-    /// Each thread has as many places behind one another.
+    /// Each thread has as many consecutive places.
     template <typename Term, typename Change>
     __device__ void change_ranked(const Term& term, const Change& change) {
         const int64_t size = (num_ranked_ + kThreads - 1) / kThreads;

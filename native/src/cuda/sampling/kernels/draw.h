@@ -1,4 +1,4 @@
-// Draw: the argmax of values plus Gumbel noise, and what is told of it.
+// Draw: the argmax of values plus Gumbel noise, and its records.
 #pragma once
 
 #include "cuda/runtime/stream.h"

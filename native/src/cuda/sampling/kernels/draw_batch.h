@@ -107,7 +107,7 @@ struct BlockPart {
 struct DrawBatch {
     DrawRow* rows;          // [num_rows]
     DrawnRow* drawn;        // [num_rows]
-    Edit* edits;            // [num_edits], those of one row behind one another
+    Edit* edits;            // [num_edits], those of one row contiguous
     BlockPart* parts;       // [num_rows, num_blocks]
     float* processed;       // [num_rows, vocab_size]
     float* distribution;    // [num_rows, vocab_size]

@@ -85,8 +85,8 @@ float margin(const float* values, int count, int32_t drawn, const NoiseKey& key)
 
 float greedy_margin(const float* values, int count, int32_t drawn) {
     const float before = drawn > 0 ? greatest(values, drawn) : kNothing;
-    const float behind = drawn + 1 < count ? greatest(values + drawn + 1, count - drawn - 1) : kNothing;
-    return values[drawn] - std::max(before, behind);
+    const float after = drawn + 1 < count ? greatest(values + drawn + 1, count - drawn - 1) : kNothing;
+    return values[drawn] - std::max(before, after);
 }
 
 }  // namespace outrider

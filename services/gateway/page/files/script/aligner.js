@@ -1,21 +1,21 @@
-// Aligner: which part of the text each token has brought.
+// Aligner: assigns each part of the text to the token that it came from.
 
-/** Bytes of the base64 that URLs and files have. */
+/** Decodes base64, in the alphabet of URLs too. */
 export function bytesOf(base64) {
   const text = atob(base64.replaceAll("-", "+").replaceAll("_", "/"));
   return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }
 
 /**
- * Shares out the text, which may come behind its tokens, as whole characters: one belongs to the token that completes
- * it. What a token has and the text has not (an end, the rest of a stop string) belongs to none.
+ * The text may arrive later than its tokens. It is assigned as whole characters: each belongs to the token that
+ * completes it. Bytes of a token that the text lacks (an end token, the rest of a stop string) are skipped.
  */
 export class Aligner {
-  #waiting = []; // tokens, oldest first, each with what of its bytes has not come yet
+  #waiting = []; // tokens, oldest first, each with its bytes that are not in the text yet
   #encoder = new TextEncoder();
   #last = null;
 
-  /** Calls `give(token, text)` for all that can be told; `entries` are [token, bytes]. */
+  /** Calls `give(token, text)` for each character of the text; `entries` are [token, bytes]. */
   take(entries, text, give) {
     for (const [token, bytes] of entries) this.#waiting.push({ token, rest: bytes, begun: 0 });
     for (const character of text) this.#place(this.#encoder.encode(character), character, give);
@@ -30,7 +30,7 @@ export class Aligner {
       done += same;
       this.#last = first.token;
       if (done === bytes.length) return give(this.#last, character);
-      this.#waiting.shift(); // it is all there, or what is left of it is not in the text
+      this.#waiting.shift(); // it is complete, or its remaining bytes are not in the text
     }
     return give(this.#last, character);
   }

@@ -1,22 +1,22 @@
-// Answer: all that has been told of one answer: its tokens, what each came from, and its passes.
+// Answer: everything received of one answer: its tokens, the source of each, and its passes.
 
 import { Aligner, bytesOf } from "./aligner.js";
 
-/** Where a token may come from, in the order of the legend; "own" is the target's. */
+/** The sources of tokens, in the order of the legend; "own" is the target's. */
 export const KINDS = ["draft", "alternate", "lookup", "own"];
 
 export class Answer {
   tokens = []; // {index, record, kind, pass, text}
-  passes = []; // {index, report, tokens, isBehindAlternate}
+  passes = []; // {index, report, tokens, isAfterAlternate}
   text = "";
   started = null;
   end = null;
-  moments = []; // [milliseconds since it was asked for, tokens by then]
+  moments = []; // [milliseconds since the request, tokens by then]
   #aligner = new Aligner();
   #alternates = 0;
   #asked = performance.now();
 
-  /** Take an event in; returns the tokens whose text has grown or that are new. */
+  /** Takes an event; returns the tokens that are new or whose text has grown. */
   take(event) {
     if (event.name === "started") this.started = event.data;
     if (event.name === "finished") this.end = event.data;
@@ -41,7 +41,7 @@ export class Answer {
     return { index, record, kind: "own", pass: null, text: "" };
   }
 
-  // From the last report back: behind a connection that broke, the first pass may have more tokens than are news.
+  // From the last report back: after a resumption, some tokens of the first pass may have been received before.
   #share(tokens, reports) {
     const passes = reports.map((report) => this.#pass(report));
     let end = tokens.length;
@@ -57,13 +57,13 @@ export class Answer {
   }
 
   #pass(report) {
-    const isBehindAlternate = report.source === "draft" && report.alternates > this.#alternates;
+    const isAfterAlternate = report.source === "draft" && report.alternates > this.#alternates;
     this.#alternates = report.alternates;
-    return { index: 0, report, tokens: [], isBehindAlternate };
+    return { index: 0, report, tokens: [], isAfterAlternate };
   }
 }
 
 function kindOf(record, pass) {
   if (!record.predicted) return "own";
-  return record.prediction_source === "draft" && pass.isBehindAlternate ? "alternate" : record.prediction_source;
+  return record.prediction_source === "draft" && pass.isAfterAlternate ? "alternate" : record.prediction_source;
 }

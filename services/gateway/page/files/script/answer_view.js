@@ -1,4 +1,4 @@
-// AnswerView: an answer as it arrives, each token a span with the class of what had predicted it.
+// AnswerView: shows an answer as it arrives; each token is a span whose class is the token's source.
 
 import { draw, make } from "./dom.js";
 
@@ -7,9 +7,9 @@ const UNIT = 6; // of a mark and its gap, in pixels
 export class AnswerView {
   #spans = [];
   #columns = [];
-  #shown = null; // the pass that is pointed at
+  #shown = null; // the highlighted pass
 
-  /** `title` says which answer it is; the strip may be that of another view. */
+  /** `title` names the answer; `strip` is the element for its passes, null for none. */
   constructor(answer, title, strip) {
     this.answer = answer;
     this.rate = make("span", { class: "rate" });
@@ -20,7 +20,7 @@ export class AnswerView {
     strip?.replaceChildren(this.drawing);
   }
 
-  /** Show tokens that are new or have grown, and the passes that are new. */
+  /** Shows tokens that are new or have grown, and new passes. */
   grow(tokens) {
     const isAtEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
     for (const token of tokens) {
@@ -31,7 +31,7 @@ export class AnswerView {
     if (this.strip) this.#growStrip();
   }
 
-  /** Mark tokens that have no text: the one that ended the answer is one. */
+  /** Marks tokens without text, such as the token that ended the answer. */
   end() {
     for (const token of this.answer.tokens) this.#spans[token.index].classList.toggle("silent", token.text === "");
   }
@@ -46,7 +46,7 @@ export class AnswerView {
     return column && this.drawing.contains(column) ? this.answer.passes[Number(column.dataset.pass)] : null;
   }
 
-  /** Point at a pass, or with null at none. */
+  /** Highlights a pass, or none with null. */
   point(pass) {
     for (const [old, isOn] of [[this.#shown, false], [pass, true]]) {
       if (!old) continue;
@@ -84,7 +84,7 @@ export class AnswerView {
   }
 }
 
-// One pass: what it gave from below, accepted predictions first, and above them hollow what it had predicted in vain.
+// One pass as a column: its tokens from below, accepted predictions first, and above them hollow rejected predictions.
 function column(pass) {
   const { predicted, accepted } = pass.report;
   const hit = draw("rect", { class: "hit", x: pass.index * (UNIT + 1), y: -500, width: UNIT + 1, height: 500 });

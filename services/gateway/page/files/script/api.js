@@ -1,6 +1,6 @@
-// Api: calls of the gateway that the page came from, with the caller's key.
+// Api: calls the gateway that the page was loaded from, with the caller's key.
 
-/** What the gateway says of a call that failed; `field` names what is wrong with the request, if that is it. */
+/** An error that the gateway returned; `field` names the bad field of the request, if there is one. */
 export class Problem extends Error {
   constructor(message, status, field) {
     super(message);
@@ -10,7 +10,7 @@ export class Problem extends Error {
 }
 
 export class Api {
-  /** `key()` gives the key, empty where there is none. */
+  /** `key()` returns the key, "" for none. */
   constructor(key) {
     this.key = key;
   }
@@ -23,10 +23,10 @@ export class Api {
     return (await this.post(path, JSON.stringify(body))).json();
   }
 
-  /** The response to a body; throws Problem where it is refused, TypeError where nobody can be reached. */
+  /** Returns the response to a body; throws Problem if it is refused, TypeError if the gateway cannot be reached. */
   post(path, body, { headers = {}, signal } = {}) {
-    const told = { "content-type": "application/json", ...headers };
-    return this.send(path, { method: "POST", body, signal, headers: this.headers(told) });
+    const all = { "content-type": "application/json", ...headers };
+    return this.send(path, { method: "POST", body, signal, headers: this.headers(all) });
   }
 
   headers(others = {}) {
@@ -38,7 +38,7 @@ export class Api {
     const response = await fetch(path, { ...options, credentials: "omit", redirect: "error" });
     if (response.ok) return response;
     const body = await response.json().catch(() => null);
-    const told = body?.error ?? { message: `the gateway answered ${response.status}` };
-    throw new Problem(told.message, response.status, told.param);
+    const error = body?.error ?? { message: `the gateway answered ${response.status}` };
+    throw new Problem(error.message, response.status, error.param);
   }
 }

@@ -1,12 +1,12 @@
-// Conversation: the turns so far, which nobody but this page remembers.
+// Conversation: the turns so far, which only this page stores.
 
 import { find, make } from "./dom.js";
 
 export class Conversation {
   #messages = [];
-  #asked = null; // what is being answered
+  #asked = null; // the messages that are being answered
 
-  /** The messages with one more of the user's, as they are now shown; what answers it stands below them. */
+  /** Adds a message of the user, shows the conversation, and returns its messages; the answer appears below them. */
   ask(prompt) {
     const system = find("system").value;
     const before = system && !this.#messages.length ? [{ role: "system", content: system }] : this.#messages;
@@ -16,7 +16,7 @@ export class Conversation {
     return messages;
   }
 
-  /** Keep what was asked and answered, if it was not forgotten meanwhile. */
+  /** Keeps the messages and their answer, unless the conversation was restarted meanwhile. */
   keep(messages, answer) {
     if (this.#asked === messages) this.#messages = [...messages, { role: "assistant", content: answer }];
   }

@@ -1,15 +1,15 @@
-// Elements made of text nodes and attributes alone: whatever a model writes is shown as it is, and never read as HTML.
+// Makes elements from text nodes and attributes only: the text of a model is never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const find = (id) => document.getElementById(id);
 
-/** An element with these attributes and children; a text becomes a text node. */
+/** Makes an element with these attributes and children; a string becomes a text node. */
 export function make(name, attributes = {}, ...children) {
   return furnish(document.createElement(name), attributes, children);
 }
 
-/** The same of SVG. */
+/** Makes an SVG element likewise. */
 export function draw(name, attributes = {}, ...children) {
   return furnish(document.createElementNS(SVG, name), attributes, children);
 }
@@ -20,7 +20,7 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-/** A function that does its work once per frame, however often it is called; it counts on nothing but the latest. */
+/** Returns a function that calls `work` at most once per frame, however often it is called. */
 export function oncePerFrame(work) {
   let isDue = false;
   return () => {

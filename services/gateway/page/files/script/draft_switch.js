@@ -1,4 +1,4 @@
-// DraftSwitch: takes the draft away while the text goes on, and gives it back, where the server allows that.
+// DraftSwitch: disconnects the draft while the text continues, and connects it again, if the server allows it.
 
 import { Problem } from "./api.js";
 import { find } from "./dom.js";
@@ -13,22 +13,22 @@ export class DraftSwitch {
     this.#button.addEventListener("click", () => this.#set(api, this.#isTaken).catch(fail));
   }
 
-  /** Show the button, where there is a draft to take and the key may take it. */
+  /** Shows the button, if there is a draft and the key allows to disconnect it. */
   async begin(api) {
     const settings = await api.get("/page/settings.json");
     if (!settings.demo_controls) return;
     try {
       await this.#set(api, null);
     } catch (error) {
-      if (!(error instanceof Problem) || error.status === 401) throw error; // of others the page has no need
+      if (!(error instanceof Problem) || error.status === 401) throw error; // without permission there is no button
       this.#button.hidden = true;
     }
   }
 
   async #set(api, present) {
-    const told = await api.ask(PATH, { present });
-    this.#isTaken = told.taken > 0;
-    this.#button.textContent = this.#isTaken ? "Give the draft back" : "Cut off the draft";
-    this.#button.hidden = told.linked + told.absent + told.taken === 0;
+    const { linked, absent, taken } = await api.ask(PATH, { present });
+    this.#isTaken = taken > 0;
+    this.#button.textContent = this.#isTaken ? "Connect the draft" : "Disconnect the draft";
+    this.#button.hidden = linked + absent + taken === 0;
   }
 }

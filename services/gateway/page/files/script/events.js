@@ -1,6 +1,6 @@
 // Server-sent events, read from a response: EventSource cannot send a body.
 
-/** The events of a response, as {name, id, data}; data is what its JSON says. */
+/** Yields the events of a response, as {name, id, data}; data is parsed JSON. */
 export async function* readEvents(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";

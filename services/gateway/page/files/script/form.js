@@ -1,12 +1,12 @@
-// Form: what was filled in, as the body of a request; and at which field something is wrong.
+// Form: the fields of the page as the body of a request; shows which field is wrong.
 
 import { Problem } from "./api.js";
 import { find } from "./dom.js";
 
 const LISTS = ["stop", "banned_strings"];
-const SEED_BITS = 53; // what our numbers hold
+const SEED_BITS = 53; // of JavaScript's exact integers
 const MOST_SEED = 2 ** SEED_BITS - 1;
-const TOLD = { token_records: true, pass_reports: true, logprobs: true, top_candidates: 5, rank: true, entropy: true };
+const REPORTED = { token_records: true, pass_reports: true, logprobs: true, top_candidates: 5, rank: true, entropy: true };
 
 export class Form {
   #form = find("ask");
@@ -23,13 +23,13 @@ export class Form {
     this.#form.elements.prompt.value = text;
   }
 
-  /** All but the prompt. Without a seed one is drawn here, so that the answer can be had again. Throws Problem. */
+  /** Returns the body without the prompt. Without a seed a random one is chosen here and shown. Throws Problem. */
   parameters() {
     const fields = this.#form.elements;
     if (Number(fields.seed.value) > MOST_SEED) {
       throw new Problem(`seed is ${fields.seed.value}; this page holds seeds up to ${MOST_SEED}; larger ones are for the API`, 0, "seed");
     }
-    const body = { ...TOLD, stream: true, seed: drawSeed() };
+    const body = { ...REPORTED, stream: true, seed: drawSeed() };
     for (const { name, value } of this.#form.querySelectorAll("[type=number]")) if (value !== "") body[name] = Number(value);
     for (const name of LISTS) if (fields[name].value !== "") body[name] = lines(fields[name].value);
     if (fields.ignore_eos.checked) body.ignore_eos = true;
@@ -41,7 +41,7 @@ export class Form {
     return body;
   }
 
-  /** Say what is wrong, at the field that it is about where there is one. */
+  /** Shows an error, at its field if it has one. */
   fault(message, field) {
     this.clear();
     const path = (field ?? "").split(/[.[]/, 1)[0];

@@ -1,15 +1,15 @@
-// One answer as a stream of events, which goes on behind the last one where the connection breaks.
+// Reads one answer as a stream of events, and resumes it after the last event if the connection breaks.
 
 import { Problem } from "./api.js";
 import { readEvents } from "./events.js";
 
 const PATH = "/v1/generate";
-const TRANSIENT = [502, 503, 504]; // what gateways and the proxies before them say of what they cannot reach
+const TRANSIENT = [502, 503, 504]; // statuses of a gateway or proxy that cannot reach its server
 const PAUSES = [200, 500, 1000, 2000, 4000, 4000]; // milliseconds
 
-/** The events of the answer to a body; `onResume` is told of each new connection. Throws Problem and AbortError. */
+/** Yields the events of the answer; calls `onResume` for each new connection. Throws Problem and AbortError. */
 export async function* generate(api, body, { signal, onResume }) {
-  const sent = JSON.stringify(body); // the very same bytes each time
+  const sent = JSON.stringify(body); // a resumption must send the same bytes
   let last = null;
   for (let failures = 0; ; ) {
     try {

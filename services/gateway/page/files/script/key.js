@@ -1,10 +1,10 @@
-// The caller's key: kept for as long as the tab is open, and sent to nobody but the gateway.
+// The caller's key: kept while the tab is open, and sent only to the gateway.
 
 import { find } from "./dom.js";
 
 const NAME = "outrider-key";
 
-/** Follow the field; `changed` is called behind each change. Returns what gives the key. */
+/** Follows the field; calls `changed` after each change. Returns a function that returns the key. */
 export function followKey(changed) {
   const field = find("key");
   field.value = sessionStorage.getItem(NAME) ?? "";

@@ -1,4 +1,4 @@
-// The page: what is typed and pressed, and what follows from it.
+// The page: connects its parts, and handles input.
 
 import { Api, Problem } from "./api.js";
 import { Conversation } from "./conversation.js";
@@ -41,7 +41,7 @@ function showMode() {
   const isChat = form.mode === "chat";
   find("system-field").hidden = !isChat;
   find("turns").hidden = find("forget").hidden = !isChat || !find("turns").children.length;
-  find("prompt").placeholder = isChat ? "What is asked" : "What is to be continued";
+  find("prompt").placeholder = isChat ? "Your message" : "The text to continue";
 }
 
 async function run(isCompared) {
@@ -61,7 +61,7 @@ async function run(isCompared) {
   }
 }
 
-// What has been typed since is the next question.
+// The prompt is cleared, unless another one was typed meanwhile.
 function keep(messages, prompt, answer) {
   conversation.keep(messages, answer.text);
   if (form.prompt === prompt) form.prompt = "";
@@ -70,7 +70,7 @@ function keep(messages, prompt, answer) {
 function setBusy(isBusy) {
   find("run").disabled = find("compare").disabled = isBusy;
   find("stop").disabled = !isBusy;
-  if (isBusy) find("status").textContent = "asking …";
+  if (isBusy) find("status").textContent = "waiting …";
 }
 
 function fail(error) {

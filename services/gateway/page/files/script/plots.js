@@ -1,10 +1,10 @@
-// The four figures beside an answer, drawn anew from all that is known of it.
+// The four figures beside an answer, redrawn from all of its data.
 
 import { draw, find, make } from "./dom.js";
 
 const [WIDTH, HEIGHT, FOOT] = [280, 84, 14];
 
-/** Draw all of an answer, with the one of the target alone beside it where there is one. */
+/** Draws the figures of an answer, and for comparison the speed of `alone`, the target's alone, if it is not null. */
 export function plot(answer, alone) {
   plotSpeed(answer, alone);
   plotPerPass(answer.passes);
@@ -12,7 +12,7 @@ export function plot(answer, alone) {
   plotWaiting(answer.passes);
 }
 
-/** Tokens per second: the server's own figure once there is one, else by what has arrived; undefined before that. */
+/** Returns tokens per second: by the server's timings at the end, before by the arrivals; undefined without tokens. */
 export function speed(answer) {
   const seconds = answer.end?.timings?.decode;
   if (seconds > 0 && !answer.end.resumed) return (answer.end.usage.completion_tokens - 1) / seconds;
@@ -48,7 +48,7 @@ function plotPerPass(passes) {
   const bars = Array.from({ length: Math.max(5, counts.length - 1) }, (_, index) => ({
     share: (counts[index + 1] ?? 0) / most, text: `${index + 1}`, top: `${counts[index + 1] ?? 0}`,
   }));
-  show("per-pass-plot", "Passes by the tokens that they gave", columns(bars, false));
+  show("per-pass-plot", "Passes by their number of tokens", columns(bars, false));
 }
 
 function plotPositions(passes) {

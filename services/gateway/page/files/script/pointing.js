@@ -1,4 +1,4 @@
-// Pointing: which pass is hovered over, and which token is chosen, by pointer or by keys.
+// Pointing: highlights a pass and selects a token, by pointer or by keys.
 
 import { find } from "./dom.js";
 import { milliseconds } from "./plots.js";
@@ -11,7 +11,7 @@ export class Pointing {
   #chosen = null; // a token
   #pass = null;
 
-  /** `views` gives the views of the answers that there are. */
+  /** `views()` returns the views of the shown answers. */
   constructor(views) {
     this.#views = views;
     for (const place of [find("answers"), find("strip")]) {
@@ -38,7 +38,7 @@ export class Pointing {
     for (const one of this.#views()) one.point(one === view ? pass : null);
     if (!pass) return;
     this.#pass = pass;
-    find("pass-told").textContent = told(pass);
+    find("pass-details").textContent = details(pass);
   }
 
   #choose(view, token) {
@@ -73,9 +73,9 @@ export class Pointing {
   }
 }
 
-function told({ index, tokens, report, isBehindAlternate }) {
-  const source = isBehindAlternate ? "the draft, behind an alternate" : `the ${report.source}`;
-  const predicted = report.predicted ? `${report.accepted} of ${report.predicted} right, by ${source}` : "nothing predicted";
+function details({ index, tokens, report, isAfterAlternate }) {
+  const source = isAfterAlternate ? "the draft, after an alternate" : `the ${report.source}`;
+  const predicted = report.predicted ? `${report.accepted} of ${report.predicted} accepted, by ${source}` : "nothing predicted";
   const host = report.host === null ? "" : `, ${milliseconds(report.host)} between`;
   return `${index + 1}: ${tokens.length} tokens; ${predicted}; ${milliseconds(report.waiting)} waited, `
     + `${milliseconds(report.verifying)} computed${host}`;

@@ -1,4 +1,4 @@
-// Runner: asks for answers, one after another, and shows each as it arrives.
+// Runner: requests answers, one after another, and shows each as it arrives.
 
 import { Answer } from "./answer.js";
 import { AnswerView } from "./answer_view.js";
@@ -23,7 +23,7 @@ export class Runner {
     this.#control?.abort();
   }
 
-  /** The answers to a request: with `isCompared` the target's alone first. Throws what `generate` throws. */
+  /** Runs a request, with `isCompared` first by the target alone, and returns the answer. Throws as `generate` does. */
   async run(body, isCompared) {
     this.#control = new AbortController();
     find("answers").replaceChildren();
@@ -45,7 +45,7 @@ export class Runner {
     this.views.push(view);
     find("answers").append(view.element);
     const draw = oncePerFrame(() => this.#draw(view, alone));
-    const onResume = () => this.#say("the connection broke; going on behind the last event");
+    const onResume = () => this.#say("the connection broke; resuming after the last event");
     for await (const event of generate(this.api, body, { signal: this.#control.signal, onResume })) {
       const tokens = answer.take(event);
       if (event.name === "started") this.#say(`seed ${answer.started.seed}`);
@@ -54,7 +54,7 @@ export class Runner {
     }
     view.end();
     draw();
-    this.#say(told(answer));
+    this.#say(summary(answer));
     return answer;
   }
 
@@ -74,7 +74,7 @@ function aloneOf(body) {
   return { ...others, speculation: "never" };
 }
 
-function told({ started, end }) {
-  const resumed = end.resumed ? `, taken up again ${end.resumed} ×` : "";
+function summary({ started, end }) {
+  const resumed = end.resumed ? `, resumed ${end.resumed} ×` : "";
   return `${end.usage.completion_tokens} tokens, ${end.finish_reason.replaceAll("_", " ")}, seed ${started.seed}${resumed}`;
 }

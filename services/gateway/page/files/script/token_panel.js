@@ -1,18 +1,18 @@
-// TokenPanel: what is told of one token, and of what might have been drawn in its place.
+// TokenPanel: shows the details of one token, and the other candidates at its position.
 
 import { find, make } from "./dom.js";
 import { percent } from "./plots.js";
 
 const SOURCES = {
-  draft: "the draft predicted it",
-  alternate: "predicted behind an alternate",
-  lookup: "read off the text before",
-  own: "the target’s own",
+  draft: "predicted by the draft",
+  alternate: "predicted after an alternate",
+  lookup: "predicted from a repetition",
+  own: "not predicted",
 };
 
 export function showToken(token) {
   const { record, pass } = token;
-  const told = [
+  const details = [
     ["id", `${record.id}`],
     ["source", SOURCES[token.kind]],
     ["pass", pass ? `${pass.index + 1}` : "–"],
@@ -20,8 +20,8 @@ export function showToken(token) {
     ["entropy", record.entropy === null ? "–" : `${record.entropy.toFixed(3)} nats`],
     ["log-probability", record.raw_logprob === null ? "–" : record.raw_logprob.toFixed(4)],
   ];
-  const list = make("dl", {}, ...told.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
-  find("token-told").replaceChildren(make("p", { class: "spelled" }, spelled(record)), list, ...candidates(record));
+  const list = make("dl", {}, ...details.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+  find("token-details").replaceChildren(make("p", { class: "spelled" }, spelled(record)), list, ...candidates(record));
 }
 
 function candidates(record) {
@@ -34,7 +34,7 @@ function candidates(record) {
   return [make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows))];
 }
 
-// White space and control characters are written out, as nobody would see them.
+// Makes white space and control characters visible.
 function spelled(one) {
   return JSON.stringify(one.text).slice(1, -1).replaceAll('\\"', '"').replaceAll(" ", "␣");
 }

@@ -1,4 +1,4 @@
-// The verdict: whether two answers are the same to the byte, and what the draft was worth.
+// The verdict: whether two answers have the same bytes, and how much faster the draft made it.
 
 import { find, make } from "./dom.js";
 import { speed } from "./plots.js";
@@ -9,12 +9,12 @@ export function verdict(answer, alone) {
     && logprobs(answer) === logprobs(alone);
   const place = find("verdict");
   place.classList.toggle("differs", !isSame);
-  const said = isSame ? "The same bytes." : "The bytes differ.";
-  place.replaceChildren(make("strong", {}, said), ` ${isSame ? same(answer, bytes.length) : ""}${speeds(answer, alone)}`);
+  const text = isSame ? "The same bytes." : "The bytes differ.";
+  place.replaceChildren(make("strong", {}, text), ` ${isSame ? same(answer, bytes.length) : ""}${speeds(answer, alone)}`);
   place.hidden = false;
 }
 
-// Ids, and the numbers beside them: equal to the last bit where their shortest decimals are.
+// Ids and log-probabilities: these are equal to the last bit if their shortest decimals are equal.
 const logprobs = (answer) => answer.tokens.map(({ record }) => `${record.id} ${record.raw_logprob}`).join();
 
 const same = (answer, bytes) =>

@@ -39,5 +39,5 @@ def test_it_says_what_came():
     count = RunCount()
     for is_useful, is_in_range in [(True, True), (False, True), (False, False), (False, False)]:
         count.add(is_useful=is_useful, is_in_range=is_in_range)
-    assert str(count) == "4 runs, 3 of no use, 2 with ids out of range"
+    assert str(count) == "4 runs, 3 useless, 2 with ids out of range"
     assert count.num_useful == 1

@@ -1,0 +1,68 @@
+"""`python -m scripts.plain_english [PATH…]`: report words of the old dialect, and public docstrings that say nothing.
+
+Every tracked text outside of the tests is read, or only those at or below the paths.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_IN_FRONT = r"(?:an?|the) (?:\w+ )?(?:proxy|gateway|balancer|router)"
+_INSTEAD = {
+    r"told": "sent, reported, given, or the noun itself",
+    rf"(?<!fall )(?<!falls )(?<!fallen )(?<!left )behind(?! {_IN_FRONT})": "after",
+    r"who(?:m)?ever": "the client, the caller, each request",
+    r"of (?:no )?use": "in use, or useful",
+    r"of (?:which|whom)": "a sentence of its own, or 'whose'",
+    r"g(?:oes|one|o) on with": "continues with",
+    r"who has an?": "the subject itself",
+}
+_DIALECT = re.compile("|".join(rf"\b(?:{words})\b" for words in _INSTEAD), re.IGNORECASE)
+_NOT_OURS = re.compile(
+    r"^tests/|LICENSE|^models/demo/|^models/demo_tasks|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
+    r"|^clients/python/outrider/v1/|^services/bench/experiments/prompts/|^scripts/plain_english\.py$"
+)
+_FEWEST_WORDS = 3  # of a public docstring
+
+
+def main() -> int:
+    """Print each fault as `path:line: text`; the exit code is 1 if there are any."""
+    faults = [fault for path in tracked(sys.argv[1:]) for fault in faults_in(path)]
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+def faults_in(path: Path) -> Iterator[str]:
+    """What is wrong in one file, the path relative to the repository."""
+    text = (ROOT / path).read_text()
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in _DIALECT.finditer(line):
+            yield f"{path}:{number}: say {_advice(found[0])} instead of {found[0]!r}"
+    if path.suffix == ".py":
+        yield from _short_docstrings(path, ast.parse(text))
+
+
+def _advice(word: str) -> str:
+    return next(advice for words, advice in _INSTEAD.items() if re.match(words, word, re.IGNORECASE))
+
+
+def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            docstring = ast.get_docstring(node)
+            if docstring is not None and len(docstring.split()) < _FEWEST_WORDS:
+                yield f"{path}:{node.lineno}: the docstring of {node.name} says nothing: {docstring!r}"
+
+
+def tracked(chosen: list[str]) -> list[Path]:
+    """Tracked texts of ours at or below the chosen paths, or all of them."""
+    listed = subprocess.run(["git", "ls-files", "--", *chosen], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(name) for name in listed.stdout.splitlines() if not _NOT_OURS.search(name)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The check of prose in `make lint` works, and a search for the field's word finds the file that implements it."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.plain_english import ROOT, faults_in
+
+FOUND_IN = {
+    "PagedAttention": "services/engine/cache/block_manager.py",
+    "LRU": "services/engine/cache/prefix_cache.py",
+    "eviction": "services/engine/cache/prefix_cache.py",
+    "continuous batching": "services/target/scheduling/scheduler.py",
+    "speculative decoding": "services/target/speculation/speculation.py",
+    "rejection": "services/target/generation/sampler.py",
+    "backpressure": "services/target/sequence/token_stream.py",
+    "cancellation": "services/target/generation/engine.py",
+    "logit_bias": "native/src/sampling/host/processing.cpp",
+    "LoRA": "native/include/outrider/decoder/adapters.h",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("# Whoever asks gets it.", "the client, the caller, each request"),
+        ("# It is told at once.", "sent, reported, given, or the noun itself"),
+        ("# The tokens behind the first.", "after"),
+        ("# A list of which the last counts.", "a sentence of its own, or 'whose'"),
+    ],
+)
+def test_a_word_of_the_dialect_is_found(tmp_path: Path, text: str, advice: str):
+    path = tmp_path / "module.py"
+    path.write_text(f"x = 1\n{text}\n")
+    (fault,) = faults_in(path)
+    assert fault.startswith(f"{path}:2: say {advice} instead of")
+
+
+def test_a_docstring_of_two_words_is_found(tmp_path: Path):
+    path = tmp_path / "module.py"
+    path.write_text('def public():\n    """Its tokens."""\n\n\ndef _private():\n    """Its tokens."""\n')
+    (fault,) = faults_in(path)
+    assert fault == f"{path}:1: the docstring of public says nothing: 'Its tokens.'"
+
+
+@pytest.mark.parametrize("text", ["# Clients behind a proxy.", "# It has fallen behind.", "# token_told is a name."])
+def test_other_uses_are_left_alone(tmp_path: Path, text: str):
+    path = tmp_path / "module.py"
+    path.write_text(f"{text}\n")
+    assert [*faults_in(path)] == []
+
+
+@pytest.mark.parametrize(("word", "path"), FOUND_IN.items())
+def test_a_search_for_the_fields_word_finds_the_file(word: str, path: str):
+    assert word.casefold() in (ROOT / path).read_text().casefold()
