@@ -111,7 +111,7 @@ def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description
     for name, default in (("bos", adds_begin), ("eos", False)):
         if metadata.flag(f"{PREFIX}add_{name}_token", default):
             if (token_id := vocabulary.task_id(f"{name}_token")) is None:
-                raise metadata.error(f"{PREFIX}{name}_token_id", "is missing, though add_{name}_token requires it")
+                raise metadata.error(f"{PREFIX}{name}_token_id", f"is missing, though add_{name}_token requires it")
             around[name] = {
                 "id": vocabulary.tokens[token_id],
                 "ids": [token_id],

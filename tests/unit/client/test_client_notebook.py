@@ -58,7 +58,7 @@ def test_figures_and_further_samples_are_shown(result: Result) -> None:
     page = shown(replace(result, further_samples=(replace(result, text="another"),)))
     assert [pre.text for pre in page.iter("pre")] == [result.text, "another"]
     rows = {row[0].text: row[1].text for row in page.iter("tr")}
-    assert rows["tokens"] == f"4 behind {result.usage.prompt_tokens} of the prompt"
+    assert rows["tokens"] == f"4 after {result.usage.prompt_tokens} of the prompt"
     assert rows["seed"] == str(result.started.seed)
 
 

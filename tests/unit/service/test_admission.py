@@ -136,7 +136,7 @@ async def test_who_would_begin_after_the_deadline_is_refused_and_nobody_else():
     assert admission.expected_wait(1000, "a") == pytest.approx(50.0, rel=0.1), "behind all of its own"
     assert admission.expected_wait(100, "b") == pytest.approx(1.0, rel=0.1), "callers take turns"
     admission.check(100, caller("b"), deadline=clock.now + 0.6)
-    with pytest.raises(OverloadedError, match="5000 tokens of prompts wait") as late:
+    with pytest.raises(OverloadedError, match="5000 tokens of prompts are queued") as late:
         admission.check(1000, caller("a"), deadline=clock.now + 20.0)
     assert int(dict(late.value.trailers())["grpc-retry-pushback-ms"]) == pytest.approx(50_000, rel=0.1)
     for place in greedy:
