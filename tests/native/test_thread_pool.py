@@ -32,13 +32,16 @@ def pinned(num_threads: int) -> tuple[int, int]:
     return num_pinned, num_cores
 
 
+several_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core only")
+
+
+@several_cores
 def test_threads_that_fill_the_cores_have_one_each():
     num_cores = len(os.sched_getaffinity(0))
-    if num_cores < 2:
-        pytest.skip("there is one core only")
     assert pinned(num_cores) == (num_cores - 1, num_cores - 1)
 
 
+@several_cores
 def test_other_numbers_of_threads_are_left_to_the_scheduler():
     num_cores = len(os.sched_getaffinity(0))
     assert pinned(num_cores + 1) == (0, 0)
