@@ -72,7 +72,14 @@ class RunningTarget:
     def on_engine_thread(self, function: Callable[[], Result]) -> Result:
         """Run a function between two steps and return what it returns."""
         future: Future[Result] = Future()
-        self.engine._loop.post(lambda: future.set_result(function()))
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except Exception as error:  # which would end the engine, that other tests share
+                future.set_exception(error)
+
+        self.engine._loop.post(run)
         return future.result(PATIENCE_SECONDS)
 
     @contextlib.contextmanager
@@ -103,14 +110,17 @@ class RunningTarget:
         wait_until(lambda: pool.is_linked)
 
     def assert_all_free(self) -> None:
-        """Wait until no sequence is left, then check that no KV block is either."""
-        wait_until(lambda: not self.on_engine_thread(lambda: self.engine.scheduler.sequences))
-        self.on_engine_thread(self._check_blocks)
+        """Wait until no sequence is left, then check that no KV block is either.
 
-    def _check_blocks(self) -> None:
-        blocks = self.engine.blocks
-        blocks.check_integrity(self.engine.scheduler.sequences)
-        assert blocks.num_free == blocks.num_blocks
+        Both are looked at between the same two steps: a rehearsal may begin at any time.
+        """
+        wait_until(lambda: self.on_engine_thread(self._is_idle))
+
+    def _is_idle(self) -> bool:
+        blocks, sequences = self.engine.blocks, self.engine.scheduler.sequences
+        blocks.check_integrity(sequences)
+        assert sequences or blocks.num_free == blocks.num_blocks
+        return not sequences
 
     def close(self) -> None:
         """Drain and stop the server, and end its loop and thread."""
