@@ -41,7 +41,7 @@ def task(number: int) -> Task:
 
 
 def list_words() -> list[list[str]]:
-    """Plurals of which one may stand for another, for each field that has such."""
+    """For each field with interchangeable plurals, the list of these."""
     return [_tasks()["words"][field] for field in LIST_WORDS]
 
 

@@ -66,9 +66,7 @@ def _schemas(document: Mapping[str, Any]) -> Iterator[str]:
         if fields := schema.get("properties"):
             needed = schema.get("required", ())
             lines += ["| field | type | |", "|---|---|---|"]
-            lines += [
-                f"| `{name}` | {_type(field)} | {_note(field, name in needed)} |" for name, field in fields.items()
-            ]
+            lines += [f"| `{key}` | {_type(field)} | {_note(field, key in needed)} |" for key, field in fields.items()]
             lines += [""]
         elif "enum" in schema or "type" in schema:
             lines += [_type(schema), ""]

@@ -14,16 +14,19 @@ ROOT = Path(__file__).parents[1]
 _IN_FRONT = r"(?:an?|the) (?:\w+ )?(?:proxy|gateway|balancer|router)"
 _INSTEAD = {
     r"told": "sent, reported, given, or the noun itself",
-    rf"(?<!fall )(?<!falls )(?<!fallen )(?<!left )behind(?! {_IN_FRONT})": "after",
+    rf"(?<!fall\s)(?<!falls\s)(?<!fallen\s)(?<!left\s)behind(?! {_IN_FRONT})": "after",
     r"who(?:m)?ever": "the client, the caller, each request",
     r"of (?:no )?use": "in use, or useful",
     r"of (?:which|whom)": "a sentence of its own, or 'whose'",
     r"g(?:oes|one|o) on with": "continues with",
     r"who has an?": "the subject itself",
 }
-_DIALECT = re.compile("|".join(rf"\b(?:{words})\b" for words in _INSTEAD), re.IGNORECASE)
+_GAP = r"[\s#/*]+"  # between two words, which may stand in two lines of a comment
+_DIALECT = [
+    (re.compile(rf"\b(?:{words.replace(' ', _GAP)})\b", re.IGNORECASE), advice) for words, advice in _INSTEAD.items()
+]
 _NOT_OURS = re.compile(
-    r"^tests/|LICENSE|^models/demo/|^models/demo_tasks|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
+    r"^tests/|LICENSE|^models/demo/|^models/demo_tasks\.toml|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
     r"|^clients/python/outrider/v1/|^services/bench/experiments/prompts/|^scripts/plain_english\.py$"
 )
 _FEWEST_WORDS = 3  # of a public docstring
@@ -31,7 +34,7 @@ _FEWEST_WORDS = 3  # of a public docstring
 
 def main() -> int:
     """Print each fault as `path:line: text`; the exit code is 1 if there are any."""
-    faults = [fault for path in tracked(sys.argv[1:]) for fault in faults_in(path)]
+    faults = [fault for path in _tracked(sys.argv[1:]) for fault in faults_in(path)]
     print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults else 0
 
@@ -39,15 +42,12 @@ def main() -> int:
 def faults_in(path: Path) -> Iterator[str]:
     """What is wrong in one file, the path relative to the repository."""
     text = (ROOT / path).read_text()
-    for number, line in enumerate(text.splitlines(), 1):
-        for found in _DIALECT.finditer(line):
-            yield f"{path}:{number}: say {_advice(found[0])} instead of {found[0]!r}"
+    for pattern, advice in _DIALECT:
+        for found in pattern.finditer(text):
+            number = text.count("\n", 0, found.start()) + 1
+            yield f"{path}:{number}: say {advice} instead of {found[0]!r}"
     if path.suffix == ".py":
         yield from _short_docstrings(path, ast.parse(text))
-
-
-def _advice(word: str) -> str:
-    return next(advice for words, advice in _INSTEAD.items() if re.match(words, word, re.IGNORECASE))
 
 
 def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:
@@ -58,8 +58,7 @@ def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: the docstring of {node.name} says nothing: {docstring!r}"
 
 
-def tracked(chosen: list[str]) -> list[Path]:
-    """Tracked texts of ours at or below the chosen paths, or all of them."""
+def _tracked(chosen: list[str]) -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "--", *chosen], cwd=ROOT, capture_output=True, text=True, check=True)
     return [Path(name) for name in listed.stdout.splitlines() if not _NOT_OURS.search(name)]
 

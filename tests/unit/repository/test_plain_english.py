@@ -27,6 +27,7 @@ FOUND_IN = {
         ("# It is told at once.", "sent, reported, given, or the noun itself"),
         ("# The tokens behind the first.", "after"),
         ("# A list of which the last counts.", "a sentence of its own, or 'whose'"),
+        ("# A list of\n    # which the last counts.", "a sentence of its own, or 'whose'"),
     ],
 )
 def test_a_word_of_the_dialect_is_found(tmp_path: Path, text: str, advice: str):

@@ -16,7 +16,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.loaded_model import LoadedModel
 from tests.checkpoints import Kind, copy_of, random_checkpoint
-from tests.further import all_with
+from tests.further import all_with, further
 from tests.gguf_files import write_gguf
 
 _NUMBERS = [-1, 0, 1, 7, 2**31 - 2, 2**31, 2**63, 10**30, 1e-300, 1e308, float("nan"), float("inf"), 0.5]
@@ -84,12 +84,13 @@ def _with(value: object, path: tuple[str | int, ...], changed: object) -> object
 @pytest.mark.parametrize(
     "kind", all_with([Kind.LLAMA, Kind.QWEN2, Kind.PHI3_LONGROPE, Kind.GEMMA3], Kind.PHI3_LONGROPE)
 )
-def test_any_value_in_any_field_of_the_configuration(tmp_path, kind):
+@pytest.mark.parametrize("seed", [1, further(2)])
+def test_any_value_in_any_field_of_the_configuration(tmp_path, kind, seed):
     folder = copy_of(random_checkpoint(kind), tmp_path)
     loader, path = Loader(folder), folder / "config.json"
     fields = json.loads(path.read_text())
     changes = [(where, value) for where in _paths(fields) for value in _VALUES]
-    for where, value in random.Random(kind).sample(changes, 120):
+    for where, value in random.Random(f"{kind} {seed}").sample(changes, 125):
         path.write_text(json.dumps(_with(fields, where, value)))
         loader.load("config.json", "generation_config.json", "ForCausalLM needs it")
     assert loader.num_loaded > 0
@@ -106,19 +107,20 @@ def test_any_value_in_any_setting_of_generation(tmp_path):
     assert loader.num_loaded > 0
 
 
-def test_any_value_anywhere_in_the_tokenizer(tmp_path):
+@pytest.mark.parametrize("seed", [7, further(8)])
+def test_any_value_anywhere_in_the_tokenizer(tmp_path, seed):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     loader, path = Loader(folder), folder / "tokenizer.json"
     description = json.loads(path.read_text())
-    for where, value in _tokenizer_changes(description):
+    for where, value in _tokenizer_changes(description, seed):
         path.write_text(json.dumps(_with(description, where, value)))
         loader.load("tokenizer.json")
     assert loader.num_loaded > 0
 
 
-def _tokenizer_changes(description):
+def _tokenizer_changes(description, seed):
     """Few of them in the vocabulary, which is most of the file."""
-    generator = random.Random(7)
+    generator = random.Random(seed)
     paths = _paths(description)
     few = [path for path in paths if len(path) > 2 and path[0] == "model"]
     others = [path for path in paths if len(path) <= 2 or path[0] != "model"]
@@ -126,14 +128,15 @@ def _tokenizer_changes(description):
     return [(path, value) for path in chosen for value in generator.sample(_VALUES, 1)]
 
 
-def test_any_value_in_the_header_of_the_weights(tmp_path):
+@pytest.mark.parametrize("seed", [3, further(4)])
+def test_any_value_in_the_header_of_the_weights(tmp_path, seed):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     loader, path = Loader(folder), folder / "model.safetensors"
     content = path.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
     header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
     changes = [(where, value) for where in _paths(header) for value in _VALUES]
-    for where, value in random.Random(3).sample(changes, 120):
+    for where, value in random.Random(seed).sample(changes, 100):
         text = json.dumps(_with(header, where, value)).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + data)
         loader.load("model.safetensors")
