@@ -14,7 +14,7 @@ constexpr int kCopyBytes = 16;
 
 /// A misaligned address ends the process, as it ends a kernel.
 template <bool kOnce>
-void begin_copy(char* to, const void* from, bool is_there) {
+void begin_copy(char* to, const void* from, bool is_there = true) {
     if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % kCopyBytes != 0) {
         std::abort();
     }

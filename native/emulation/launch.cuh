@@ -53,6 +53,9 @@ struct Block {
     void synchronize() const { ThreadBlock::current().synchronize(); }
 };
 
+/// Kernels run one after another: there is nothing to wait for.
+inline void wait_for_previous() {}
+
 /// Shared memory is full of NaN when a block begins. The blocks come in a scattered order.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
@@ -67,9 +70,6 @@ void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, c
         std::memset(shared.get(), 0xFF, shared_bytes);
         ThreadBlock::current().run(Kernel::kThreads, core, static_cast<unsigned>(index), [&](int thread) {
             const Block block{index, thread, reinterpret_cast<char*>(shared.get())};
-            if constexpr (requires { kernel.prepare(block); }) {
-                kernel.prepare(block);
-            }
             kernel(block);
         });
     });

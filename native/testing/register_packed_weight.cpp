@@ -78,6 +78,25 @@ class BoundWeight {
         return download(device_, arrays.out, {arrays.rows, matrix_->out_features()});
     }
 
+    /// What an MLP makes of the products, gates and their ups.
+    FloatArray multiply_gated(const FloatArray& input, const std::string& activation,
+                              const OptionalArray& bias) const {
+        require_range("out_features / 2", matrix_->out_features() % 2, 0, 0);
+        require_shape("bias", bias, {matrix_->out_features()});
+        const Arrays arrays(*this, input);
+        const DeviceBuffer<float> addend = upload(device_, bias);
+        const int width = matrix_->out_features() / 2;
+        ActivationBuffer gated(device_->activation_format(matrix_->format()), width);
+        gated.reserve(device_, arrays.rows);
+        device_->activated_product(product_of(arrays, addend.data()),
+                                   {.gate_up = arrays.out.data(),
+                                    .activation = parse("activation", activation, kActivations),
+                                    .out = gated.view(),
+                                    .rows = arrays.rows,
+                                    .width = width});
+        return download(device_, gated.view(), arrays.rows, width);
+    }
+
     /// The products of experts, whose weights are of the same shape.
     static FloatArray multiply_experts(const std::vector<const BoundWeight*>& weights,
                                        const FloatArray& input, const IntArray& first_rows,
@@ -149,14 +168,18 @@ class BoundWeight {
         }
     };
 
+    Product product_of(const Arrays& arrays, const float* bias) const {
+        return {.input = arrays.input.view(),
+                .weight = matrix_.get(),
+                .bias = bias,
+                .out = arrays.out.data(),
+                .out_stride = matrix_->out_features(),
+                .rows = arrays.rows,
+                .scratch = arrays.scratch.data()};
+    }
+
     void enqueue(const Arrays& arrays, const float* bias) const {
-        device_->product({.input = arrays.input.view(),
-                          .weight = matrix_.get(),
-                          .bias = bias,
-                          .out = arrays.out.data(),
-                          .out_stride = matrix_->out_features(),
-                          .rows = arrays.rows,
-                          .scratch = arrays.scratch.data()});
+        device_->product(product_of(arrays, bias));
     }
 
     static void require_alike(const std::vector<const BoundWeight*>& weights) {
@@ -198,6 +221,8 @@ void register_packed_weight(py::module_& module) {
              py::arg("rows"))
         .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
         .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none())
+        .def("multiply_gated", &BoundWeight::multiply_gated, py::arg("input"), py::arg("activation"),
+             py::arg("bias") = py::none())
         .def_static("multiply_experts", &BoundWeight::multiply_experts, py::arg("weights"), py::arg("input"),
                     py::arg("first_rows"), py::arg("biases") = py::none())
         .def_static("time_products", &BoundWeight::time_products, py::arg("weights"), py::arg("input"),

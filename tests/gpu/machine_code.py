@@ -20,8 +20,9 @@ _INSTRUCTION = np.dtype([("low", "<u8"), ("high", "<u8")])
 # The twelve lowest bits of an instruction, from compute capability 7.0 on, as `nvdisasm -hex` shows them beside names.
 _TENSOR_CORE, _LOAD, _LOCAL_LOAD, _LOCAL_STORE = 0x23C, 0x981, 0x983, 0x387
 _WAIT = 0x82E  # until the kernel before is complete
-# Loads, stores and atomics of the device's memory.
-_ACCESSES = (0x980, _LOAD, 0x985, 0x986, 0x98A, 0x98E, 0x9A6, 0x9A8, 0x3A9)
+# Of the device's memory: loads, and stores and atomics.
+_LOADS = (0x980, _LOAD)
+_STORES = (0x985, 0x986, 0x98A, 0x98E, 0x9A6, 0x9A8, 0x3A9)
 _WIDE = 6  # of a load's sizes: 16 bytes
 _CONSTANT = 4  # of a load's orders
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -75,10 +76,18 @@ class KernelCode:
         return int((self._opcodes == _WAIT).sum())
 
     @property
-    def early_accesses(self) -> int:
-        """Accesses to the device's memory that stand in front of where it waits."""
+    def early_loads(self) -> int:
+        """Loads from the device's memory into registers in front of where it first waits."""
+        return self._early(_LOADS)
+
+    @property
+    def early_stores(self) -> int:
+        """Stores and atomics in the device's memory in front of where it first waits."""
+        return self._early(_STORES)
+
+    def _early(self, opcodes: tuple[int, ...]) -> int:
         (waits,) = np.nonzero(self._opcodes == _WAIT)
-        return int(np.isin(self._opcodes[: waits[0]], _ACCESSES).sum()) if len(waits) else 0
+        return int(np.isin(self._opcodes[: waits[0]], opcodes).sum()) if len(waits) else 0
 
     @property
     def _opcodes(self) -> NDArray[np.uint64]:

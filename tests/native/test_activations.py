@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from services.engine.decoder.native import Device
-from services.engine.decoder.native.testing import Operations
+from services.engine.decoder.native.testing import Operations, PackedWeight
 from tests.native.devices import make_device
-from tests.native.row_invariance import normal
+from tests.native.row_invariance import normal, same_bits
 
 
 @pytest.fixture
@@ -64,3 +64,23 @@ def test_activations_at_the_ends(device, activation):
     assert np.isnan(result[0])
     assert result[1:4].tolist() == [np.inf, np.float32(1e30), 500.0]
     assert result[4:].tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("weight_format", ["f32", "bf16", "int8", "int4", "fp8"])
+@pytest.mark.parametrize(
+    ("rows", "activation", "has_bias"), [(1, "silu", False), (9, "gelu", True), (20, "silu", True), (33, "silu", False)]
+)
+@pytest.mark.parametrize("width", [48, 50])  # of whole tiles of a GPU, and not
+def test_a_product_and_its_activation_in_one_have_the_bits_of_both(
+    device, weight_format, rows, activation, has_bias, width
+):
+    is_gpu = device.name.startswith("cuda")
+    if weight_format == "fp8" and not is_gpu:
+        pytest.skip("a CPU has no fp8")
+    inputs = 300
+    weight = PackedWeight(device, weight_format, 2 * width, inputs)
+    weight.store(0, normal(2 * width, inputs))
+    values, bias = normal(rows, inputs, seed=1), normal(2 * width, seed=2) if has_bias else None
+    number_format = "bf16" if weight_format == "bf16" or (is_gpu and weight_format != "f32") else "f32"
+    both = Operations.activate(device, weight.multiply(values, bias), activation, format=number_format)
+    assert same_bits(weight.multiply_gated(values, activation, bias), both)

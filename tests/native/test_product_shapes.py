@@ -15,7 +15,7 @@ from tests.native.row_invariance import normal, same_bits
 
 TILED_FORMATS = ["bf16", "int8", "int4", "fp8"]
 INPUTS = 70  # three tiles, the last of them in part
-NUM_SHAPES = {"int4": 9}  # in other formats one more
+NUM_SHAPES = {"int4": 8}  # in other formats one more
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Size:
     rows: int
 
 
-# All shapes, from the widest on, but for those that take the place of a wide one where there are few outputs.
+# All shapes of a GPU with much memory for a block, from the widest on.
 WIDE = [Size(9500, 257), Size(14500, 33), Size(14500, 17), Size(4800, 9), Size(4800, 8), Size(19000, 8)]
 NARROW = [Size(100, 500), Size(100, 17), Size(100, 9), Size(100, 1)]
 
@@ -81,7 +81,7 @@ def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_for
         device = emulated_device(1, multiprocessors=multiprocessors)
         kernels += [assert_rows_of_their_own(device, weight_format, size)]
     assert all(len(each) == 1 for each in kernels)
-    assert len(set.union(*kernels)) == NUM_SHAPES.get(weight_format, 10)
+    assert len(set.union(*kernels)) == NUM_SHAPES.get(weight_format, 9)
 
 
 @needs_emulation
@@ -90,14 +90,15 @@ def test_segments_of_some_tiles_have_the_bits_of_each_row_alone(weight_format, i
     device = emulated_device(1, multiprocessors=SMALL_GPU)
     kernels = [assert_rows_of_their_own(device, weight_format, size, inputs) for size in DEEP]
     assert all(len(each) == 1 for each in kernels)
-    assert len(set.union(*kernels)) == len(DEEP)
+    assert len(set.union(*kernels)) == len(DEEP) - 1  # 17 and 20 rows have the same
 
 
 @needs_emulation
 @pytest.mark.parametrize("weight_format", TILED_FORMATS)
-def test_many_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
+def test_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
     device = emulated_device(1, multiprocessors=SMALL_GPU, block_memory=99)
-    assert_rows_of_their_own(device, weight_format, DEEP[0])
+    kernels = [assert_rows_of_their_own(device, weight_format, DEEP[i]) for i in (0, 2, 4)]
+    assert len(set.union(*kernels)) == 3  # 17 rows of many outputs and of few have shapes of their own
 
 
 @needs_emulation

@@ -77,6 +77,9 @@ class CudaDevice final : public Device {
     void rotary_angles(const RotaryAngles& op) override { cuda::rotary_angles(stream_, op); }
     void residual_norm(const ResidualNorm& op) override { cuda::residual_norm(stream_, op); }
     void product(const Product& op) override { cuda::product(stream_, op, view_of(op.weight)); }
+    void activated_product(const Product& op, const Activate& activate) override {
+        cuda::activated_product(stream_, op, view_of(op.weight), activate);
+    }
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
     void short_convolution(const ShortConvolution& op) override { cuda::short_convolution(stream_, op); }

@@ -160,6 +160,12 @@ void Adapters::narrow(int num_rows) {
     }
 }
 
+bool Adapters::change(const PackedWeight& matrix) const {
+    return std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+        return !group.rows.empty() && group.adapter->contains(&matrix);
+    });
+}
+
 void Adapters::apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride) {
     LowRank op{.input = input, .out = out, .out_stride = out_stride, .updates = {}};
     size_t inner_size = 0;

@@ -109,13 +109,22 @@ void Decoder::mlp(int index) {
 
 /// The first half of the MLP that all rows go through.
 void Decoder::activate(const LayerWeights& layer) {
-    multiply(workspace_.normed.view(), layer.gate_up, layer.gate_up_bias.data(), workspace_.gate_up.data());
-    device_->activate({.gate_up = workspace_.gate_up.data(),
-                       .activation = config_.activation,
-                       .is_gated = config_.gated_mlp,
-                       .out = workspace_.gated.view(),
-                       .rows = rows(),
-                       .width = config_.intermediate_size});
+    const Activations input = workspace_.normed.view();
+    const float* bias = layer.gate_up_bias.data();
+    float* out = workspace_.gate_up.data();
+    const Activate activation{.gate_up = out,
+                              .activation = config_.activation,
+                              .is_gated = config_.gated_mlp,
+                              .out = workspace_.gated.view(),
+                              .rows = rows(),
+                              .width = config_.intermediate_size};
+    const auto& parts = layer.gate_up.parts();
+    if (parts.size() == 1 && !adapters_.change(*parts.front().matrix)) {
+        device_->activated_product(product_of(input, layer.gate_up, parts.front(), bias, out), activation);
+    } else {
+        multiply(input, layer.gate_up, bias, out);
+        device_->activate(activation);
+    }
 }
 
 /// The final norm and the product with the vocabulary, of the rows whose logits are wanted.
@@ -158,16 +167,21 @@ void Decoder::add_and_normalise(const float* delta, const float* delta_norm, con
 }
 
 void Decoder::multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out) {
-    for (const auto& [matrix, first_column] : weight.parts()) {
-        device_->product({.input = input,
-                          .weight = matrix.get(),
-                          .bias = bias ? bias + first_column : nullptr,
-                          .out = out + first_column,
-                          .out_stride = weight.out_features(),
-                          .rows = rows(),
-                          .scratch = workspace_.product_scratch.data()});
-        adapters_.apply(input, *matrix, out + first_column, weight.out_features());
+    for (const FusedWeight::Part& part : weight.parts()) {
+        device_->product(product_of(input, weight, part, bias, out));
+        adapters_.apply(input, *part.matrix, out + part.first_column, weight.out_features());
     }
+}
+
+Product Decoder::product_of(const Activations& input, const FusedWeight& weight,
+                            const FusedWeight::Part& part, const float* bias, float* out) {
+    return {.input = input,
+            .weight = part.matrix.get(),
+            .bias = bias ? bias + part.first_column : nullptr,
+            .out = out + part.first_column,
+            .out_stride = weight.out_features(),
+            .rows = rows(),
+            .scratch = workspace_.product_scratch.data()};
 }
 
 }  // namespace outrider

@@ -51,6 +51,9 @@ class Adapters {
     /// Leaves the first so many of these rows.
     void narrow(int num_rows);
 
+    /// Whether an adapter of a selected row changes the matrix.
+    bool change(const PackedWeight& matrix) const;
+
     /// Adds what the selected rows' adapters make of the input of one matrix, whose product begins at `out`.
     void apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride);
 

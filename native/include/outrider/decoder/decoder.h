@@ -91,6 +91,9 @@ class Decoder {
     void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm);
     void multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out);
+    /// One part's product, whose columns are a stretch of what all parts write to `out`.
+    Product product_of(const Activations& input, const FusedWeight& weight, const FusedWeight::Part& part,
+                       const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }
 
     std::shared_ptr<Device> device_;

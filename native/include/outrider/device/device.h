@@ -79,6 +79,11 @@ class Device {
     virtual void rotary_angles(const RotaryAngles& op) = 0;
     virtual void residual_norm(const ResidualNorm& op) = 0;
     virtual void product(const Product& op) = 0;
+    /// A product, and what is made of its outputs, which may not be written themselves.
+    virtual void activated_product(const Product& op, const Activate& activation) {
+        product(op);
+        activate(activation);
+    }
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
     virtual void attention(const Attention& op) = 0;
     virtual void short_convolution(const ShortConvolution& op) = 0;

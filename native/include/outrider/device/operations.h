@@ -59,7 +59,8 @@ constexpr int kInactive = -1;
 
 /// Each row's sequence and position, and the sequences' block tables. Device memory. A row at
 /// kInactive is there to fill a pass up: it reads and writes nothing of the cache, and what it yields is not
-/// looked at.
+/// looked at. The rows of one sequence are in the order of their positions, without gaps; what it has stored
+/// before the first of them is written by no row of the pass.
 struct RowPlaces {
     const int32_t* positions = nullptr;     // [rows]
     const int32_t* sequences = nullptr;     // [rows]

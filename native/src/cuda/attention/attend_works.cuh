@@ -16,7 +16,8 @@ struct Sharing {
 
 /// Goes through a block's share of the work, span by span. What a span gives a row depends on that row alone;
 /// it is merged with those before it in its stretch, and that with the stretches before it, by one block or
-/// by several: so the bits are the same however the work is cut.
+/// by several: so the bits are the same however the work is cut. Where the rows are, and what was stored
+/// before this pass, is read while the kernels before still run.
 template <typename Kernel>
 __device__ void attend_works(const Block& block, const Kernel& kernel) {
     const Attention& op = kernel.op;
@@ -26,12 +27,17 @@ __device__ void attend_works(const Block& block, const Kernel& kernel) {
     char* memory = block.shared + List::bytes();
     const typename Kernel::Scratch scratch(memory, op.cache.head_dim);
     memory += Kernel::Scratch::bytes(op.cache.head_dim);
+    if (static_cast<int>(block.index) >= list.size()) {
+        wait_for_previous();
+    }
 #pragma unroll 1
     for (int index = static_cast<int>(block.index); index < list.size(); index += sharing.blocks) {
         const Work& work = list.at(block, index);
         const Group group = work.group;
         const int end = work.end();
         auto copies = kernel.begin_copies(block, group, memory, work.begin(), end);
+        wait_for_previous();
+        copies.begin_all();
         kernel.begin(block, group, scratch);
 #pragma unroll 1
         for (int span = work.begin(); span < end; ++span) {

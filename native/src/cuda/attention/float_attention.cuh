@@ -49,6 +49,7 @@ struct FloatAttention {
     static constexpr int kThreads = kChunks * kWarp;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr bool kIsReferenced = true;
+    using WaitsItself = void;
     static constexpr int kQueries = FloatScratch::kQueries;
     static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
     static constexpr int kFewQueries = 4;  // of one row
@@ -59,7 +60,9 @@ struct FloatAttention {
     int stages;
 
     /// It reads the cache as it goes.
-    struct Copies {};
+    struct Copies {
+        __device__ void begin_all() const {}
+    };
     static size_t copy_bytes(int) { return 0; }
     __device__ Copies begin_copies(const Block&, const Group&, char*, int, int) const { return {}; }
 

@@ -25,6 +25,7 @@ struct TileAttention {
     static constexpr int kThreads = Scratch::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr bool kIsReferenced = true;
+    using WaitsItself = void;
     static constexpr int kQueries = Scratch::kQueries;
 
     Attention op;

@@ -26,7 +26,7 @@ class TileCopies {
 
     static size_t bytes(int stages) { return size_t{kChunks} * bytes_of_warp(stages); }
 
-    /// Begins to copy the spans `begin` ... `end` - 1.
+    /// Begins to copy the spans `begin` ... `end` - 1, as far as their keys and values are older than the pass.
     __device__ TileCopies(const Block& place, const Attention& operation, const Group& queries, char* shared,
                           int num_stages, int begin, int end)
         : block(place),
@@ -43,7 +43,16 @@ class TileCopies {
           span(begin),
           last(end) {
 #pragma unroll 1
-        for (int i = 0; i < stages; ++i) {
+        while (begun < stages && is_old()) {
+            begin_next();
+            ++begun;
+        }
+    }
+
+    /// Begins the others of the first stages, when the pass has stored all of its keys and values.
+    __device__ void begin_all() {
+#pragma unroll 1
+        for (; begun < stages; ++begun) {
             begin_next();
         }
     }
@@ -108,6 +117,7 @@ class TileCopies {
     int span;   // of the stage that is begun next
     int last;
     int step = 0;
+    int begun = 0;  // of the first stages
 
     OUTRIDER_HOST_DEVICE static int bytes_of_warp(int stages) {
         return stages * kStageBytes + kScaleSets * kScaleBytes;
@@ -129,6 +139,12 @@ class TileCopies {
     __device__ char* copy_at(int copy) const { return stage + (copy * kWarp + block.lane()) * kCopyBytes; }
     __device__ const char* bytes_of(int chunk) const {
         return heads + int64_t{group.table[chunk]} * block_bytes;
+    }
+
+    /// Whether the next stage is of positions before the first row that its sequence has in this pass.
+    __device__ bool is_old() const {
+        const int chunk = step < units ? block.warp() : ((step - units) % kPieces + 1) * kChunksOfStage - 1;
+        return (span * kChunks + chunk + 1) * kBlockSize <= group.position - group.first_row;
     }
 
     /// Stages after the last one are empty.

@@ -2,6 +2,7 @@
 #include "cuda/elementwise/layer_norm.h"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/elementwise/residual_norm.h"
+#include "cuda/primitives/instructions.cuh"
 #include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
@@ -18,6 +19,7 @@ struct NormaliseRow {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = kColumns > 16 ? 1 : 2;
     static constexpr int kWidth = kThreads * kColumns;  // of columns that are in registers at once
+    using WaitsItself = void;
 
     ResidualNorm op;
 
@@ -26,6 +28,9 @@ struct NormaliseRow {
     };
 
     __device__ void operator()(const Block& block) const {
+        prefetch_weights(block, op.norm);
+        prefetch_weights(block, op.delta_norm);
+        wait_for_previous();
         float* residual = op.residual + block.index * op.width;
         const float* delta = op.delta ? op.delta + block.index * op.width : nullptr;
         const float delta_factor = op.delta_norm ? factor_of(block, sum_of_squares(block, delta)) : 1.0f;
@@ -48,6 +53,14 @@ struct NormaliseRow {
                 load(block, op.norm, first, weights);
             }
             store_out(block, first, factor, sums, weights);
+        }
+    }
+
+    /// Brings weights nearer while what is normalised is still on its way.
+    __device__ void prefetch_weights(const Block& block, const float* weights) const {
+        constexpr int kLine = 128 / sizeof(float);
+        for (int column = block.thread * kLine; weights && column < op.width; column += kThreads * kLine) {
+            prefetch(weights + column);
         }
     }
 

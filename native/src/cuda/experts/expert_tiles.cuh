@@ -35,7 +35,6 @@ struct ExpertTiles {
         const Product op = rows_of(table.product(index), tile * kRows);
         if constexpr (requires(Kernel kernel) { kernel.items; }) {
             const Kernel kernel{op, table.weight(index), m_blocks, m_blocks};
-            kernel.prepare(block);
             kernel(block);
         } else {
             const Kernel kernel{op, table.weight(index)};

@@ -12,7 +12,7 @@ constexpr int kCopyBytes = 16;
 /// Begins to copy into the block's memory, or to fill it with zeros where there is nothing; `from` is an
 /// address all the same. kOnce: no other block of the multiprocessor reads it again, so it bypasses L1.
 template <bool kOnce>
-__device__ void begin_copy(char* to, const void* from, bool is_there) {
+__device__ void begin_copy(char* to, const void* from, bool is_there = true) {
     const auto place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     const int bytes = is_there ? kCopyBytes : 0;
     if constexpr (kOnce) {

@@ -37,9 +37,10 @@ __global__ void run(const Body body, const int64_t count) {
     }
 }
 
-/// Enqueues a kernel: it is brought to the multiprocessors while the one before still runs, where both can.
+/// Enqueues a kernel. One that is early is brought to the multiprocessors while the one before still runs,
+/// where both can.
 template <typename Body, typename... Arguments>
-void launch(const Stream& stream, unsigned blocks, int threads, size_t shared_bytes,
+void launch(const Stream& stream, bool is_early, unsigned blocks, int threads, size_t shared_bytes,
             void (*kernel)(Body, Arguments...), const Body& body, Arguments... arguments) {
     cudaLaunchAttribute early;
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -50,7 +51,7 @@ void launch(const Stream& stream, unsigned blocks, int threads, size_t shared_by
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream.handle();
     config.attrs = &early;
-    config.numAttrs = stream.launches_early() ? 1 : 0;
+    config.numAttrs = stream.launches_early() && is_early ? 1 : 0;
     cudaLaunchKernelEx(&config, kernel, body, arguments...);
     stream.check_launch();
 }
@@ -62,7 +63,7 @@ void for_each(const Stream& stream, int64_t count, const Body& body) {
     if (count > 0) {
         stream.select();
         const auto blocks = static_cast<unsigned>((count + kThreadsPerBlock - 1) / kThreadsPerBlock);
-        launch(stream, blocks, kThreadsPerBlock, 0, run<Body>, body, count);
+        launch(stream, true, blocks, kThreadsPerBlock, 0, run<Body>, body, count);
     }
 }
 
@@ -78,15 +79,23 @@ struct Block {
     __device__ void synchronize() const { __syncthreads(); }
 };
 
+/// Whether a kernel runs by itself, neither early nor beside the next one: what waits on a multiprocessor
+/// takes room from blocks that work. That pays where kernels are short.
+template <typename Kernel>
+constexpr bool runs_alone() {
+    return requires { typename Kernel::RunsAlone; };
+}
+
 template <typename Kernel>
 __device__ void run_in_order(const Kernel& kernel) {
     extern __shared__ __align__(128) char shared[];
     const Block block{blockIdx.x, static_cast<int>(threadIdx.x), shared};
-    admit_next();
-    if constexpr (requires { kernel.prepare(block); }) {
-        kernel.prepare(block);
+    if constexpr (!runs_alone<Kernel>()) {
+        admit_next();
     }
-    wait_for_previous();
+    if constexpr (!requires { typename Kernel::WaitsItself; }) {
+        wait_for_previous();
+    }
     kernel(block);
 }
 
@@ -114,10 +123,10 @@ constexpr auto block_function() {
 }
 
 /// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps). Each thread calls the kernel with its
-/// place, after the kernel's `prepare` if it has one, which may only read memory written before the last
-/// kernel, or by a last kernel that held the next one (hold_next). Blocks run in any order,
-/// Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are small enough. All threads must
-/// reach every barrier and every operation of their warp.
+/// place. Blocks run in any order, Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are
+/// small enough. All threads must reach every barrier and every operation of their warp, and, in a kernel
+/// that waits itself, wait_for_previous. What such a kernel does before that may only read memory that was
+/// written before the last kernel that held the next one (hold_next), or by it, or by no kernel.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     constexpr size_t kUnasked = 48 << 10;  // bytes of shared memory that every kernel may have
@@ -127,7 +136,7 @@ void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, c
             cudaFuncSetAttribute(block_function<Kernel>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
         }
-        launch(stream, static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes,
+        launch(stream, !runs_alone<Kernel>(), static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes,
                block_function<Kernel>(), kernel);
     }
 }

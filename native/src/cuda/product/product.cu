@@ -1,6 +1,8 @@
+#include "cuda/elementwise/elementwise.h"
 #include "cuda/primitives/launch.cuh"
 #include "cuda/product/float_product.cuh"
 #include "cuda/product/product.h"
+#include "cuda/product/sliced_product.cuh"
 #include "cuda/product/wide_shape.h"
 
 namespace outrider::cuda {
@@ -26,6 +28,22 @@ void product_f32(const Stream& stream, const Product& op, const WeightView& weig
     for_each(stream, columns * op.rows, ProductValue{op, weight});
 }
 
+void product_of_format(const Stream& stream, const Product& op, const WeightView& weight,
+                       const Activate* activate) {
+    switch (weight.format) {
+        case WeightFormat::f32:
+            return product_f32(stream, op, weight);
+        case WeightFormat::bf16:
+            return product_bf16(stream, op, weight, activate);
+        case WeightFormat::int8:
+            return product_int8(stream, op, weight, activate);
+        case WeightFormat::int4:
+            return product_int4(stream, op, weight, activate);
+        case WeightFormat::fp8:
+            return product_fp8(stream, op, weight, activate);
+    }
+}
+
 }  // namespace
 
 size_t product_scratch(const Stream& stream, int rows, int out_features) {
@@ -33,17 +51,18 @@ size_t product_scratch(const Stream& stream, int rows, int out_features) {
 }
 
 void product(const Stream& stream, const Product& op, const WeightView& weight) {
-    switch (weight.format) {
-        case WeightFormat::f32:
-            return product_f32(stream, op, weight);
-        case WeightFormat::bf16:
-            return product_bf16(stream, op, weight);
-        case WeightFormat::int8:
-            return product_int8(stream, op, weight);
-        case WeightFormat::int4:
-            return product_int4(stream, op, weight);
-        case WeightFormat::fp8:
-            return product_fp8(stream, op, weight);
+    product_of_format(stream, op, weight, nullptr);
+}
+
+void activated_product(const Stream& stream, const Product& op, const WeightView& weight,
+                       const Activate& activate) {
+    const bool is_one_kernel = weight.format != WeightFormat::f32 && op.rows <= most_sliced_rows(stream) &&
+                               activate.is_gated && activate.width % kTileFeatures == 0;
+    if (is_one_kernel) {
+        product_of_format(stream, op, weight, &activate);
+    } else {
+        product(stream, op, weight);
+        cuda::activate(stream, activate);
     }
 }
 

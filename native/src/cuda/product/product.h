@@ -8,13 +8,20 @@ namespace outrider::cuda {
 
 void product(const Stream& stream, const Product& op, const WeightView& weight);
 
+/// Device::activated_product.
+void activated_product(const Stream& stream, const Product& op, const WeightView& weight,
+                       const Activate& activate);
+
 /// Values that a product of so many rows and output features may keep beside its output.
 size_t product_scratch(const Stream& stream, int rows, int out_features);
 
-// One for each format, in a file of its own: they take long to compile.
-void product_bf16(const Stream& stream, const Product& op, const WeightView& weight);
-void product_int8(const Stream& stream, const Product& op, const WeightView& weight);
-void product_int4(const Stream& stream, const Product& op, const WeightView& weight);
-void product_fp8(const Stream& stream, const Product& op, const WeightView& weight);
+// One for each format, in a file of its own: they take long to compile. `activate` may be null.
+void product_bf16(const Stream& stream, const Product& op, const WeightView& weight,
+                  const Activate* activate);
+void product_int8(const Stream& stream, const Product& op, const WeightView& weight,
+                  const Activate* activate);
+void product_int4(const Stream& stream, const Product& op, const WeightView& weight,
+                  const Activate* activate);
+void product_fp8(const Stream& stream, const Product& op, const WeightView& weight, const Activate* activate);
 
 }  // namespace outrider::cuda

@@ -3,8 +3,9 @@
 
 namespace outrider::cuda {
 
-void product_fp8(const Stream& stream, const Product& op, const WeightView& weight) {
-    tensor_product<Fp8Tile>(stream, op, weight);
+void product_fp8(const Stream& stream, const Product& op, const WeightView& weight,
+                 const Activate* activate) {
+    tensor_product<Fp8Tile>(stream, op, weight, activate);
 }
 
 }  // namespace outrider::cuda

@@ -3,8 +3,9 @@
 
 namespace outrider::cuda {
 
-void product_int4(const Stream& stream, const Product& op, const WeightView& weight) {
-    tensor_product<Int4Tile>(stream, op, weight);
+void product_int4(const Stream& stream, const Product& op, const WeightView& weight,
+                  const Activate* activate) {
+    tensor_product<Int4Tile>(stream, op, weight, activate);
 }
 
 }  // namespace outrider::cuda

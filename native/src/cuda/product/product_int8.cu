@@ -3,8 +3,9 @@
 
 namespace outrider::cuda {
 
-void product_int8(const Stream& stream, const Product& op, const WeightView& weight) {
-    tensor_product<Int8Tile>(stream, op, weight);
+void product_int8(const Stream& stream, const Product& op, const WeightView& weight,
+                  const Activate* activate) {
+    tensor_product<Int8Tile>(stream, op, weight, activate);
 }
 
 }  // namespace outrider::cuda

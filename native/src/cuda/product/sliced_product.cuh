@@ -6,14 +6,16 @@
 // from one of the block's outputs to the next: only where a segment's sum meets the others does a warp wait.
 // The first weights are on their way before the kernel that computes the activations has ended. (Registers
 // would not do: a warp can wait for six loads apart, and a wait for the oldest of more is one for the
-// newest.)
+// newest.) Where outputs are gates and ups, a block has both of the same columns, and writes what they make.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/elementwise/gated.cuh"
 #include "cuda/primitives/copies.cuh"
+#include "cuda/primitives/instructions.cuh"
 #include "cuda/primitives/launch.cuh"
 #include "cuda/product/product_output.cuh"
 #include "cuda/product/segments.cuh"
@@ -27,6 +29,7 @@ struct SlicedShape {
     int m_tiles = 1;                   // of an item of work, 16 output features each
     int n_tiles = 1;                   // 8 activation rows each
     int kilobytes = kSharedKilobytes;  // of a block's memory
+    bool is_gated = false;             // an item's two M tiles are gates and their ups
 
     static constexpr int kSharedKilobytes = 96;  // two blocks have room on Hopper, and one on smaller GPUs
     static constexpr int kWholeKilobytes = 200;  // one block has room, on Hopper
@@ -36,69 +39,63 @@ template <typename Tile, SlicedShape kShape>
 struct SlicedProduct {
     static constexpr int kMTiles = kShape.m_tiles;
     static constexpr int kNTiles = kShape.n_tiles;
+    static constexpr bool kIsGated = kShape.is_gated;
+    static_assert(!kIsGated || kMTiles == 2, "a gate has one up");
+    using WaitsItself = void;
     static constexpr int kBlockMTiles = kMTiles;
     static constexpr int kBlockRows = kNTiles * kNTileRows;
     static constexpr int kThreads = kSegments * kWarp;
     static constexpr int kBlocksPerMultiprocessor = kShape.kilobytes > SlicedShape::kSharedKilobytes ? 1 : 2;
     using Sums = TileSums<Tile, kMTiles, kNTiles>;
     static constexpr int kOutputs = Sums::kValues * kWarp;
+    static constexpr int kWritten = kIsGated ? kOutputs / 2 : kOutputs;
     static constexpr int kSumsBytes = kSegments * kOutputs * static_cast<int>(sizeof(float));
 
-    static constexpr bool kHasLittleRoom = kShape.kilobytes <= SlicedShape::kSharedKilobytes && kMTiles > 1;
-
-    // A stage is so many tiles along K, of weights and activations.
-    static constexpr int kTilesOfStage = Tile::kBytes >= 1024                    ? 1
-                                         : Tile::kBytes >= 512 || kHasLittleRoom ? 2
-                                                                                 : 4;
+    // A stage is some tiles along K, of weights and activations: no more than leave room for three stages, and
+    // no more than a kilobyte or so of each M tile.
+    static constexpr int kWarpBytes = ((kShape.kilobytes << 10) - kSumsBytes) / kSegments;
+    static constexpr int kTileBytes = kMTiles * static_cast<int>(Tile::kBytes) + kNTiles * kInputTileBytes;
+    static constexpr int kTilesOfStage =
+        std::clamp(kWarpBytes / kTileBytes / 3, 1, 1152 / static_cast<int>(Tile::kBytes));
     static constexpr int kWeightBytes = kTilesOfStage * static_cast<int>(Tile::kBytes);  // of an M tile
     static constexpr int kInputBytes = kTilesOfStage * kInputTileBytes;                  // of an N tile
     static constexpr int kStageBytes = kMTiles * kWeightBytes + kNTiles * kInputBytes;
-    static constexpr int kStages =
-        std::min(12, ((kShape.kilobytes << 10) - kSumsBytes) / kSegments / kStageBytes);
+    static constexpr int kStages = std::min(12, kWarpBytes / kStageBytes);
     static_assert(kStages >= 2, "one stage is copied while another is multiplied");
     static constexpr int kRingBytes = kStages * kStageBytes;
     static constexpr size_t kSharedBytes = kSegments * kRingBytes + kSumsBytes;
 
     Product op;
     WeightView weight;
-    int items;   // of work: outputs of kMTiles by kNTiles tiles
-    int blocks;  // that share them
+    int items;               // of work: outputs of kMTiles by kNTiles tiles
+    int blocks;              // that share them
+    Activate activate = {};  // what is made of gates and ups
 
-    /// What a lane copies from next: stage by stage of its segment, and then of the next item's.
+    /// What a lane copies next: a stage of its segment, or of the next item's.
     struct Source {
         int item;
-        int tile;
-        const char* weights;          // of the item's first M tile
-        const char* inputs[kNTiles];  // of the segment
-        int weight_bytes[kMTiles];    // of the segment, from the lane's first on
-        int input_tiles[kNTiles];     // of the segment
+        int tiles;                     // of the segment, from the next on
+        const char* weights[kMTiles];  // in the next tile, of each M tile
+        const char* inputs[kNTiles];   // beside it, of each N tile's row that is the lane's
     };
-
-    /// Begins to copy weights while what they are multiplied with is still on its way.
-    __device__ void prepare(const Block& block) const {
-        const Segment segment = segment_of(weight, block.warp());
-        Source from = source_of(segment, first_item(block, segment), block.lane());
-        char* const ring = block.shared + block.warp() * kRingBytes;
-#pragma unroll
-        for (int stage = 0; stage < kStages - 1; ++stage) {
-            copy_weights(from, ring + stage * kStageBytes, block.lane());
-            advance(from, segment, block.lane());
-        }
-    }
 
     __device__ void operator()(const Block& block) const {
         const Segment segment = segment_of(weight, block.warp());
         const int lane = block.lane();
-        Source from = source_of(segment, first_item(block, segment), lane);
         char* const ring = block.shared + block.warp() * kRingBytes;
+        begin_weights(block, segment, ring);
+        wait_for_previous();
+        Source from = source_of(segment, first_item(block, segment), lane);
 #pragma unroll
         for (int stage = 0; stage < kStages - 1; ++stage) {
-            copy_inputs(from, ring + stage * kStageBytes, lane);
+            copy_inputs(from, ring + stage * kStageBytes + lane * kCopyBytes, lane);
             close_copies();
             advance(from, segment, lane);
         }
-        int slot = 0;
-        int next_slot = (kStages - 1) * kStageBytes;
+        char* const last_stage = ring + (kStages - 1) * kStageBytes;
+        char* stage = ring;
+        char* const first_copy = ring + lane * kCopyBytes;  // where the lane's own go
+        char* copy = last_stage + lane * kCopyBytes;
 #pragma unroll 1
         for (int item = static_cast<int>(block.index); item < items; item += blocks) {
             Sums sums = {};
@@ -106,105 +103,134 @@ struct SlicedProduct {
             for (int tile = 0; tile < segment.tiles; tile += kTilesOfStage) {
                 wait_for_copies<kStages - 2>();
                 synchronize_warp();  // and the stage before has been read
-                copy_weights(from, ring + next_slot, lane);
-                copy_inputs(from, ring + next_slot, lane);
+                copy_weights(from, copy, lane);
+                copy_inputs(from, copy, lane);
                 close_copies();
                 advance(from, segment, lane);
-                add_stage(ring + slot, lane, segment.tiles - tile, sums);
-                slot = slot == (kStages - 1) * kStageBytes ? 0 : slot + kStageBytes;
-                next_slot = next_slot == (kStages - 1) * kStageBytes ? 0 : next_slot + kStageBytes;
+                if (segment.tiles - tile >= kTilesOfStage) {
+                    add_stage<true>(stage, lane, kTilesOfStage, sums);
+                } else {
+                    add_stage<false>(stage, lane, segment.tiles - tile, sums);
+                }
+                copy = stage == ring ? first_copy : copy + kStageBytes;
+                stage = stage == last_stage ? ring : stage + kStageBytes;
             }
             finish(block, item, sums);
         }
     }
 
   private:
+    /// Begins to copy weights while what they are multiplied with is still on its way, and brings nearer what
+    /// the sums will be multiplied with, and added to.
+    __device__ void begin_weights(const Block& block, const Segment& segment, char* ring) const {
+        Source from = source_of(segment, first_item(block, segment), block.lane());
+#pragma unroll
+        for (int stage = 0; stage < kStages - 1; ++stage) {
+            copy_weights(from, ring + stage * kStageBytes + block.lane() * kCopyBytes, block.lane());
+            advance(from, segment, block.lane());
+        }
+        const int item = static_cast<int>(block.index) + block.thread * blocks;
+        if (item < items) {
+#pragma unroll
+            for (int i = 0; i < kMTiles; ++i) {
+                prefetch_ending<Tile>(op, weight, m_tile_of(item, i) * kTileFeatures);
+            }
+        }
+    }
+
+    __device__ int m_tile_of(int item, int i) const {
+        return kIsGated ? item + i * items : item * kMTiles + i;
+    }
     /// None where the segment is empty.
     __device__ int first_item(const Block& block, const Segment& segment) const {
         return segment.tiles > 0 ? static_cast<int>(block.index) : items;
     }
 
+    __device__ int64_t m_tile_bytes() const { return k_tiles_of(weight) * Tile::kBytes; }
+
+    /// The row of an N tile that a lane copies.
+    __device__ static int row_of(int n_tile, int lane) { return n_tile * kNTileRows + lane / 4; }
+
     __device__ Source source_of(const Segment& segment, int item, int lane) const {
         Source from;
         from.item = item;
-        from.tile = 0;
-        from.weights = weight.data + (item * kMTiles * m_tile_bytes() + segment.first * Tile::kBytes) +
-                       lane * kCopyBytes;
-        limit_weights(from, segment, lane);
-#pragma unroll
-        for (int i = 0; i < kNTiles; ++i) {
-            const int row = i * kNTileRows + lane / 4;
-            const bool is_there = row < op.rows;
-            from.inputs[i] = static_cast<const char*>(op.input.data) +
-                             2 * ((is_there ? row : 0) * op.input.stride +
-                                  int64_t{segment.first} * kTileInputs + lane % 4 * 8);
-            from.input_tiles[i] = is_there ? segment.tiles : 0;
-        }
+        begin_segment(from, segment, lane);
         return from;
     }
 
-    __device__ int64_t m_tile_bytes() const { return k_tiles_of(weight) * Tile::kBytes; }
-
-    __device__ void limit_weights(Source& from, const Segment& segment, int lane) const {
+    /// An M tile that is not there is another one again, and a row that is not there another row: nothing is
+    /// made of them.
+    __device__ void begin_segment(Source& from, const Segment& segment, int lane) const {
+        const int last = static_cast<int>(m_tiles_of(weight)) - 1;
+        from.tiles = from.item < items ? segment.tiles : 0;
 #pragma unroll
         for (int i = 0; i < kMTiles; ++i) {
-            const bool is_there = from.item * kMTiles + i < static_cast<int>(m_tiles_of(weight));
-            from.weight_bytes[i] =
-                is_there ? segment.tiles * static_cast<int>(Tile::kBytes) - lane * kCopyBytes : 0;
+            const int own = m_tile_of(from.item, i);
+            from.weights[i] = weight.data + (own < last ? own : last) * m_tile_bytes() +
+                              segment.first * Tile::kBytes + lane * kCopyBytes;
+        }
+#pragma unroll
+        for (int i = 0; i < kNTiles; ++i) {
+            const int row = row_of(i, lane) < op.rows ? row_of(i, lane) : 0;
+            from.inputs[i] =
+                static_cast<const char*>(op.input.data) +
+                2 * (row * op.input.stride + int64_t{segment.first} * kTileInputs + lane % 4 * 8);
         }
     }
 
     __device__ void advance(Source& from, const Segment& segment, int lane) const {
-        from.tile += kTilesOfStage;
-        if (from.tile >= segment.tiles && from.item < items) {
-            from.tile = 0;
+        from.tiles -= kTilesOfStage;
+#pragma unroll
+        for (int i = 0; i < kMTiles; ++i) {
+            from.weights[i] += kWeightBytes;
+        }
+#pragma unroll
+        for (int i = 0; i < kNTiles; ++i) {
+            from.inputs[i] += kTilesOfStage * kTileInputs * 2;
+        }
+        if (from.tiles <= 0 && from.item < items) {
             from.item += blocks;
-            from.weights += blocks * kMTiles * m_tile_bytes();
-            limit_weights(from, segment, lane);
+            begin_segment(from, segment, lane);
         }
     }
 
-    /// A stage of weights; zeros after the segment's end, and where there is no such M tile.
-    __device__ void copy_weights(const Source& from, char* to, int lane) const {
+    /// A stage of weights, as far as the segment has them.
+    __device__ static void copy_weights(const Source& from, char* to, int lane) {
         constexpr int kRound = kWarp * kCopyBytes;
-        if (from.item >= items) {
-            return;
-        }
-        const int offset = from.tile * static_cast<int>(Tile::kBytes);
+        const int left = from.tiles * static_cast<int>(Tile::kBytes);
+        const int bytes = (left < kWeightBytes ? left : kWeightBytes) - lane * kCopyBytes;
 #pragma unroll
         for (int i = 0; i < kMTiles; ++i) {
 #pragma unroll
             for (int first = 0; first < kWeightBytes; first += kRound) {
-                if (first + kRound <= kWeightBytes || lane * kCopyBytes < kWeightBytes - first) {
-                    begin_copy<true>(to + i * kWeightBytes + first + lane * kCopyBytes,
-                                     from.weights + i * m_tile_bytes() + offset + first,
-                                     offset + first < from.weight_bytes[i]);
+                if (first < bytes) {
+                    begin_copy<true>(to + i * kWeightBytes + first, from.weights[i] + first);
                 }
             }
         }
     }
 
-    /// The activations of a stage; zeros after the segment's end, and where there is no such row.
+    /// The activations of a stage, those of rows that are there.
     __device__ void copy_inputs(const Source& from, char* to, int lane) const {
-        if (from.item >= items) {
-            return;
-        }
-        to += kMTiles * kWeightBytes + lane * kCopyBytes;
+        to += kMTiles * kWeightBytes;
 #pragma unroll
         for (int i = 0; i < kNTiles; ++i) {
+            const int tiles = row_of(i, lane) < op.rows ? from.tiles : 0;
 #pragma unroll
             for (int k = 0; k < kTilesOfStage; ++k) {
-                begin_copy<false>(to + i * kInputBytes + k * kInputTileBytes,
-                                  from.inputs[i] + (from.tile + k) * (kTileInputs * 2),
-                                  from.tile + k < from.input_tiles[i]);
+                if (k < tiles) {
+                    begin_copy<false>(to + i * kInputBytes + k * kInputTileBytes,
+                                      from.inputs[i] + k * (kTileInputs * 2));
+                }
             }
         }
     }
 
+    template <bool kIsWhole>
     __device__ static void add_stage(const char* stage, int lane, int tiles, Sums& sums) {
 #pragma unroll
         for (int k = 0; k < kTilesOfStage; ++k) {
-            if (k < tiles) {
+            if (kIsWhole || k < tiles) {
                 InputTiles<kNTiles> inputs;
 #pragma unroll
                 for (int i = 0; i < kNTiles; ++i) {
@@ -229,25 +255,67 @@ struct SlicedProduct {
             shared[block.warp() * kOutputs + value * kWarp + block.lane()] = sums.value(value);
         }
         block.synchronize();
-        const int segments = num_segments(weight);
-        for (int output = block.thread; output < kOutputs; output += kThreads) {
-            float total = shared[output];
-            for (int segment = 1; segment < segments; ++segment) {
-                total += shared[segment * kOutputs + output];
-            }
+#pragma unroll 1
+        for (int output = block.thread; output < kWritten; output += kThreads) {
             const OutputPlace place = Sums::place(output / kWarp, output % kWarp);
-            write_output<Tile>(op, weight, place.row, item * kMTiles * kTileFeatures + place.feature, total);
+            const int feature = m_tile_of(item, 0) * kTileFeatures + place.feature;
+            if (feature < weight.out_features && place.row < op.rows) {
+                write(shared + output, place.row, feature);
+            }
         }
         block.synchronize();  // the next item's sums come to the same place
+    }
+
+    __device__ void write(const float* sums, int row, int feature) const {
+        const float output = finished_output<Tile>(op, weight, feature, total_of(sums));
+        if constexpr (kIsGated) {
+            const int up_feature = feature + activate.width;
+            const float up = finished_output<Tile>(op, weight, up_feature, total_of(sums + kWritten));
+            store(activate.out.data, activate.out.format, row * activate.out.stride + feature,
+                  gated(activate, output, up));
+        } else {
+            op.out[row * op.out_stride + feature] = output;
+        }
+    }
+
+    __device__ float total_of(const float* sums) const {
+        const int segments = num_segments(weight);
+        float total = sums[0];
+        for (int segment = 1; segment < segments; ++segment) {
+            total += sums[segment * kOutputs];
+        }
+        return total;
     }
 };
 
 template <typename Tile, SlicedShape kShape>
-void launch_sliced(const Stream& stream, const Product& op, const WeightView& weight) {
+void launch_sliced(const Stream& stream, const Product& op, const WeightView& weight,
+                   const Activate& activate = {}) {
     using Kernel = SlicedProduct<Tile, kShape>;
     const auto items = static_cast<int>((m_tiles_of(weight) + kShape.m_tiles - 1) / kShape.m_tiles);
     const int blocks = std::min(items, stream.multiprocessors() * Kernel::kBlocksPerMultiprocessor);
-    for_each_block(stream, blocks, Kernel::kSharedBytes, Kernel{op, weight, items, blocks});
+    for_each_block(stream, blocks, Kernel::kSharedBytes, Kernel{op, weight, items, blocks, activate});
+}
+
+/// Rows that a SlicedProduct is faster for than a WideProduct.
+inline int most_sliced_rows(const Stream& stream) {
+    const bool has_whole = stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
+    return (has_whole ? 4 : 2) * kNTileRows;
+}
+
+/// The product and what is made of its gates and ups, which are of whole tiles.
+template <typename Tile>
+void gated_product(const Stream& stream, const Product& op, const WeightView& weight,
+                   const Activate& activate) {
+    constexpr int kShared = SlicedShape::kSharedKilobytes;
+    constexpr int kWhole = SlicedShape::kWholeKilobytes;
+    if (op.rows > 2 * kNTileRows) {
+        launch_sliced<Tile, SlicedShape{2, 4, kWhole, true}>(stream, op, weight, activate);
+    } else if (op.rows > kNTileRows) {
+        launch_sliced<Tile, SlicedShape{2, 2, kShared, true}>(stream, op, weight, activate);
+    } else {
+        launch_sliced<Tile, SlicedShape{2, 1, kShared, true}>(stream, op, weight, activate);
+    }
 }
 
 /// Chooses a shape by speed alone. Taller items read fewer activations, if there are enough of them; a block
@@ -259,7 +327,9 @@ void sliced_product(const Stream& stream, const Product& op, const WeightView& w
     const bool is_low = m_tiles_of(weight) <= 2 * multiprocessors &&
                         stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
     const bool is_tall = m_tiles_of(weight) >= 8 * multiprocessors;
-    if (op.rows > kNTileRows) {
+    if (op.rows > 2 * kNTileRows) {
+        launch_sliced<Tile, SlicedShape{2, 4, kWhole}>(stream, op, weight);
+    } else if (op.rows > kNTileRows) {
         is_low ? launch_sliced<Tile, SlicedShape{2, 2, kWhole}>(stream, op, weight)
                : launch_sliced<Tile, SlicedShape{2, 2}>(stream, op, weight);
     } else if (is_low) {

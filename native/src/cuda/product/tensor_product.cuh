@@ -6,9 +6,13 @@
 
 namespace outrider::cuda {
 
+/// `activate` is null, or what is made of gates and ups; then there are few rows.
 template <typename Tile>
-void tensor_product(const Stream& stream, const Product& op, const WeightView& weight) {
-    if (op.rows <= kMostSlicedRows) {
+void tensor_product(const Stream& stream, const Product& op, const WeightView& weight,
+                    const Activate* activate) {
+    if (activate) {
+        gated_product<Tile>(stream, op, weight, *activate);
+    } else if (op.rows <= most_sliced_rows(stream)) {
         sliced_product<Tile>(stream, op, weight);
     } else {
         wide_product<Tile>(stream, op, weight);

@@ -21,6 +21,7 @@ template <typename Tile, WideShape kShape>
 struct WideProduct {
     using Stages = WideStages<Tile, kShape>;
     using Cursor = typename Stages::Cursor;
+    using RunsAlone = void;
     static constexpr int kMTiles = kShape.m_tiles;
     static constexpr int kNTiles = kShape.n_tiles;
     static constexpr int kBlockMTiles = kShape.block_m_tiles();
@@ -63,25 +64,6 @@ struct WideProduct {
     __device__ Cursor cursor(const Place& place) const {
         const int last = kShape.is_cut ? place.segment : kSegments - 1;
         return Cursor(static_cast<int>(k_tiles_of(weight)), segment_tiles(weight), place.segment, last);
-    }
-
-    /// Brings the weights that a block begins with nearer, while the activations are still on their way.
-    __device__ void prepare(const Block& block) const {
-        constexpr int kLineBytes = 128;
-        const Place place = place_of(block.index);
-        const Cursor first = cursor(place);
-        const int tiles = Cursor::smaller((kShape.stages - 1) * kShape.stage_tiles, first.end - first.tile);
-        const int bytes = tiles * static_cast<int>(Tile::kBytes);
-        const int64_t m_tile = int64_t{place.m_block} * kShape.block_m_tiles();
-#pragma unroll 1
-        for (int i = block.warp(); i < kShape.block_m_tiles() && m_tile + i < m_tiles_of(weight);
-             i += kShape.warps()) {
-            const auto* from = weight.data + ((m_tile + i) * k_tiles_of(weight) + first.tile) * Tile::kBytes;
-#pragma unroll 1
-            for (int byte = block.lane() * kLineBytes; byte < bytes; byte += kWarp * kLineBytes) {
-                prefetch(from + byte);
-            }
-        }
     }
 
     __device__ void operator()(const Block& block) const {
@@ -228,12 +210,16 @@ struct WideProduct {
         if (!arrives_last(block, counter)) {
             return;
         }
-        Sums totals;  // before any is written, so that all are read as early as there are registers for them
+        Quad totals[kNTiles];  // of an M tile: all are read before any is written, as many as registers hold
+        write_outputs(block, place, [&](int quad) {
+            if (quad < kMTiles) {
 #pragma unroll
-        for (int i = 0; i < kQuads; ++i) {
-            totals.quads[i] = sum_of_segments(kept + i * kThreads);
-        }
-        write_outputs(block, place, [&](int quad) { return totals.quads[quad]; });
+                for (int n = 0; n < kNTiles; ++n) {
+                    totals[n] = sum_of_segments(kept + (n * kMTiles + quad) * kThreads);
+                }
+            }
+            return totals[quad / kMTiles];
+        });
     }
 
     __device__ bool arrives_last(const Block& block, uint32_t* counter) const {

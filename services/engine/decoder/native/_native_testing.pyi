@@ -73,6 +73,14 @@ class PackedWeight:
         # [rows, in_features] -> [rows, out_features]
         """
 
+    def multiply_gated(
+        self, input: NDArray[np.float32], activation: str, bias: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Return what the activation makes of the products, gates and then as many ups.
+
+        # [rows, in_features] -> [rows, out_features / 2]
+        """
+
     @staticmethod
     def multiply_experts(
         weights: Seq[PackedWeight],

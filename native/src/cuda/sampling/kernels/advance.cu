@@ -64,6 +64,7 @@ struct AdvanceRow {
 void advance(const Stream& stream, const DrawBatch& batch, const Run& run, int draw) {
     for_each_block(stream, batch.num_rows, AdvanceRow::kThreads / kWarp * sizeof(int64_t),
                    AdvanceRow{batch, run, draw});
+    stream.hold_next();  // attention reads positions before it waits
 }
 
 }  // namespace outrider::cuda
