@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cuda/elementwise/elementwise.h"
 #include "cuda/elementwise/gated.cuh"
 #include "cuda/primitives/instructions.cuh"
@@ -57,47 +55,43 @@ struct CapValue {
     }
 };
 
-/// A block reads units of memory one by one, or as many neighbouring rows of words as there are blocks.
-template <bool kInStripes>
-struct ReadUnits {
-    static constexpr int kThreads = 512;
+/// A block reads a stretch of memory, each of its threads several words of 16 bytes at once.
+template <int kLoads>
+struct ReadStretch {
+    static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int64_t kRow = kThreads * 16;
-    static constexpr int kLoads = kInStripes ? 4 : kReadUnit / kRow;  // of a thread, at once
+    static constexpr int64_t kBytes = kLoads * kRow;
     static constexpr uint32_t kSeldom = 0x9E3779B9;
 
     char* from;
-    int64_t bytes;
-    int64_t blocks;
 
     __device__ void operator()(const Block& block) const {
-        const int64_t distance = kInStripes ? blocks * kRow : kRow;
-        const int64_t first = block.index * (kInStripes ? kRow : kLoads * kRow) + block.thread * 16;
+        char* place = from + block.index * kBytes + block.thread * 16;
+        Words<4> all[kLoads];
+#pragma unroll
+        for (int load = 0; load < kLoads; ++load) {
+            all[load] = load_words<4, true>(place + load * kRow);
+        }
         uint32_t sum = 0;
-        for (int64_t place = first; place < bytes; place += blocks * kLoads * kRow) {
-            Words<4> all[kLoads];
 #pragma unroll
-            for (int load = 0; load < kLoads; ++load) {
-                const int64_t own = place + load * distance;
-                all[load] = load_words<4, true>(from + (own < bytes ? own : place));
-            }
-#pragma unroll
-            for (const Words<4>& words : all) {
-                sum ^= words.words[0] ^ words.words[1] ^ words.words[2] ^ words.words[3];
+        for (int load = 0; load < kLoads; ++load) {
+            for (const uint32_t word : all[load].words) {
+                sum ^= word;
             }
         }
         if (sum == kSeldom) {  // or the loads would be left out, as nothing is made of them
-            *reinterpret_cast<uint32_t*>(from + first) = sum;
+            *reinterpret_cast<uint32_t*>(place) = all[0].words[0];
         }
     }
 };
 
-template <bool kInStripes>
-void read_units(const Stream& stream, const Read& op) {
-    const auto units = static_cast<int64_t>(op.bytes / kReadUnit);
-    const int64_t blocks = std::min<int64_t>(units, int64_t{8} * stream.multiprocessors());
-    for_each_block(stream, blocks, 0,
-                   ReadUnits<kInStripes>{const_cast<char*>(op.from), static_cast<int64_t>(op.bytes), blocks});
+template <int kLoads>
+void read_stretches(const Stream& stream, const Read& op) {
+    constexpr int64_t kBytes = ReadStretch<kLoads>::kBytes;
+    static_assert(kReadUnit % kBytes == 0, "a multiple of kReadUnit is read");
+    for_each_block(stream, static_cast<int64_t>(op.bytes) / kBytes, 0,
+                   ReadStretch<kLoads>{const_cast<char*>(op.from)});
 }
 
 }  // namespace
@@ -119,8 +113,13 @@ void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
 }
 
+/// Both ways are stripes; they differ in their length.
 void read(const Stream& stream, const Read& op) {
-    op.in_stripes ? read_units<true>(stream, op) : read_units<false>(stream, op);
+    if (op.in_stripes) {
+        read_stretches<4>(stream, op);
+    } else {
+        read_stretches<16>(stream, op);
+    }
 }
 
 }  // namespace outrider::cuda

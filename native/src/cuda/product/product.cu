@@ -2,7 +2,6 @@
 #include "cuda/primitives/launch.cuh"
 #include "cuda/product/float_product.cuh"
 #include "cuda/product/product.h"
-#include "cuda/product/sliced_product.cuh"
 #include "cuda/product/wide_shape.h"
 
 namespace outrider::cuda {
@@ -56,7 +55,7 @@ void product(const Stream& stream, const Product& op, const WeightView& weight) 
 
 void activated_product(const Stream& stream, const Product& op, const WeightView& weight,
                        const Activate& activate) {
-    const bool is_one_kernel = weight.format != WeightFormat::f32 && op.rows <= most_sliced_rows(stream) &&
+    const bool is_one_kernel = weight.format != WeightFormat::f32 && op.rows <= kMostSlicedRows &&
                                activate.is_gated && activate.width % kTileFeatures == 0;
     if (is_one_kernel) {
         product_of_format(stream, op, weight, &activate);

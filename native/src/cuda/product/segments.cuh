@@ -11,7 +11,8 @@
 namespace outrider::cuda {
 
 constexpr int kSegments = 8;
-constexpr int kNTileRows = 8;  // activation rows of an N tile, columns of the instruction
+constexpr int kNTileRows = 8;                    // activation rows of an N tile, columns of the instruction
+constexpr int kMostSlicedRows = 2 * kNTileRows;  // of any SlicedProduct; where outputs are few, twice as many
 
 /// Tiles of a segment; the last ones may have fewer, or none.
 struct Segment {

@@ -297,10 +297,15 @@ void launch_sliced(const Stream& stream, const Product& op, const WeightView& we
     for_each_block(stream, blocks, Kernel::kSharedBytes, Kernel{op, weight, items, blocks, activate});
 }
 
-/// Rows that a SlicedProduct is faster for than a WideProduct.
-inline int most_sliced_rows(const Stream& stream) {
-    const bool has_whole = stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
-    return (has_whole ? 4 : 2) * kNTileRows;
+/// Whether a block for each multiprocessor has all outputs, and much memory.
+inline bool is_low(const Stream& stream, const WeightView& weight) {
+    return m_tiles_of(weight) <= 2 * stream.multiprocessors() &&
+           stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
+}
+
+/// Whether it is faster than a WideProduct.
+inline bool is_sliced(const Stream& stream, const Product& op, const WeightView& weight) {
+    return op.rows <= kMostSlicedRows || (op.rows <= 2 * kMostSlicedRows && is_low(stream, weight));
 }
 
 /// The product and what is made of its gates and ups, which are of whole tiles.
@@ -308,14 +313,9 @@ template <typename Tile>
 void gated_product(const Stream& stream, const Product& op, const WeightView& weight,
                    const Activate& activate) {
     constexpr int kShared = SlicedShape::kSharedKilobytes;
-    constexpr int kWhole = SlicedShape::kWholeKilobytes;
-    if (op.rows > 2 * kNTileRows) {
-        launch_sliced<Tile, SlicedShape{2, 4, kWhole, true}>(stream, op, weight, activate);
-    } else if (op.rows > kNTileRows) {
-        launch_sliced<Tile, SlicedShape{2, 2, kShared, true}>(stream, op, weight, activate);
-    } else {
-        launch_sliced<Tile, SlicedShape{2, 1, kShared, true}>(stream, op, weight, activate);
-    }
+    op.rows > kNTileRows
+        ? launch_sliced<Tile, SlicedShape{2, 2, kShared, true}>(stream, op, weight, activate)
+        : launch_sliced<Tile, SlicedShape{2, 1, kShared, true}>(stream, op, weight, activate);
 }
 
 /// Chooses a shape by speed alone. Taller items read fewer activations, if there are enough of them; a block
@@ -323,16 +323,14 @@ void gated_product(const Stream& stream, const Product& op, const WeightView& we
 template <typename Tile>
 void sliced_product(const Stream& stream, const Product& op, const WeightView& weight) {
     constexpr int kWhole = SlicedShape::kWholeKilobytes;
-    const int multiprocessors = stream.multiprocessors();
-    const bool is_low = m_tiles_of(weight) <= 2 * multiprocessors &&
-                        stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
-    const bool is_tall = m_tiles_of(weight) >= 8 * multiprocessors;
-    if (op.rows > 2 * kNTileRows) {
+    const bool is_tall = m_tiles_of(weight) >= 8 * stream.multiprocessors();
+    const bool is_whole = is_low(stream, weight);
+    if (op.rows > kMostSlicedRows) {
         launch_sliced<Tile, SlicedShape{2, 4, kWhole}>(stream, op, weight);
     } else if (op.rows > kNTileRows) {
-        is_low ? launch_sliced<Tile, SlicedShape{2, 2, kWhole}>(stream, op, weight)
-               : launch_sliced<Tile, SlicedShape{2, 2}>(stream, op, weight);
-    } else if (is_low) {
+        is_whole ? launch_sliced<Tile, SlicedShape{2, 2, kWhole}>(stream, op, weight)
+                 : launch_sliced<Tile, SlicedShape{2, 2}>(stream, op, weight);
+    } else if (is_whole) {
         launch_sliced<Tile, SlicedShape{2, 1, kWhole}>(stream, op, weight);
     } else if (is_tall || Tile::kHasGroupScales) {
         launch_sliced<Tile, SlicedShape{2, 1}>(stream, op, weight);

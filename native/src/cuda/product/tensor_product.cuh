@@ -12,7 +12,7 @@ void tensor_product(const Stream& stream, const Product& op, const WeightView& w
                     const Activate* activate) {
     if (activate) {
         gated_product<Tile>(stream, op, weight, *activate);
-    } else if (op.rows <= most_sliced_rows(stream)) {
+    } else if (is_sliced(stream, op, weight)) {
         sliced_product<Tile>(stream, op, weight);
     } else {
         wide_product<Tile>(stream, op, weight);

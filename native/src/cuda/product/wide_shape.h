@@ -1,4 +1,4 @@
-// WideShape: how a product of more than kMostSlicedRows rows is cut into blocks, warps and stages.
+// WideShape: how a product of many rows is cut into blocks, warps and stages.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,6 @@
 #include "cuda/product/segments.cuh"
 
 namespace outrider::cuda {
-
-constexpr int kMostSlicedRows = 16;  // up to these, products have a SlicedShape
 
 /// All warps of a block go through K together, a stage of some tiles at a time; M is output features, N
 /// activation rows, as in SlicedShape.
