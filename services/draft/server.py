@@ -20,7 +20,7 @@ from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
 from services.engine.config import CPU, ConfigError, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.hub.fetched_model import fetch, fetch_tokenizer
+from services.engine.hub.fetch import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer

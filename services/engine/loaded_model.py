@@ -22,7 +22,7 @@ from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.text.tokenizer import Tokenizer
 
 

@@ -8,7 +8,7 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.weight_memory import weight_memory
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.service.engine_host import EngineHost
