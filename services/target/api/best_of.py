@@ -11,8 +11,8 @@ from outrider.v1 import common_pb2, generation_pb2
 from services.engine.range import Range
 from services.engine.request import OutputOptions
 from services.service.validation import Violations
-from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import asks_logprobs, asks_records
+from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 
 Response = generation_pb2.StreamGenerateResponse

@@ -1,4 +1,4 @@
-"""Sampling lists: a request's samplers, logit_bias, allowed and suppressed tokens, and banned strings."""
+"""Sampling parameters other than plain numbers: lists, and the checks of samplers that earlier draws steer."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,11 +6,13 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outrider.v1 import common_pb2
-from services.draft_protocol.sampling import read_samplers
+from services.draft_protocol.conversions import read_samplers
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.range import FINITE
+from services.engine.sampling_params import SamplingParams
 from services.service.limits import LIMITS
 from services.service.validation import Violations, is_bias
+from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 
 _BREAKERS = ("\n", ":", '"', "*")
@@ -18,9 +20,7 @@ _BIASES = f"{FINITE}, or minus infinity"
 _SAMPLERS = {*common_pb2.Sampler.values()} - {common_pb2.SAMPLER_UNSPECIFIED}
 
 
-def read_sampling_lists(
-    message: common_pb2.SamplingParameters, model: ServedModel, found: Violations
-) -> Mapping[str, Any]:
+def read_lists(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> Mapping[str, Any]:
     """The list parameters by their names in SamplingParams; errors are added to `found`."""
     return {
         "samplers": _read_samplers(message, found),
@@ -119,3 +119,24 @@ def _read_bad_words(
     for index, word in enumerate(words):
         found.check_token_ids(f"{field}[{index}].ids", word.ids[:most], model.config.vocab_size)
     return tuple(tuple(word.ids[:most]) for word in words)
+
+
+def check_feedback(message: GenerationRequest, sampling: SamplingParams, found: Violations) -> None:
+    """Add the options that do not go with Mirostat or adaptive-p to `found`; one of the two is on.
+
+    A continuation must reach the same sampler state from the received tokens alone. Banned strings take back tokens
+    that changed the state but that a continuation does not receive; a healed prompt draws a token before the answer;
+    and a continuation replays the received tokens by the rows of its own text, without those of a negative prompt.
+    """
+    if sampling.mirostat_mode == 0:
+        field, value, allowed = "sampling.adaptive_target", f"is {sampling.adaptive_target:g}", "below 0"
+    else:
+        field, value, allowed = "sampling.mirostat_mode", f"is {sampling.mirostat_mode}", "0"
+    if sampling.mirostat_mode and sampling.adaptive_target >= 0:
+        found.add("sampling.adaptive_target", f"is {sampling.adaptive_target:g}", "below 0 with mirostat_mode")
+    if message.sampling.banned_strings:
+        found.add(field, value, f"{allowed} with banned_strings")
+    if message.HasField("guidance"):
+        found.add(field, value, f"{allowed} with guidance")
+    if message.prompt.heal:
+        found.add(field, value, f"{allowed} with prompt.heal")

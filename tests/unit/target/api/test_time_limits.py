@@ -1,4 +1,4 @@
-"""Durations: what is no duration, or out of range, is refused by its name."""
+"""Time limits: what is no duration, or out of range, is refused by its name."""
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -6,7 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 from services.engine.range import Range
 from services.service.errors import InvalidRequestError
 from services.service.validation import Violations
-from services.target.api.durations import read_duration
+from services.target.api.stops import read_duration
 
 DAY = Range(minimum=0, maximum=86400, excludes_minimum=True)
 WHOLE_NANOS = "allowed: 0 to 999999999"

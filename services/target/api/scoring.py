@@ -14,9 +14,9 @@ from services.service.access.caller import Caller
 from services.service.errors import InternalError
 from services.service.limits import MAX_SCORED_TOKENS
 from services.service.validation import Violations
+from services.target.api.computed import computed, undrawn
 from services.target.api.prompts import Room, read_prompt, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
-from services.target.api.texts.computed import computed, undrawn
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
 

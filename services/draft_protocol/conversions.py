@@ -1,4 +1,4 @@
-"""Sampling parameters, vocabulary matches and compute resources, to and from the messages of a draft link."""
+"""Conversions: engine types to and from the messages of a link; clients' requests have some of the same messages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +10,8 @@ from outrider.v1 import common_pb2, draft_pb2
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.events import VocabularyMatch
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.request import CachePolicy
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 
 _MATCHES = {
@@ -20,6 +22,8 @@ _MATCHES = {
 }
 _SAMPLER_NUMBERS = {name.removeprefix("SAMPLER_").lower(): number for name, number in common_pb2.Sampler.items()}
 _SAMPLERS: dict[int, str] = {number: name for name, number in _SAMPLER_NUMBERS.items()}
+_GRAMMAR_KINDS = {"json_schema": GrammarKind.JSON_SCHEMA, "regex": GrammarKind.REGEX, "lark": GrammarKind.LARK}
+_GRAMMAR_NAMES = {kind: name for name, kind in _GRAMMAR_KINDS.items()}
 
 
 def read_samplers(numbers: Iterable[int]) -> tuple[str, ...]:
@@ -105,3 +109,31 @@ def write_compute_resources(resources: ComputeResources) -> draft_pb2.Place:
 def read_compute_resources(message: draft_pb2.Place) -> ComputeResources:
     """The device, cores and threads that a service reported."""
     return ComputeResources(message.host, message.device, frozenset(message.cores), message.threads)
+
+
+def read_source(message: common_pb2.Grammar) -> GrammarSource:
+    """The source text of a message's grammar."""
+    name = message.WhichOneof("kind")
+    if name is None or name == "choice":
+        return GrammarSource(GrammarKind.CHOICE, tuple(message.choice.texts), message.prefer_end)
+    return GrammarSource(_GRAMMAR_KINDS[name], (getattr(message, name),), message.prefer_end)
+
+
+def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
+    """The message of a grammar's source text."""
+    message = common_pb2.Grammar(prefer_end=source.prefers_end or None)
+    if source.kind is GrammarKind.CHOICE:
+        message.choice.texts.extend(source.texts)
+    else:
+        setattr(message, _GRAMMAR_NAMES[source.kind], source.texts[0])
+    return message
+
+
+def read_cache(message: common_pb2.CachePolicy) -> CachePolicy:
+    """The cache policy that a client, or a target, sent."""
+    return CachePolicy(prefix=message.prefix or not message.HasField("prefix"), salt=message.salt)
+
+
+def write_cache(policy: CachePolicy) -> common_pb2.CachePolicy:
+    """The message that a target sends to its draft."""
+    return common_pb2.CachePolicy(prefix=policy.prefix, salt=policy.salt)
