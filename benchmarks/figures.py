@@ -23,8 +23,7 @@ from benchmarks.peers.installed import InstalledPeers
 from benchmarks.peers.peer_error import PeerError
 from services.bench.contender import Contender
 from services.bench.report import print_report
-from services.bench.setting import Setting
-from services.bench.setting_options import add_setting_options, read_setting
+from services.bench.setting import Setting, add_setting_options, read_setting
 from services.bench.vital_signs import VitalSigns, measure
 from services.cli.service_pair import ModelPair
 from services.cli.terminal import Terminal

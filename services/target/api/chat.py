@@ -11,7 +11,7 @@ from services.engine.grammar.source import read_json
 from services.service.limits import LIMITS, MAX_MESSAGES, MAX_TEMPLATE_VARIABLES
 from services.service.validation import Violations
 from services.target.models.served_model import ServedModel
-from services.target.prompt.conversation import Conversation
+from services.target.prompt.chat_template import Conversation
 
 _OUR_VARIABLES = ("messages", "tools", "add_generation_prompt")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -22,9 +22,13 @@ from services.target.api.prompts import read_prompt
 from services.target.api.request_messages import GenerationRequest
 from services.target.api.requests import check_name, check_salt, read_request_id, read_share
 from services.target.models.serving import Serving
-from services.target.sessions.errors import SessionExistsError, SessionQuotaError, UnknownSessionError
-from services.target.sessions.session import Session
-from services.target.sessions.session_blocks import pinned_tokens
+from services.target.sessions.session import (
+    Session,
+    SessionExistsError,
+    SessionQuotaError,
+    UnknownSessionError,
+    pinned_tokens,
+)
 
 _DEFAULT_TTL = 600.0  # seconds
 _TTL = Range(minimum=1, maximum=24 * 3600)
