@@ -33,7 +33,7 @@ MESSAGE_USERS = (
     "services/service/admin/",
     "services/cli/admin.py",
     "services/cli/top/command.py",
-    "services/gateway/demo/draft_control.py",
+    "services/gateway/draft_control.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",
     f"{_LINK}draft_reader.py",

@@ -1,4 +1,4 @@
-"""DraftControl: disconnects a target's drafts during answers, and connects them again, for a demonstration."""
+"""DraftControl: POST /demo/draft disconnects a target's drafts during answers, and connects them again."""
 
 import asyncio
 import logging
