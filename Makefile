@@ -92,10 +92,10 @@ bench: $(VENV)/.runtime
 	$(BIN)/outrider bench
 
 figures: $(VENV)/.dev build/pair/draft/config.json
-	$(BIN)/python -m services.bench.experiments.figures --models build/pair --chart docs/pictures/speed.svg
+	$(BIN)/python -m benchmarks.figures --models build/pair --chart docs/pictures/speed.svg
 
 build/pair/draft/config.json:
-	$(BIN)/python -m services.bench.experiments.make_pair build/pair
+	$(BIN)/python -m benchmarks.make_pair build/pair
 
 compose-smoke: $(VENV)/.dev
 	$(BIN)/pytest -m containers -v tests/containers

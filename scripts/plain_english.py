@@ -27,7 +27,7 @@ _DIALECT = [
 ]
 _NOT_OURS = re.compile(
     r"^tests/|LICENSE|^models/demo/|^models/demo_tasks\.toml|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
-    r"|^clients/python/outrider/v1/|^services/bench/experiments/prompts/|^scripts/plain_english\.py$"
+    r"|^clients/python/outrider/v1/|^benchmarks/prompts/|^scripts/plain_english\.py$"
 )
 _FEWEST_WORDS = 3  # of a public docstring
 

@@ -108,18 +108,18 @@ sanitise() {
 pairs() {
     mkdir -p "$MODELS"
     for shape in "${SHAPES[@]}"; do
-        "$VENV/bin/python" -m services.bench.experiments.make_pair --shape "$shape" --device "$TORCH_DEVICE" \
+        "$VENV/bin/python" -m benchmarks.make_pair --shape "$shape" --device "$TORCH_DEVICE" \
             "$MODELS/$shape" || return 1
     done
 }
 
 passes() { # beside the memory's speed and the rate of matrix products
-    "$VENV/bin/python" -m services.bench.experiments.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" \
+    "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" \
         --json "$OUT/passes.json"
 }
 
 services() { # speculation with both models on the one GPU, beside transformers
-    "$VENV/bin/python" -m services.bench.experiments.figures --models "$MODELS/$PAIR" --device "$ENGINE_DEVICE" \
+    "$VENV/bin/python" -m benchmarks.figures --models "$MODELS/$PAIR" --device "$ENGINE_DEVICE" \
         --formats bf16 --draft-weights bf16 --placements shared "${SERVICES[@]}" --json "$OUT/services.json"
 }
 

@@ -1,1 +1,1 @@
-"""Benchmarks: `outrider bench`, and experiments that need a checkout."""
+"""`outrider bench`: measures the decoder, and the services with and without speculation."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from outrider import OutriderError
 from services.bench.report import print_report
-from services.bench.setting_options import add_setting_options, read_setting
+from services.bench.setting import add_setting_options, read_setting
 from services.bench.vital_signs import measure
 from services.cli.service_pair import ModelPair, demo_models
 from services.cli.service_process import ServiceFailedError

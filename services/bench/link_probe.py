@@ -9,8 +9,8 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.cli.service_process import ServiceFailedError
+from services.draft_protocol.conversions import write_sampling
 from services.draft_protocol.protocol import PROTOCOL_VERSION
-from services.draft_protocol.sampling import write_sampling
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.sampling_params import SamplingParams
 

@@ -1,9 +1,11 @@
 """Setting: what `outrider bench` measures, and how often."""
 
+import argparse
 import random
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from services.cli.service_pair import CoreAssignment, ModelPair, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
@@ -91,3 +93,40 @@ class Setting:
 
 def _name(model: ModelSource) -> str:
     return model.name if isinstance(model, Path) else str(model)
+
+
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Setting)}
+_COUNTS = {
+    "context": "tokens before the rows of a pass",
+    "runs": "timings of each pass",
+    "rounds": "answers in each way",
+    "prompt_tokens": "random tokens of each prompt",
+    "new_tokens": "tokens of each answer, at least 2",
+    "streams": "concurrent answers, at least 1",
+}
+_LISTS = {
+    "draft_lengths": "fixed numbers of predictions in each pass",
+    "placements": "how the two services share the cores; none: do not run them",
+}
+
+
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that all measuring commands share: the device, sizes and numbers."""
+    parser.add_argument("--device", default=CPU, help="device of the target: cpu, or cuda:N (%(default)s)")
+    for name, description in _COUNTS.items():
+        default = _DEFAULTS[name]
+        parser.add_argument(_flag(name), type=int, default=default, metavar="N", help=f"{description} (%(default)s)")
+    for name, description in _LISTS.items():
+        values: Seq[object] = _DEFAULTS[name]
+        text = f"{description} (default: {' '.join(map(str, values))})"
+        parser.add_argument(_flag(name), nargs="*", type=type(values[0]), default=values, help=text)
+
+
+def read_setting(arguments: argparse.Namespace, **others: Any) -> Setting:  # noqa: ANN401 - as in Setting
+    """Return the setting with these options; `others` are its remaining fields. Raises ConfigError for a bad value."""
+    names = ("device", *_COUNTS, *_LISTS)
+    return Setting(**{name: getattr(arguments, name) for name in names}, **others)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

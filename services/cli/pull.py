@@ -5,7 +5,7 @@ import sys
 
 from services.cli.quantity import byte_size
 from services.cli.terminal import INTERRUPTED, Terminal
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.hub.hub_error import HubError
 from services.engine.hub.hub_name import HubName
 

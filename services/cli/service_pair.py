@@ -10,7 +10,7 @@ from typing import IO
 
 from services.cli.service_process import ServiceProcess
 from services.engine.config import CPU
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.hub.hub_name import ModelSource
 
 _FRACTION = "--gpu-memory-fraction"

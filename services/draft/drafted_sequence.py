@@ -5,14 +5,39 @@ from collections.abc import Sequence as Seq
 import numpy as np
 from numpy.typing import NDArray
 
-from services.draft.rewindable_matcher import RewindableMatcher
 from services.draft.vocabulary.translation import Run, Translation
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.matcher import GrammarMatcher
 from services.engine.lora.adapter import Adapter
 from services.engine.request import ANYBODY
 from services.engine.sampling_params import SamplingParams
 from services.engine.sampling_state import new_sampling_state
+
+
+class RewindableMatcher:
+    """One matcher follows the settled tokens; a fork of it follows the whole text, and is replaced after a cut."""
+
+    def __init__(self, start: GrammarMatcher) -> None:
+        """`start` has not followed any token yet."""
+        self._start = start
+        self._settled = start.fork()
+        self._whole = start.fork()
+
+    def cut(self, num_tokens: int) -> None:
+        """Truncate the text to its first `num_tokens` tokens."""
+        if num_tokens < self._settled.num_tokens:
+            self._settled = self._start.fork()
+        if num_tokens < self._whole.num_tokens:
+            self._whole = self._settled.fork()
+
+    def mask(self, token_ids: Seq[int], *, num_settled: int) -> NDArray[np.uint32]:
+        """The tokens that may come after this text, [words]; its first `num_settled` tokens are unlikely to be cut."""
+        self._settled.advance(token_ids[self._settled.num_tokens : num_settled])
+        if self._whole.num_tokens < self._settled.num_tokens:
+            self._whole = self._settled.fork()
+        self._whole.advance(token_ids[self._whole.num_tokens :])
+        return self._whole.mask()
 
 
 class DraftedSequence:

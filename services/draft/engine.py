@@ -17,7 +17,7 @@ from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.cache.block_manager import BlockManager
 from services.engine.config import CUDA, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.decoder.recorded_passes import record_passes
+from services.engine.decoder.warm_up import record_passes
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.lora.adapter_set import AdapterSet

@@ -1,12 +1,9 @@
 """MessageCheck: the limits of a target's messages, checked before any of their contents is walked or kept."""
 
 from outrider.v1 import common_pb2, draft_pb2
-from services.draft_protocol.caching import check_cache
-from services.draft_protocol.grammar import read_source
+from services.draft_protocol.conversions import read_source
 from services.draft_protocol.protocol import MAX_COMMIT, MAX_MASKED, MAX_REQUESTS
-from services.service.errors import InvalidRequestError
-from services.service.limits import LIMITS
-from services.service.validation import Violations
+from services.service.limits import LIMITS, MAX_SALT_BYTES
 
 
 class ProtocolError(RuntimeError):
@@ -40,11 +37,8 @@ def _check_open(message: draft_pb2.Open) -> None:
         _check_length("open.grammar.choice.texts", len(message.grammar.choice.texts), LIMITS.max_grammar_bytes)
         if (size := read_source(message.grammar).num_bytes) > LIMITS.max_grammar_bytes:
             raise ProtocolError(f"open.grammar has {size} bytes; at most {LIMITS.max_grammar_bytes} are allowed")
-    check_cache(message.cache, found := Violations())
-    try:
-        found.raise_if_any()
-    except InvalidRequestError as error:
-        raise ProtocolError("; ".join(f"open.{field} {what}" for field, what in error.violations)) from None
+    if (size := len(message.cache.salt.encode())) > MAX_SALT_BYTES:
+        raise ProtocolError(f"open.cache.salt has {size} bytes; allowed: at most {MAX_SALT_BYTES} bytes")
 
 
 def _check_rules(message: common_pb2.SamplingParameters) -> None:

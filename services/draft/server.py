@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
 from services.engine.config import CPU, ConfigError, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.hub.fetched_model import fetch, fetch_tokenizer
+from services.engine.hub.fetch import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer
@@ -30,7 +31,6 @@ from services.service.engine_host import EngineHost
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.life.reload import Reload
-from services.service.life.restarts import Restarts
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.telemetry.call_metrics import CallMetrics
@@ -43,6 +43,8 @@ SERVICE: str = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 _FAILED = "the draft's engine has failed; another one is started"
 _HANGS = "the draft's engine hangs"
 _MAX_RUN = 4  # tokens predicted between two looks at the targets' messages
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds
+_CALM = 60.0  # seconds without a failure, after which the pause is reset
 
 
 class DraftServer:
@@ -189,3 +191,27 @@ def _check_named_targets(server: ServerConfig) -> None:
             f"listen is {server.listen}, where any machine may call as a target; give --tls-client-ca or --tokens-file "
             "so that targets are known, or say --insecure where nobody else is on that network"
         )
+
+
+class Restarts:
+    """Retries until the start succeeds, with pauses that double, so that an immediate failure costs little."""
+
+    def __init__(self) -> None:
+        self._pause = 0.0
+        self._started_at = 0.0
+
+    async def run(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Call `start` until it succeeds."""
+        if time.monotonic() > self._started_at + _CALM:
+            self._pause = 0.0
+        while True:
+            await asyncio.sleep(self._pause)
+            self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+            try:
+                await start()
+            except Exception:  # a lost device raises errors of any kind
+                logger.exception("the engine cannot be restarted; the next try is in %.1f s", self._pause)
+                continue
+            self._started_at = time.monotonic()
+            logger.warning("the engine has been restarted with the loaded weights")
+            return

@@ -17,11 +17,11 @@ from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkCutError, LinkOverflowError, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
 from services.draft.vocabulary.vocabularies import Vocabularies, Vocabulary
+from services.draft_protocol.conversions import write_compute_resources, write_vocabulary_match
 from services.draft_protocol.messages import Close, Commit, DraftLoad, DraftMessage, Open, Window
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.draft_protocol.requests import read_request
 from services.draft_protocol.responses import write_load, write_response
-from services.draft_protocol.sampling import write_compute_resources, write_vocabulary_match
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.grammar.compiler import GrammarError

@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 
 from outrider.v1 import draft_pb2
-from services.draft_protocol.caching import read_cache, write_cache
-from services.draft_protocol.grammar import read_source, write_grammar
-from services.draft_protocol.messages import Close, Commit, Open, TargetMessage, Window
-from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS
-from services.draft_protocol.sampling import (
+from services.draft_protocol.conversions import (
     read_allowed_tokens,
+    read_cache,
     read_dry_breakers,
     read_sampling,
+    read_source,
     write_allowed_tokens,
+    write_cache,
     write_dry_breakers,
+    write_grammar,
     write_sampling,
 )
+from services.draft_protocol.messages import Close, Commit, Open, TargetMessage, Window
+from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS
 from services.telemetry.trace_context import read_traceparent
 
 

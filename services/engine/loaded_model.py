@@ -10,19 +10,17 @@ from services.engine.cache.kv_offload import KvOffload
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.background_digest import BackgroundDigest
-from services.engine.decoder.cache_memory import take_cache_memory
+from services.engine.decoder.cache_memory import in_idle_time, take_cache_memory
 from services.engine.decoder.digest_record import DigestRecord
-from services.engine.decoder.idle_thread import in_idle_time
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.model_loader import fill_decoder, find_blocks, new_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
-from services.engine.decoder.recorded_passes import record_passes
-from services.engine.decoder.warm_up import warm_up
+from services.engine.decoder.warm_up import record_passes, warm_up
 from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.text.tokenizer import Tokenizer
 
 

@@ -17,7 +17,7 @@ from services.gateway.anthropic.count import CountRequest, count_tokens
 from services.gateway.anthropic.problem_body import problem_body as anthropic_body
 from services.gateway.anthropic.writer import MESSAGES
 from services.gateway.call import Call
-from services.gateway.demo.draft_control import DraftControl, DraftRequest
+from services.gateway.draft_control import DraftControl, DraftRequest
 from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generate.writer import GENERATE

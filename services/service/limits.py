@@ -36,6 +36,7 @@ LIMITS = Limits()
 MAX_TIME_LIMIT = 24 * 3600  # seconds
 MAX_MESSAGES = 1 << 14  # of one conversation; also the limit of its parts and of its calls
 MAX_TEMPLATE_VARIABLES = 1 << 16  # bytes
+MAX_SALT_BYTES = 128  # of a cache's salt
 MAX_STREAMS = 1024  # of one connection, health checks included: calls beyond them wait at the client
 MAX_SCORED_TOKENS = 1 << 17  # of one request: their scores fit into a message
 MAX_EMBEDDED_TEXTS = 256  # of one request

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from services.bench.experiments.drafts.scripted_draft import ScriptedDraft
+from benchmarks.drafts.scripted_draft import ScriptedDraft
 from tests.e2e.cells import Cell
 from tests.e2e.draft_rig import Service, until
 from tests.e2e.garbage_draft import never_right

@@ -7,17 +7,7 @@ from collections.abc import Sequence as Seq
 
 import grpc
 
-from outrider.v1.draft_pb2 import (
-    RELEASE_REASON_REFUSED,
-    Alternate,
-    Commit,
-    DraftHello,
-    DraftRequest,
-    DraftResponse,
-    Predict,
-    Released,
-)
-from services.bench.experiments.drafts.scripted_draft import (
+from benchmarks.drafts.scripted_draft import (
     HELLO,
     LARGEST,
     Behaviour,
@@ -27,6 +17,16 @@ from services.bench.experiments.drafts.scripted_draft import (
     end_of,
     prediction,
     replying,
+)
+from outrider.v1.draft_pb2 import (
+    RELEASE_REASON_REFUSED,
+    Alternate,
+    Commit,
+    DraftHello,
+    DraftRequest,
+    DraftResponse,
+    Predict,
+    Released,
 )
 
 _LONG_RUN = 8192  # tokens in one message

@@ -11,7 +11,7 @@ from typing import Any
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import PROMPT_SLOWDOWN, EngineConfig
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.service.engine_host import OnFailure
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine

@@ -1,4 +1,4 @@
-"""services.bench.experiments.figures and real_figures with very few runs of the demo pair."""
+"""benchmarks.figures and real_figures with very few runs of the demo pair."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ FEW += ["--new-tokens", "8", "--draft-lengths", "3", "--placements", "shared"]
 @pytest.mark.exhaustive
 def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
-    command = [sys.executable, "-m", "services.bench.experiments.figures", "--models", "models/demo", *FEW]
+    command = [sys.executable, "-m", "benchmarks.figures", "--models", "models/demo", *FEW]
     run([*command, "--json", str(results), "--chart", str(chart)])
     record = json.loads(results.read_text())
     bf16, int8 = record["formats"]["bf16"]["services"]["shared"], record["formats"]["int8"]["services"]["shared"]
@@ -35,7 +35,7 @@ def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path
 
 def test_one_stream_and_several_are_measured_in_turn_and_added_to_what_is_there(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
-    command = [sys.executable, "-m", "services.bench.experiments.real_figures", "--models", "models/demo"]
+    command = [sys.executable, "-m", "benchmarks.real_figures", "--models", "models/demo"]
     command += ["--kinds", "code", "--new-tokens", "8", "--weights", "int8", "--json", str(results)]
     results.parent.mkdir()
     before = {"samples": [{"run": "before"}], "versions": {"an engine": "1.0"}}
@@ -55,7 +55,7 @@ def test_one_stream_and_several_are_measured_in_turn_and_added_to_what_is_there(
     assert all(each["equal"] == each["streams"] and each["first_token"] > 0 for each in samples)
     assert len({each["run"] for each in samples}) == 1
     results.write_text(json.dumps({**record, "samples": samples}))
-    run([sys.executable, "-m", "services.bench.experiments.real_chart", str(results), str(chart)])
+    run([sys.executable, "-m", "benchmarks.real_chart", str(results), str(chart)])
     assert "Outrider int8" in [each.text for each in ET.parse(chart).getroot().iter() if each.tag.endswith("text")]
 
 

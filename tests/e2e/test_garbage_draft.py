@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.bench.experiments.drafts.scripted_draft import Behaviour, Reply, ScriptedDraft, replying
+from benchmarks.drafts.scripted_draft import Behaviour, Reply, ScriptedDraft, replying
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, SAMPLED, DraftedTarget, Service, until
 from tests.e2e.models import DEMO_DRAFT

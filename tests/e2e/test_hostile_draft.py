@@ -10,7 +10,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from services.bench.experiments.drafts.scripted_draft import Behaviour, ScriptedDraft, replying
+from benchmarks.drafts.scripted_draft import Behaviour, ScriptedDraft, replying
 from services.target.speculation.link.draft_reader import ENDED
 from tests.cpu_time import UnhinderedClock
 from tests.e2e import garbage_draft

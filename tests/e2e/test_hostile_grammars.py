@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from outrider import AsyncClient, Client, InvalidArgument
-from services.draft_protocol.grammar import write_grammar
+from services.draft_protocol.conversions import write_grammar
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer

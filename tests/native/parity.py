@@ -14,8 +14,8 @@ from services.engine.checkpoint.model_config import ModelConfig, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch
-from services.engine.decoder.reference import KvCache, ReferenceDecoder
 from tests.native.devices import make_device
+from tests.native.reference_decoder import KvCache, ReferenceDecoder
 
 NUM_PROMPT, NUM_STEPS = 96, 32
 PROMPT = np.random.default_rng(7).integers(4, 500, NUM_PROMPT).tolist()

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.decoder.cache_memory import take_cache_memory
-from services.engine.decoder.idle_thread import in_idle_time
+from services.engine.decoder.cache_memory import in_idle_time, take_cache_memory
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, isas
 from tests.checkpoints import Kind, random_checkpoint

@@ -12,9 +12,9 @@ from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import make_logits, poison
-from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import in_weight_formats, make_device
 from tests.native.random_models import EXPERT_MODELS, MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.reference_decoder import ReferenceDecoder
 
 
 def norm_error(values: np.ndarray, truth: np.ndarray) -> float:

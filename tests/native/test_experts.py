@@ -13,13 +13,13 @@ from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import Operations, PackedWeight, poison
-from services.engine.decoder.reference import ReferenceDecoder
 from services.engine.decoder.weight_choice import STORED
 from tests.checkpoints import copy_of, edit_weights
 from tests.further_checkpoints import Further, further_checkpoint
 from tests.native.devices import DEVICES, in_every_cpu_format, in_every_weight_format, is_cuda, make_device
 from tests.native.parity import PROMPT, native_model, relative_error
 from tests.native.random_models import EXPERT_MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.reference_decoder import ReferenceDecoder
 from tests.native.row_invariance import (
     THREADS,
     assert_any_chunks_are_alike,

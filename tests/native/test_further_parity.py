@@ -8,10 +8,9 @@ import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm
-from services.engine.decoder import reference
-from services.engine.decoder.reference import ReferenceDecoder
 from tests.checkpoints import copy_of, edit_json
 from tests.further_checkpoints import Further, further_checkpoint
+from tests.native import reference_decoder
 from tests.native.devices import DEVICES
 from tests.native.parity import (
     PROMPT,
@@ -25,6 +24,7 @@ from tests.native.parity import (
     transformers_model,
     true_run,
 )
+from tests.native.reference_decoder import ReferenceDecoder
 from tests.native.switched_features import (
     with_experts,
     with_one_rope,
@@ -136,7 +136,7 @@ def test_the_gate_of_the_expert_for_all_tokens_matters():
 def test_where_gates_and_ups_are_clamped_matters(monkeypatch):
     checkpoint = load_checkpoint(further_checkpoint(Further.GPT_OSS))
     truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
-    monkeypatch.setattr(reference, "_SWIGLU_LIMIT", np.inf)
+    monkeypatch.setattr(reference_decoder, "_SWIGLU_LIMIT", np.inf)
     assert relative_error(ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT), truth) > 1e-2
 
 

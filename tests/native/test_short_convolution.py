@@ -9,9 +9,9 @@ import torch
 
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import poison
-from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import DEVICES, in_every_weight_format, make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.reference_decoder import ReferenceDecoder
 from tests.native.row_invariance import prefill, same_bits
 
 TAPS = 3

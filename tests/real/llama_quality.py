@@ -21,7 +21,7 @@ LLAMA_FORMATS = ("Q4_K_M f16", "Q8_0 f16", "Q4_0 f16", "Q4_K_M q8_0", "Q4_K_M q4
 
 def llama_rows(python: Path, model: Path, names: Seq[str], *, num_windows: int, scratch: Path) -> Iterator[str]:
     """Yield the row of each of the formats."""
-    from services.bench.experiments.quality import Formats, expected_of
+    from benchmarks.quality import Formats, expected_of
 
     with expected_of(model, num_windows=num_windows, base=Formats("f32", "f32")) as (windows, expected):
         job: dict[str, Any] = {"model": str(model), "expected": str(expected), "scratch": str(scratch)}

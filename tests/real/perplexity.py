@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
-from services.bench.experiments.quality import Formats, measure
+from benchmarks.quality import Formats, measure
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS
 from services.engine.decoder.weight_choice import STORED
 

@@ -10,9 +10,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from services.draft import server
 from services.draft.server import SERVICE
 from services.engine.loaded_model import LoadedModel
-from services.service.life import restarts
 from tests.rpc.draft_link import GREEDY, PROMPT, Link, RunningDraft, generate, hello_of
 from tests.rpc.held_pass import HeldPass, behind
 from tests.rpc.requests import stream, stream_request
@@ -95,7 +95,7 @@ def test_a_stream_keeps_its_bytes_and_gets_its_predictions_back(own_draft: Runni
 def test_an_engine_that_cannot_start_again_is_tried_until_it_can(
     own_draft: RunningDraft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(server, "_LONGEST_PAUSE", 0.01)
     first, renewed, failures = own_draft.engine, LoadedModel.renewed, []
 
     def fail(self: LoadedModel, config: object) -> LoadedModel:

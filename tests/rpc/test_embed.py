@@ -11,7 +11,7 @@ import outrider
 from outrider.v1 import generation_pb2
 from services.service.errors import InternalError
 from services.service.server_config import ServerConfig
-from services.target.api.texts.embedding import to_vector
+from services.target.api.embedding import to_vector
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
 from tests.rpc.commands import outrider_run
 from tests.rpc.requests import PROMPT, violations

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from outrider.v1.generation_pb2 import StreamGenerateRequest
-from services.draft_protocol.grammar import write_grammar
+from services.draft_protocol.conversions import write_grammar
 from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import byte_level_tokenizer
 from tests.grammars import SOURCES, follows

@@ -7,7 +7,7 @@ import pytest
 
 from services.draft.engine import DraftEngine
 from services.draft.multi_step_runner import ScheduledTokens
-from services.draft_protocol.caching import read_cache
+from services.draft_protocol.conversions import read_cache
 from services.draft_protocol.messages import Open
 from services.draft_protocol.requests import write_request
 from services.engine.decoder.native import BLOCK_SIZE

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from queue import Queue
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from services.engine.cache.page_file import PageFile
 from services.engine.cache.page_index import PageIndex
 from services.engine.cache.page_key import PageKey
 from services.engine.cache.page_store import Page
-from services.engine.cache.page_writer import PageWriter
 
 logger = logging.getLogger(__name__)
 
@@ -104,3 +104,37 @@ class DiskPages:
             self.problem = str(error)
             logger.warning("KV pages are kept on disk no longer: %s: %s", self._file.path, error)
             return None
+
+
+class PageWriter:
+    """Its queue is bounded: its only caller must not add a write while `is_full` (backpressure)."""
+
+    def __init__(self, most_waiting: int) -> None:
+        self._most_waiting = most_waiting
+        self._queue: Queue[Callable[[], None] | None] = Queue()
+        self._thread = threading.Thread(target=self._run, name="kv-pages", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further write may be added now."""
+        return self._queue.qsize() >= self._most_waiting
+
+    def add(self, write: Callable[[], None]) -> None:
+        """Queue a write, which must not raise; not to be called while full."""
+        self._queue.put(write)
+
+    def flush(self) -> None:
+        """Wait for all writes that were added."""
+        self._queue.join()
+
+    def close(self) -> None:
+        """Finish all writes that were added, and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (write := self._queue.get()) is not None:
+            write()
+            self._queue.task_done()
+        self._queue.task_done()

@@ -12,7 +12,6 @@ from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
-from services.engine.checkpoint.expert_stacks import ExpertStacks
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
     read_generation_defaults,
@@ -20,6 +19,7 @@ from services.engine.checkpoint.generation_defaults import (
 )
 from services.engine.checkpoint.model_config import Experts, ModelConfig
 from services.engine.checkpoint.ordered_tensors import (
+    ExpertStacks,
     Order,
     OrderedTensors,
     gates_before_ups,

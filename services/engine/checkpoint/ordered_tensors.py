@@ -1,4 +1,4 @@
-"""OrderedTensors: puts the rows of tensors in our order, if the file has another one."""
+"""Tensors in our order: OrderedTensors puts their rows in it, ExpertStacks shows a stack of matrices as one."""
 
 import math
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from services.engine.checkpoint.stored_tensors import StoredTensors, TensorsOver
 
 Order = NDArray[np.int64]
 """The row in the file of each of our rows; the rows of a head stay within the head.  # [rows]"""
+_STACK_DIMENSIONS = 3  # experts, inputs, outputs
 
 
 class OrderedTensors(TensorsOver):
@@ -82,3 +83,36 @@ def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
     head = np.arange(head_dim)
     head[:rotary_dim] = head[:rotary_dim].reshape(-1, 2).T.reshape(-1)
     return (np.arange(num_heads)[:, None] * head_dim + head).reshape(-1)
+
+
+class ExpertStacks(TensorsOver):
+    """The tensors of `inner`; those of three dimensions appear as matrices, with the experts one below the other."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor; for a stack it is (experts * outputs, inputs)."""
+        if not self._is_stack(name):
+            return self._inner.shape(name)
+        experts, inputs, outputs = self._inner.shape(name)
+        return experts * outputs, inputs
+
+    def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Return rows as numbers.  # [rows, …]"""
+        if not self._is_stack(name):
+            return self._inner.rows(name, begin, end)
+        _, inputs, outputs = self._inner.shape(name)
+        rows: list[NDArray[Any]] = []
+        for expert in range(begin // outputs, -(-end // outputs)):
+            first = expert * outputs
+            columns = slice(max(begin - first, 0), min(end - first, outputs))
+            rows.append(self._inner.rows(name, expert, expert + 1)[0, :, columns].T)
+        return np.concatenate(rows) if rows else self._inner.rows(name, 0, 0).reshape(0, inputs)
+
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return rows as they are stored.  # [rows, bytes of a row]"""
+        if not self._is_stack(name):
+            return self._inner.stored_rows(name, begin, end)
+        rows = np.ascontiguousarray(self.rows(name, begin, end))
+        return rows.view(np.uint8).reshape(len(rows), -1)
+
+    def _is_stack(self, name: str) -> bool:
+        return len(self._inner.shape(name)) == _STACK_DIMENSIONS

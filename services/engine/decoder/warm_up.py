@@ -1,12 +1,15 @@
-"""The first pass of a loaded model: it reads all weights, and detects weights that are not finite."""
+"""The first passes of a loaded model: one reads all weights and finds those that are not finite; on a GPU, passes are
+recorded as graphs before a request waits for them.
+"""
 
 import numpy as np
 
 from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.decoder.native import Batch, Decoder
+from services.engine.decoder.native import Batch, Decoder, Device
 from services.engine.files.checkpoint_error import CheckpointError
 
 _MOST_TOKENS = 8
+_MOST_SECONDS = 10.0  # graphs that are not recorded by then are when the pass runs for the second time
 
 
 def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
@@ -25,3 +28,9 @@ def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
     if (culprit := checkpoint.find_not_finite()) is None:
         raise CheckpointError(f"{checkpoint.path}: {problem}, though its weights are: see its configuration")
     raise CheckpointError(f"{culprit}, so {problem}; all weights must be finite")
+
+
+def record_passes(decoder: Decoder, device: Device, *, max_rows: int, max_blocks: int) -> None:
+    """Record graphs of decode passes on a GPU; do nothing on a CPU."""
+    if device.memory is not None:
+        decoder.record_passes(max_rows=max_rows, max_blocks=max_blocks, seconds=_MOST_SECONDS)

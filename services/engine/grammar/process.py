@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
+from weakref import WeakValueDictionary
 
-from services.engine.grammar.caller_limit import CallerLimit
 from services.engine.grammar.compiler import GrammarCompiler, GrammarError
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
@@ -141,3 +141,18 @@ async def _readable(connection: Connection) -> None:
         await event.wait()
     finally:
         loop.remove_reader(connection.fileno())
+
+
+class CallerLimit:
+    """A caller waits until its earlier turn has ended, and then for one of the places of all callers."""
+
+    def __init__(self, most_at_once: int) -> None:
+        self._places = asyncio.Semaphore(most_at_once)
+        self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # callers that are in `take`
+
+    @contextlib.asynccontextmanager
+    async def take(self, caller: str) -> AsyncIterator[None]:
+        """Wait for a caller's turn, and hold it for as long as the context lasts."""
+        lock = self._callers.setdefault(caller, asyncio.Lock())
+        async with lock, self._places:
+            yield

@@ -2,9 +2,11 @@
 
 import functools
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,6 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
 from services.engine.gguf.gguf_file import is_gguf
 from services.engine.gguf.tokenizer_json import describe_tokenizer
-from services.engine.text.assembled_bpe import assemble_bpe
 from services.engine.text.token_bytes import read_token_bytes
 
 _MOST_BYTES = 128 * MIB  # four times the largest published one
@@ -34,7 +35,7 @@ class Tokenizer:
                 self._encoder, fields = _build(description), json.loads(description)
                 self._description, vocabulary = description, self._encoder.get_vocab(with_added_tokens=True)
             else:
-                self._encoder, fields = assemble_bpe(description), description
+                self._encoder, fields = _assemble_bpe(description), description
                 self._description, vocabulary = self._encoder.to_str(), fields["model"]["vocab"]
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -168,3 +169,25 @@ def _build(description: str) -> tokenizers.Tokenizer:
     encoder.no_truncation()
     encoder.no_padding()
     return encoder
+
+
+def _assemble_bpe(fields: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """Build the library's tokenizer of a byte-pair vocabulary from the fields of a tokenizer.json; raises its errors.
+
+    Writing the fields as text for the library to parse would take three times as long.
+    """
+    empty = {"type": "BPE", "vocab": {}, "merges": []}
+    encoder: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(
+        json.dumps({**fields, "added_tokens": [], "model": empty})
+    )
+    model = fields["model"]
+    flags = {name: model[name] for name in ("unk_token", "fuse_unk", "byte_fallback", "ignore_merges")}
+    encoder.model = tokenizers.models.BPE(model["vocab"], model["merges"], **flags)
+    for is_special, tokens in itertools.groupby(fields["added_tokens"], itemgetter("special")):
+        (encoder.add_special_tokens if is_special else encoder.add_tokens)([*map(_added_token, tokens)])
+    return encoder
+
+
+def _added_token(fields: Mapping[str, Any]) -> tokenizers.AddedToken:
+    flags = {name: fields[name] for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
+    return tokenizers.AddedToken(fields["content"], **flags)

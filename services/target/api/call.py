@@ -14,9 +14,8 @@ from services.engine.request import Request
 from services.service.access.caller import Caller
 from services.service.admission import Reservation
 from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, Violation
-from services.target.api.answers.message_deltas import add_deltas
-from services.target.api.generation_request import GenerationRequest
-from services.target.api.responses import write_event, write_starts
+from services.target.api.request_messages import GenerationRequest
+from services.target.api.responses import add_deltas, write_event, write_starts
 from services.target.generation.engine import TargetEngine
 from services.target.message.message_reader import MessageReader
 from services.target.metrics.request_traces import RequestTrace

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from outrider.v1 import generation_pb2
 from services.service.limits import LIMITS
-from services.target.models.model_description import ModelDescription
+from services.target.models.served_model import ModelDescription
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 

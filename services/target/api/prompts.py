@@ -1,17 +1,24 @@
-"""Prompts: text, ids or a conversation, converted to the model's token ids."""
+"""Prompts: text, ids, conversations and negative prompts to the model's token ids, and token ids to text."""
 
 import asyncio
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.engine.guidance import Guidance, shared_context
+from services.engine.range import Range
+from services.engine.text.tokenizer import Tokenizer
 from services.service.limits import MAX_MESSAGES
 from services.service.validation import Violations
 from services.target.api.chat import read_chat
+from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
 from services.target.prompt.prompt_encoder import PromptError, PromptSource, PromptText, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
+_SCALES = Range(minimum=0, maximum=100, excludes_minimum=True)  # of guidance
+_TOKENS_AT_ONCE = 1 << 13  # added to a message before other threads get a turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +177,54 @@ def _has_room(num_bytes: int, field: str, model: ServedModel, found: Violations)
         held = f"what {model.context_length} tokens, the context, of {longest} bytes each, the longest, can hold"
         found.add(field, f"has {num_bytes} bytes", f"at most {most} bytes, {held}")
     return num_bytes <= most
+
+
+async def read_guidance(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> Guidance | None:
+    """The guidance of a request with this prompt; None if it has no effect. Errors are added to `found`."""
+    asked = message.guidance
+    if not model.guides:
+        found.add("guidance", "is set", "not to be, with a server that runs one sequence at once")
+    if message.prompt.heal:
+        found.add("guidance", "is set", "not to be, with prompt.heal")
+    if asked.HasField("scale"):
+        found.check_number("guidance.scale", asked.scale, _SCALES)
+    negative = await _read_negative(asked, prompt, model, found)
+    is_neutral = not asked.HasField("scale") or asked.scale == 1
+    return None if is_neutral else Guidance(scale=asked.scale, negative_prompt=negative)
+
+
+async def _read_negative(
+    message: common_pb2.Guidance, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> tuple[int, ...]:
+    most = shared_context(model.context_length) - len(prompt) - 2
+    room = Room(max(most, 0), f"beside the prompt's {len(prompt)}, so that the context has room for one more of both")
+    if message.HasField("negative_prompt"):
+        field = "guidance.negative_prompt"
+        return await read_text(message.negative_prompt, field, model, found, room, add_special_tokens=True)
+    if room.most < 1:
+        found.add("guidance.negative_prompt", "is not set, so that it is 1 token long", room)
+    return prompt[-1:]
+
+
+def write_tokens(token_ids: Seq[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
+    """The message of encoded text: ids and each token's bytes."""
+    response = generation_pb2.TokenizeResponse()
+    for start in range(0, len(token_ids), _TOKENS_AT_ONCE):
+        piece = token_ids[start : start + _TOKENS_AT_ONCE]
+        response.token_ids.extend(piece)
+        response.token_bytes.extend([tokenizer.token_bytes(token_id) for token_id in piece])
+    return response
+
+
+def detokenize(message: generation_pb2.DetokenizeRequest, model: ServedModel) -> generation_pb2.DetokenizeResponse:
+    """Decode ids, at most as many as the context holds, which may take long; raises InvalidRequestError."""
+    found = Violations()
+    token_ids = found.within("token_ids", message.token_ids, model.context_length)
+    found.check_token_ids("token_ids", token_ids, model.config.vocab_size)
+    found.raise_if_any()
+    tokenizer, show_special = model.tokenizer, message.show_special_tokens
+    visible = (token_id for token_id in token_ids if show_special or not tokenizer.is_special(token_id))
+    data = b"".join(map(tokenizer.token_bytes, visible))
+    return generation_pb2.DetokenizeResponse(text=data.decode(errors="replace"), bytes=data)

@@ -1,14 +1,14 @@
 """Requests: reads the engine's Request from a message, and collects every error in it."""
 
 import secrets
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from google.protobuf.message import Message
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.draft_protocol.caching import check_cache, read_cache
-from services.draft_protocol.grammar import read_grammar
+from services.draft_protocol.conversions import read_cache
 from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.guidance import Guidance
@@ -18,6 +18,7 @@ from services.engine.request import (
     OutputOptions,
     Request,
     Share,
+    SpeculationMode,
     SpeculationPolicy,
     StopConditions,
 )
@@ -26,27 +27,25 @@ from services.engine.text.healing import Healing, plan_healing
 from services.engine.thinking_budget import ThinkingBudget
 from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
-from services.service.limits import LIMITS
+from services.service.limits import LIMITS, MAX_SALT_BYTES
 from services.service.validation import Violations
-from services.target.api.answers.best_of import check_best_of, ranking_output
-from services.target.api.further_stops import read_loop, read_time_limit
-from services.target.api.generation_request import GenerationRequest
+from services.target.api.best_of import check_best_of, ranking_output
+from services.target.api.chat import binds_answer
+from services.target.api.grammar import read_grammar, read_tool_grammar
 from services.target.api.output_options import read_output
-from services.target.api.sampling.feedback import check_feedback
-from services.target.api.sampling.sampling_lists import read_sampling_lists
-from services.target.api.sessions.session_use import cache_of
-from services.target.api.speculation_policy import read_speculation
-from services.target.api.thinking import read_thinking
-from services.target.api.tools import binds_answer, read_tool_grammar
+from services.target.api.request_messages import CachedRequest, GenerationRequest, NamedRequest
+from services.target.api.sampling import check_feedback, read_lists
+from services.target.api.stops import read_loop, read_thinking, read_time_limit
 from services.target.models.served_model import ServedModel
 from services.target.sessions.session import Session
 
-NamedRequest = (
-    GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest | generation_pb2.CreateSessionRequest
-)
-CachedRequest = GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest
-
 _PRIORITIES = Range(minimum=-10, maximum=10)
+_MODES = {
+    common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
+    common_pb2.SPECULATION_MODE_AUTO: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_ALWAYS: SpeculationMode.ALWAYS,
+}
 
 
 def is_ranked(message: GenerationRequest) -> bool:
@@ -101,97 +100,6 @@ def read_request(
     return _prepared(request)
 
 
-def _prepared(request: Request) -> Request:
-    if request.grammar is not None:
-        request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
-    return request
-
-
-def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:
-    if not (model.forced_ids.second or model.forced_ids.last):
-        return None
-    return model.forced_ids.in_answer(
-        num_prompt=len(prompt),
-        min_tokens=stops.min_tokens,
-        max_tokens=stops.max_tokens,
-        vocab_size=model.config.vocab_size,
-    )
-
-
-def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
-    if not message.HasField("continue_from"):
-        return ()
-    served, received = model.fingerprint.digest, message.continue_from.fingerprint
-    if not received:
-        found.add("continue_from.fingerprint", "is empty", "the one in `started` of the generation to continue")
-    elif received != served:
-        raise FingerprintMismatchError(received=received, served=served)
-    if not message.sampling.HasField("seed"):
-        found.add("sampling.seed", "is not set", "the one in `started` of the generation to continue")
-    field = "continue_from.token_ids"
-    ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
-    found.check_token_ids(field, ids, model.config.vocab_size)
-    return ids
-
-
-def _read_cache(message: GenerationRequest, session: Session | None, found: Violations) -> CachePolicy:
-    policy = read_cache_policy(message, found)
-    return policy if session is None else cache_of(session, policy)
-
-
-def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
-    """The cache policy of a request; errors are added to `found`."""
-    if not message.HasField("cache"):
-        return CachePolicy()
-    check_cache(message.cache, found)
-    return read_cache(message.cache)
-
-
-def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Share:
-    """A request's share for the scheduler: its caller, weight and priority."""
-    found.check_number("priority", message.priority, _PRIORITIES)
-    return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
-
-
-def _read_thinking(
-    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
-) -> ThinkingBudget | None:
-    return read_thinking(message, prompt, model, found) if message.stop.HasField("max_thinking_tokens") else None
-
-
-def _read_output(message: GenerationRequest, model: ServedModel, found: Violations) -> OutputOptions:
-    output = OutputOptions()
-    if message.HasField("output"):
-        is_whole = isinstance(message, generation_pb2.GenerateRequest)
-        output = read_output(message.output, model, found, is_whole=is_whole)
-    return ranking_output(output) if is_ranked(message) else output
-
-
-def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
-    if message.HasField("best_of"):
-        check_best_of(message, model, found)
-    if not message.HasField("num_samples"):
-        return
-    if message.num_samples > 1 and message.HasField("continue_from"):
-        allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
-        found.add("num_samples", f"is {message.num_samples}", allowed)
-    found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
-
-
-def _read_speculation(message: GenerationRequest, found: Violations) -> SpeculationPolicy:
-    return read_speculation(message.speculation, found) if message.HasField("speculation") else SpeculationPolicy()
-
-
-def _read_healing(
-    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
-) -> Healing | None:
-    if message.prompt.heal and message.output.message_deltas:
-        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
-    if not message.prompt.heal or not prompt:
-        return None
-    return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
-
-
 async def read_request_grammar(
     message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations, *, caller: str
 ) -> Grammar | None:
@@ -225,14 +133,36 @@ def check_name(field: str, name: str, found: Violations) -> None:
         found.add(field, f"has {size} bytes", allowed)
 
 
-def _has_lists(message: common_pb2.SamplingParameters) -> bool:
-    return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
+def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
+    """The cache policy of a request; errors are added to `found`."""
+    if not message.HasField("cache"):
+        return CachePolicy()
+    check_salt("cache.salt", message.cache.salt, found)
+    return read_cache(message.cache)
+
+
+def check_salt(field: str, salt: str, found: Violations) -> None:
+    """Check a salt that a caller gave; errors are added to `found`."""
+    if (size := len(salt.encode())) > MAX_SALT_BYTES:
+        found.add(field, f"has {size} bytes", f"at most {MAX_SALT_BYTES} bytes")
+
+
+def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Share:
+    """A request's share for the scheduler: its caller, weight and priority."""
+    found.check_number("priority", message.priority, _PRIORITIES)
+    return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
+
+
+def _prepared(request: Request) -> Request:
+    if request.grammar is not None:
+        request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
+    return request
 
 
 def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violations) -> SamplingParams:
     asked = message.sampling
     numbers: dict[str, Any] = {**model.defaults, **_read_numbers(asked, found)}
-    lists = read_sampling_lists(asked, model, found) if _has_lists(asked) else {}
+    lists = read_lists(asked, model, found) if _has_lists(asked) else {}
     rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
     seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
     sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
@@ -249,6 +179,10 @@ def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
             numbers[number.name] = getattr(message, number.name)
             found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
     return numbers
+
+
+def _has_lists(message: common_pb2.SamplingParameters) -> bool:
+    return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
 
 
 def _read_stops(
@@ -276,3 +210,99 @@ def _read_stops(
         time_limit=read_time_limit(message, found) if message.HasField("time_limit") else None,
         loop=read_loop(message, found) if message.HasField("loop") else None,
     )
+
+
+def _read_thinking(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> ThinkingBudget | None:
+    return read_thinking(message, prompt, model, found) if message.stop.HasField("max_thinking_tokens") else None
+
+
+def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:
+    if not (model.forced_ids.second or model.forced_ids.last):
+        return None
+    return model.forced_ids.in_answer(
+        num_prompt=len(prompt),
+        min_tokens=stops.min_tokens,
+        max_tokens=stops.max_tokens,
+        vocab_size=model.config.vocab_size,
+    )
+
+
+def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    if not message.HasField("continue_from"):
+        return ()
+    served, received = model.fingerprint.digest, message.continue_from.fingerprint
+    if not received:
+        found.add("continue_from.fingerprint", "is empty", "the one in `started` of the generation to continue")
+    elif received != served:
+        raise FingerprintMismatchError(received=received, served=served)
+    if not message.sampling.HasField("seed"):
+        found.add("sampling.seed", "is not set", "the one in `started` of the generation to continue")
+    field = "continue_from.token_ids"
+    ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
+    found.check_token_ids(field, ids, model.config.vocab_size)
+    return ids
+
+
+def _read_cache(message: GenerationRequest, session: Session | None, found: Violations) -> CachePolicy:
+    policy = read_cache_policy(message, found)
+    # With the session's salt the request finds the session's blocks.
+    return policy if session is None else replace(policy, salt=session.salt)
+
+
+def _read_output(message: GenerationRequest, model: ServedModel, found: Violations) -> OutputOptions:
+    output = OutputOptions()
+    if message.HasField("output"):
+        is_whole = isinstance(message, generation_pb2.GenerateRequest)
+        output = read_output(message.output, model, found, is_whole=is_whole)
+    return ranking_output(output) if is_ranked(message) else output
+
+
+def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
+    if message.HasField("best_of"):
+        check_best_of(message, model, found)
+    if not message.HasField("num_samples"):
+        return
+    if message.num_samples > 1 and message.HasField("continue_from"):
+        allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
+        found.add("num_samples", f"is {message.num_samples}", allowed)
+    found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
+
+
+def _read_healing(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> Healing | None:
+    if message.prompt.heal and message.output.message_deltas:
+        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
+    if not message.prompt.heal or not prompt:
+        return None
+    return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
+
+
+def _read_speculation(request: GenerationRequest, found: Violations) -> SpeculationPolicy:
+    if not request.HasField("speculation"):
+        return SpeculationPolicy()
+    message = request.speculation
+    mode = _MODES.get(message.mode)
+    if mode is None:
+        found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))
+    if message.lookup and mode is SpeculationMode.NEVER:
+        found.add("speculation.lookup", "is true", "false, or not set, with SPECULATION_MODE_NEVER")
+    return SpeculationPolicy(
+        mode=mode or SpeculationMode.AUTO,
+        num_predictions=_read_num_predictions(message, mode, found),
+        lookup=message.lookup or not message.HasField("lookup"),
+    )
+
+
+def _read_num_predictions(
+    message: common_pb2.SpeculationPolicy, mode: SpeculationMode | None, found: Violations
+) -> int | None:
+    if not message.HasField("num_predictions"):
+        return None
+    allowed = Range(minimum=1, maximum=LIMITS.max_predictions)
+    found.check_number("speculation.num_predictions", message.num_predictions, allowed)
+    if mode is not SpeculationMode.ALWAYS:
+        found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
+    return message.num_predictions

@@ -1,4 +1,4 @@
-"""Responses: writes the events of a generation as messages."""
+"""Responses: writes the events of a generation as messages, and its text as the parts of a chat message."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -9,8 +9,7 @@ from itertools import pairwise
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.draft_protocol.grammar import write_grammar
-from services.draft_protocol.sampling import write_vocabulary_match
+from services.draft_protocol.conversions import write_grammar, write_vocabulary_match
 from services.engine.events import (
     Chunk,
     Finished,
@@ -24,9 +23,10 @@ from services.engine.events import (
 )
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from services.target.api.answers.message_deltas import write_message
-from services.target.api.generation_request import GenerationRequest
 from services.target.api.records import write_records, write_source
+from services.target.api.request_messages import GenerationRequest
+from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
+from services.target.message.message_reader import MessageReader
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
 
@@ -273,3 +273,38 @@ def _write_duration(seconds: float) -> Duration:
     duration = Duration()
     duration.FromNanoseconds(round(seconds * 1e9))
     return duration
+
+
+def add_deltas(response: generation_pb2.StreamGenerateResponse, reader: MessageReader) -> None:
+    """Add the deltas of a chunk's token ids to it, or those of the end."""
+    match response.WhichOneof("event"):
+        case "chunk":
+            response.chunk.message_deltas.extend(map(_write_delta, reader.push(response.chunk.token_ids)))
+        case "finished":
+            response.finished.message_deltas.extend(map(_write_delta, reader.finish(response.finished.text)))
+
+
+def _write_delta(delta: Delta) -> common_pb2.MessageDelta:
+    match delta:
+        case Reasoning(text):
+            return common_pb2.MessageDelta(reasoning=text)
+        case Content(text):
+            return common_pb2.MessageDelta(content=text)
+        case ToolCall(name, arguments):
+            return common_pb2.MessageDelta(tool_call=common_pb2.ToolCall(name=name, arguments=arguments))
+
+
+def write_message(deltas: Iterable[common_pb2.MessageDelta]) -> common_pb2.ChatMessage:
+    """The whole message that the deltas make up."""
+    message = common_pb2.ChatMessage(role="assistant")
+    texts: dict[str, list[str]] = {"reasoning": [], "content": []}
+    for delta in deltas:
+        match kind := delta.WhichOneof("delta"):
+            case "tool_call":
+                message.tool_calls.append(delta.tool_call)
+            case "reasoning" | "content":
+                texts[kind].append(getattr(delta, kind))
+    message.content = "".join(texts["content"])
+    if texts["reasoning"]:
+        message.reasoning_content = "".join(texts["reasoning"])
+    return message

@@ -19,20 +19,25 @@ from services.service.access.caller import Callers
 from services.service.errors import ReaderStalledError, RpcError, UnavailableError
 from services.service.limits import MAX_EMBEDDED_TEXTS
 from services.service.validation import Violations
-from services.target.api.answers.best_of import best_of
+from services.target.api.best_of import best_of
 from services.target.api.call import Call, message_readers, response_stream
-from services.target.api.generation_request import GenerationRequest
+from services.target.api.embedding import read_embed_request, write_embeddings
 from services.target.api.model_info import write_model_info, write_models
-from services.target.api.prompts import read_prompt, read_tokenize_input
+from services.target.api.prompts import detokenize, read_guidance, read_prompt, read_tokenize_input, write_tokens
+from services.target.api.request_messages import GenerationRequest
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
-from services.target.api.sampling.guidance import read_guidance
-from services.target.api.sessions.new_session import begin_session, compute_session
-from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session
-from services.target.api.sessions.session_use import num_held, used_session
-from services.target.api.texts.embedding import read_embed_request, write_embeddings
-from services.target.api.texts.scoring import read_score_request, write_scores
-from services.target.api.tokenization import detokenize, write_tokens
+from services.target.api.scoring import read_score_request, write_scores
+from services.target.api.sessions import (
+    begin_session,
+    compute_session,
+    delete_session,
+    get_session,
+    list_sessions,
+    num_held,
+    used_session,
+    write_session,
+)
 from services.target.metrics.request_statistics import identity
 from services.target.metrics.request_traces import RequestTraces
 from services.target.models.serving import Serving

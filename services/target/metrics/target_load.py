@@ -1,11 +1,13 @@
 """TargetLoad: the target's load, for metrics and load balancers."""
 
+import time
 from collections.abc import Callable
 
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.telemetry.load_report import LoadReport
-from services.telemetry.rate import Rate
+
+_RATE_SECONDS = 5.0  # the least time over which a rate is measured
 
 
 class TargetLoad:
@@ -64,3 +66,19 @@ class TargetLoad:
     def token_rate(self) -> float:
         """Tokens generated per second, over some seconds before this call."""
         return self._tokens.per_second()
+
+
+class Rate:
+    """Reads the count when it is called, and compares it with an earlier reading."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._seen = self._seen_before = (time.monotonic(), count())
+
+    def per_second(self) -> float:
+        """Return the growth per second over the last seconds before this call."""
+        now, count = time.monotonic(), self._count()
+        if now - self._seen[0] >= _RATE_SECONDS:
+            self._seen_before, self._seen = self._seen, (now, count)
+        since, before = self._seen_before
+        return (count - before) / max(now - since, _RATE_SECONDS)

@@ -1,14 +1,25 @@
-"""Memory plan: how the models of a target share the memory budget."""
+"""Memory plan: how the models of a target share the memory budget, by the estimated memory of their weights."""
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
 from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
-from services.engine.decoder.weight_memory import weight_memory
-from services.engine.hub.fetched_model import fetch
+from services.engine.decoder.weight_choice import STORED
+from services.engine.hub.fetch import fetch
+
+_BITS = {
+    "f32": 32.0,
+    "bf16": 16.0,
+    "fp8": 8.25,
+    "int8": 8.25,
+    "int4": 4.5,
+}  # bits of each weight, including its part of a scale
+_LEAST_BITS = 8.25  # of the embedding and the output matrix, which are at least int8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +98,12 @@ def _share(need: _Need, room: int) -> MemoryShare:
     if not need.is_cache_set:
         engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, room - (engine.kv_offload_memory or 0)))
     return MemoryShare(engine, need.weights, engine.cache_memory(need.model))
+
+
+def weight_memory(checkpoint: Checkpoint, weights: str) -> int:
+    """Return the bytes of a checkpoint's weights in a format, including scales."""
+    if weights == STORED:
+        return sum(state.size for state in checkpoint.file_states())
+    config, bits = checkpoint.config, _BITS[weights]
+    in_tables = sum(math.prod(shape) for shape in weight_shapes(config).values() if shape[0] == config.vocab_size)
+    return round(count_parameters(config) * bits + in_tables * max(0.0, _LEAST_BITS - bits)) // 8

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from traceback import clear_frames
 from typing import Any
 
-from services.engine.decoder.freed_memory import give_back_freed_memory
+from services.engine.decoder.host_memory import give_back_freed_memory
 from services.service.access.caller import Caller
 from services.service.errors import UnavailableError
 from services.target.models.memory_plan import plan_memory

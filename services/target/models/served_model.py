@@ -1,4 +1,4 @@
-"""ServedModel: the facts of a model that its RPCs need."""
+"""ServedModel: the facts of a model that its RPCs need; its description has the public ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +16,24 @@ from services.service.limits import MAX_SAMPLES
 from services.target.generation.engine import TargetEngine
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
-from services.target.models.model_description import ModelDescription
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 
 _LONGEST_SHOWN = 64  # characters of an unknown name in an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDescription:
+    """The facts as of the last loading; they only change if the model's files do."""
+
+    name: str
+    architecture: str
+    context_length: int  # tokens
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    fingerprint: Fingerprint
+    has_chat_template: bool
+    adapted: Mapping[str, Fingerprint]  # by the names of its adapters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed
-from services.engine.hub.fetched_model import fetch
+from services.engine.hub.fetch import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.service.engine_host import EngineHost
@@ -21,13 +21,10 @@ from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import MessageSyntax
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
-from services.target.models.admissions import Admissions
-from services.target.models.loads import Loads
-from services.target.models.model_description import ModelDescription
 from services.target.models.model_drafts import ModelDrafts
 from services.target.models.model_setup import ModelSetup
-from services.target.models.served_model import ServedModel
-from services.target.models.serving import Serving
+from services.target.models.served_model import ModelDescription, ServedModel
+from services.target.models.serving import Admissions, Serving
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.sessions.session_quota import SessionLimits
 from services.target.sessions.sessions import Sessions
@@ -206,3 +203,20 @@ async def _warm_up(engine: TargetEngine) -> None:
     async for event in sequence.stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
+
+
+class Loads:
+    """The counts of one model, for metrics."""
+
+    def __init__(self) -> None:
+        self.num_loads, self.num_unloads = 0, 0
+        self.seconds = 0.0  # of all loads
+
+    def loaded(self, seconds: float) -> None:
+        """Count a load that took `seconds`."""
+        self.num_loads += 1
+        self.seconds += seconds
+
+    def unloaded(self) -> None:
+        """Count one unloading."""
+        self.num_unloads += 1

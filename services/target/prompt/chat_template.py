@@ -181,3 +181,24 @@ def _read_special_tokens(settings: JsonFields) -> dict[str, str]:
             case value:
                 raise settings.error(name, f"must be a string, or an object with its content, is {shown(value)}")
     return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The arguments of `ChatTemplate.render`."""
+
+    messages: Seq[Mapping[str, Any]]
+    tools: Seq[Mapping[str, Any]] | None = None
+    variables: Mapping[str, Any] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+    def render(self, template: ChatTemplate) -> str:
+        """The prompt text; raises ChatTemplateError."""
+        return template.render(
+            self.messages,
+            tools=self.tools,
+            variables=self.variables,
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+        )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from services.engine.awaited_worker import AwaitedWorker
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import WorkerError, WorkerLimits
-from services.target.prompt.chat_template import ChatTemplate
-from services.target.prompt.conversation import Conversation
+from services.target.prompt.chat_template import ChatTemplate, Conversation
 
 _SMALL_BYTES = 1 << 16  # encoded within some fifty milliseconds
 _NUM_THREADS = 2

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from services.target.sessions.errors import SessionQuotaError
+from services.target.sessions.session import SessionQuotaError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable
 
 from services.target.sequence.sequence import Sequence
-from services.target.sessions.errors import SessionExistsError, UnknownSessionError
-from services.target.sessions.session import Session
-from services.target.sessions.session_blocks import block_digests
+from services.target.sessions.session import Session, SessionExistsError, UnknownSessionError, block_digests
 from services.target.sessions.session_quota import SessionLimits, SessionQuota
 
 _SWEEP_SECONDS = 1.0  # between two checks for expired sessions

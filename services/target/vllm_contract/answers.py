@@ -1,12 +1,11 @@
 """Answers: writes the events of a generation as the contract's chunks and ends."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.target.vllm_contract.logprobs import write_input_logprobs, write_output_logprobs
 
 _ABORTED = "abort"
 _REASONS = {
@@ -19,6 +18,7 @@ _REASONS = {
     common_pb2.FINISH_REASON_INVALID_LOGITS: "error",
 }
 _Answers = Iterator[vllm_engine_pb2.GenerateResponse]
+_Records = Iterable[common_pb2.TokenRecord]
 
 
 @dataclass(slots=True)
@@ -131,8 +131,39 @@ class Answers:
     ) -> None:
         """Add the prompt's log-probabilities to a sample's first message, and those of new tokens to any message."""
         if self._has_prompt_logprobs and not sample.has_begun and self._prompt_records:
-            message.input_logprobs.CopyFrom(write_input_logprobs(self._prompt_records, self._num_prompt_top))
+            message.input_logprobs.CopyFrom(_write_input_logprobs(self._prompt_records, self._num_prompt_top))
         sample.has_begun = True
         if self._has_logprobs and sample.records:
-            message.output_logprobs.CopyFrom(write_output_logprobs(sample.records, self._num_top))
+            message.output_logprobs.CopyFrom(_write_output_logprobs(sample.records, self._num_top))
         sample.records = []
+
+
+def _write_output_logprobs(records: _Records, num_top: int) -> vllm_engine_pb2.OutputLogProbs:
+    """The model's own log-probabilities of generated tokens, and `num_top` candidates for each."""
+    logprobs = vllm_engine_pb2.OutputLogProbs()
+    for record in records:
+        logprobs.token_ids.append(record.id)
+        logprobs.token_logprobs.append(record.raw_logprob)
+        if num_top:
+            logprobs.top_logprobs.append(_write_top(record, num_top))
+    return logprobs
+
+
+def _write_input_logprobs(records: _Records, num_top: int) -> vllm_engine_pb2.InputLogProbs:
+    """The log-probabilities of the prompt's tokens; the first token has none."""
+    logprobs = vllm_engine_pb2.InputLogProbs()
+    for record in records:
+        value = record.raw_logprob if record.HasField("raw_logprob") else None
+        logprobs.token_ids.append(record.id)
+        logprobs.token_logprobs.add(value=value)
+        if num_top:
+            logprobs.top_logprobs.append(_write_top(record, num_top))
+    return logprobs
+
+
+def _write_top(record: common_pb2.TokenRecord, num_top: int) -> vllm_engine_pb2.TopLogProbs:
+    candidates = record.candidates[:num_top]
+    return vllm_engine_pb2.TopLogProbs(
+        values=[candidate.raw_logprob for candidate in candidates],
+        token_ids=[candidate.id for candidate in candidates],
+    )

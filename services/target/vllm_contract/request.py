@@ -12,7 +12,6 @@ from services.engine.range import Range
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from services.service.validation import Violations
 from services.target.models.served_model import ServedModel
-from services.target.vllm_contract.constraint import read_constraint
 from services.target.vllm_contract.sampling import read_output, read_sampling, read_stops
 
 _READ = {"request_id", "tokenized", "text", "sampling_params", "stream", "data_parallel_rank"}
@@ -40,6 +39,7 @@ _READ_OF_SAMPLING = {
     "choice",
 }
 _PROMPT = "tokenized.input_ids"
+_ANY_OBJECT = '{"type": "object"}'
 
 
 def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -> generation_pb2.StreamGenerateRequest:
@@ -53,7 +53,7 @@ def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -
         sampling=read_sampling(params, found),
         stop=read_stops(params, found),
         output=read_output(params, found),
-        grammar=read_constraint(params, found),
+        grammar=_read_constraint(params, found),
         num_samples=_read_num_samples(params, model, found),
         request_id=message.request_id or None,
     )
@@ -89,3 +89,24 @@ def _read_prompt(
 def _read_num_samples(params: vllm_engine_pb2.SamplingParams, model: ServedModel, found: Violations) -> int:
     found.check_number("sampling_params.n", params.n or 1, Range(minimum=1, maximum=model.max_samples))
     return min(params.n or 1, model.max_samples)
+
+
+def _read_constraint(message: vllm_engine_pb2.SamplingParams, found: Violations) -> common_pb2.Grammar | None:
+    """The grammar of a constraint, if there is one that is supported; `grammar` is converted later (see GbnfReader)."""
+    match message.WhichOneof("constraint"):
+        case "json_schema":
+            return common_pb2.Grammar(json_schema=message.json_schema)
+        case "regex":
+            return common_pb2.Grammar(regex=message.regex)
+        case "grammar":
+            return common_pb2.Grammar(lark=message.grammar)
+        case "choice":
+            return common_pb2.Grammar(choice=common_pb2.Choice(texts=message.choice.choices))
+        case "json_object" if message.json_object:
+            return common_pb2.Grammar(json_schema=_ANY_OBJECT)
+        case "json_object":
+            found.add("sampling_params.json_object", "is false", "true, or another constraint, or none")
+        case "structural_tag":
+            allowed = "json_schema, regex, grammar, choice or json_object"
+            found.add("sampling_params.structural_tag", "is set", allowed)
+    return None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.draft_protocol.sampling import read_allowed_tokens, write_allowed_tokens
+from services.draft_protocol.conversions import read_allowed_tokens, write_allowed_tokens
 from services.engine.allowed_tokens import AllowedTokens
 from tests.grammars import allowed as allowed_ids
 

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from outrider.generate_options import GenerateOptions
 from outrider.v1 import common_pb2
-from services.draft_protocol.sampling import read_sampling, write_sampling
+from services.draft_protocol.conversions import read_sampling, write_sampling
 from services.engine.range import COUNT, FLOAT32_MAX
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber, SamplingParams
 from services.engine.sampling_state import new_sampling_state

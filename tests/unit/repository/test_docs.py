@@ -23,7 +23,7 @@ PAGES = [
 _OF_OTHERS = "docs/use/migration"  # whose names test_documented_names.py checks
 MOST_LINES = 120
 LONG = {"README.md", "tested.md"}  # the second is a table
-_SOURCES = ("services", "clients", "examples", "models", "scripts", "native", "protos")
+_SOURCES = ("services", "benchmarks", "clients", "examples", "models", "scripts", "native", "protos")
 # What looks like a name of ours and is somebody else's, or a model folder's.
 FOREIGN = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),

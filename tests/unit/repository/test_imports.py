@@ -5,7 +5,8 @@ import functools
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from scripts.picture.imported import imported
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 GENERATED = ROOT / "clients/python/outrider/v1"
 SOURCES = [
     path.relative_to(ROOT)
-    for folder in ("services", "clients", "models", "tests")
+    for folder in ("services", "clients", "benchmarks", "models", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if not path.is_relative_to(GENERATED) and "node_modules" not in path.parts
 ]
@@ -32,7 +33,7 @@ MESSAGE_USERS = (
     "services/service/admin/",
     "services/cli/admin.py",
     "services/cli/top/command.py",
-    "services/gateway/demo/draft_control.py",
+    "services/gateway/draft_control.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",
     f"{_LINK}draft_reader.py",
@@ -42,8 +43,6 @@ MESSAGE_USERS = (
     f"{_DRAFT}servicer.py",
     f"{_DRAFT}server.py",
     "services/bench/link_probe.py",
-    "services/bench/experiments/drafts/bad_draft.py",
-    "services/bench/experiments/drafts/scripted_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
 _GATEWAY = ("services/gateway/gateway.py", "services/gateway/generation/clients.py")
@@ -58,6 +57,20 @@ def parse(path: Path) -> ast.Module:
 def imports(path: Path) -> Iterator[str]:
     """The full names of all that a module imports."""
     return imported(parse(path), path.parts[:-1])
+
+
+def module_of(name: str, modules: Collection[str]) -> str | None:
+    """The module that an imported name is, or is in."""
+    return next((module for module in (name, name.rpartition(".")[0]) if module in modules), None)
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """A circle of modules, each imported by the one before it; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1][::-1]
+    return []
 
 
 def is_in(name: str, *packages: str) -> bool:
@@ -119,10 +132,25 @@ def test_the_client_needs_nothing_of_ours():
 
 
 def test_what_is_installed_needs_nothing_of_the_checkout():
-    users = importers("tests", "models", "services.bench.experiments", within="services/")
-    assert "services/bench/experiments/figures.py" in users
-    assert strangers(users, ("services/bench/experiments/",)) == set()
-    assert importers("tests", within="services/") == set()
+    assert importers("tests", "models", "benchmarks", "scripts", within="services/") == set()
+
+
+def test_benchmarks_stand_on_the_services_and_not_on_the_tests():
+    assert "benchmarks/figures.py" in importers("services.bench", within="benchmarks/")
+    assert importers("tests", within="benchmarks/") == set()
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Imports in functions, and those for types only, count as well."""
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
+    paths = [path for path in SOURCES if path.parts[0] == "services"]
+    modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    graph = {
+        module: {used for name in imports(path) if (used := module_of(name, modules)) not in {None, module}}
+        for module, path in modules.items()
+    }
+    assert "services.engine.hub.download" in graph["services.engine.hub.fetch"]
+    assert circle(graph) == []
 
 
 def test_only_the_native_package_imports_the_compiled_modules():
@@ -136,7 +164,7 @@ def test_only_the_configuration_reads_the_environment():
     readers = {
         path.as_posix()
         for path in SOURCES
-        if path.parts[0] in {"services", "clients", "models"}
+        if path.parts[0] in {"services", "clients", "benchmarks", "models"}
         for node in ast.walk(parse(path))
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
     }

@@ -6,16 +6,10 @@ To add one, write a function that returns its fields beside those that all have,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from services.engine.checkpoint.architectures.layer_kinds import FULL, SLIDING
+from services.engine.checkpoint.architectures.lfm2 import CONV
 from services.engine.checkpoint.architectures.unsupported import reason_for_file
 from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
-from services.engine.checkpoint.gguf.lfm2 import translate_lfm2
-from services.engine.checkpoint.gguf.mixtures import (
-    translate_gpt_oss,
-    translate_mixtral,
-    translate_olmoe,
-    translate_qwen2_moe,
-    translate_qwen3_moe,
-)
 from services.engine.checkpoint.gguf.names import (
     FIRST_MLP_NORM,
     FIRST_QUERY_BIAS,
@@ -36,7 +30,6 @@ from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.json_fields import JsonFields, shown
 from services.engine.gguf.metadata import Metadata
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
 _MOST_LAYERS = 1 << 12
 
 
@@ -180,7 +173,7 @@ def _translate_gemma3(found: Hyperparameters) -> Fields:
     }
     layers = found["block_count"]
     if not found["attention.sliding_window"] and isinstance(layers, int):
-        return fields | {"layer_types": [_FULL] * min(layers, _MOST_LAYERS)}
+        return fields | {"layer_types": [FULL] * min(layers, _MOST_LAYERS)}
     pattern = found["attention.sliding_window_pattern"]
     return fields | ({} if isinstance(pattern, list) else {"sliding_window_pattern": pattern})
 
@@ -199,7 +192,74 @@ def _sliding_layers(found: Hyperparameters) -> Fields:
     pattern = found["attention.sliding_window_pattern"]
     if not isinstance(pattern, list):
         return {}
-    return {"layer_types": [_SLIDING if slides else _FULL for slides in pattern]}
+    return {"layer_types": [SLIDING if slides else FULL for slides in pattern]}
+
+
+def _translate_lfm2(found: Hyperparameters) -> Fields:
+    """Return the fields; layers with 0 KV heads are convolutions, and the size of the MLP is final.
+
+    Raises CheckpointError for a bad key.
+    """
+    found.refuse_windows()
+    heads, layers = found["attention.head_count_kv"], found["block_count"]
+    fields: Fields = {
+        "hidden_act": "silu",
+        "norm_eps": found["attention.layer_norm_rms_epsilon"],
+        "conv_L_cache": found["shortconv.l_cache"],
+        "block_auto_adjust_ff_dim": False,
+    }
+    if not isinstance(heads, list):
+        return fields | {"layer_types": None}
+    if len(heads) != layers:
+        raise found.error("attention.head_count_kv", f"has {len(heads)} elements; there are {shown(layers)} layers")
+    attending = {count for count in heads if count != 0}
+    return fields | {
+        "layer_types": [CONV if count == 0 else FULL for count in heads],
+        "num_key_value_heads": attending.pop() if len(attending) == 1 else heads,
+    }
+
+
+def _translate_experts(found: Hyperparameters) -> Fields:
+    """Return the fields of all mixtures; the width of an expert has a key of its own except in OLMoE and Mixtral."""
+    return {
+        "hidden_act": "silu",
+        "num_experts": found["expert_count"],
+        "num_experts_per_tok": found["expert_used_count"],
+    }
+
+
+def _translate_mixtral(found: Hyperparameters) -> Fields:
+    return _translate_experts(found) | {"sliding_window": found["attention.sliding_window"] or None}
+
+
+def _translate_olmoe(found: Hyperparameters) -> Fields:
+    found.refuse_windows()
+    return _translate_experts(found) | {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "norm_topk_prob": False}
+
+
+def _translate_qwen2_moe(found: Hyperparameters) -> Fields:
+    found.refuse_windows()
+    return _translate_experts(found) | {
+        "moe_intermediate_size": found["expert_feed_forward_length"],
+        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
+        "norm_topk_prob": False,
+        "qkv_bias": FIRST_QUERY_BIAS in found.tensors,
+    }
+
+
+def _translate_qwen3_moe(found: Hyperparameters) -> Fields:
+    own = {"moe_intermediate_size": found["expert_feed_forward_length"], "norm_topk_prob": True}
+    return _translate_olmoe(found) | own
+
+
+def _translate_gpt_oss(found: Hyperparameters) -> Fields:
+    """Return the fields of GPT-OSS; its YaRN does not truncate, for which the format has no key."""
+    scaling, size = found.rope_scaling(), found["expert_feed_forward_length"]
+    return _translate_experts(found) | {
+        "intermediate_size": found["feed_forward_length"] if size is None else size,
+        "attention_bias": FIRST_QUERY_BIAS in found.tensors,
+        "rope_scaling": scaling and scaling | {"truncate": False},
+    }
 
 
 _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
@@ -212,7 +272,7 @@ _OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale",
 MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
 OLMO3 = GgufArchitecture("Olmo3ForCausalLM", "olmo3", _translate_olmo, GGUF_NAMES)
 MIXTRAL = GgufArchitecture(
-    "MixtralForCausalLM", "mixtral", translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
+    "MixtralForCausalLM", "mixtral", _translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
 )
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
@@ -241,21 +301,21 @@ GGUF_ARCHITECTURES = {
         "Cohere2ForCausalLM", "cohere2", _translate_cohere2, GGUF_COHERE_NAMES, permutes_heads=True, keys=_OF_COHERE
     ),
     "lfm2": GgufArchitecture(
-        "Lfm2ForCausalLM", "lfm2", translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
+        "Lfm2ForCausalLM", "lfm2", _translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
     ),
-    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
+    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(
-        "Qwen3MoeForCausalLM", "qwen3_moe", translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
+        "Qwen3MoeForCausalLM", "qwen3_moe", _translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
     ),
     "qwen2moe": GgufArchitecture(
         "Qwen2MoeForCausalLM",
         "qwen2_moe",
-        translate_qwen2_moe,
+        _translate_qwen2_moe,
         GGUF_SHARED_EXPERT_NAMES,
         keys=_OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"},
     ),
     "gpt-oss": GgufArchitecture(
-        "GptOssForCausalLM", "gpt_oss", translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
+        "GptOssForCausalLM", "gpt_oss", _translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
     ),
 }
 _KINDS: dict[str, Callable[[Hyperparameters], GgufArchitecture]] = {"llama": _kind_of_llama, "olmo2": _kind_of_olmo2}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.checkpoint.quantised.blocks import are_exact
-from services.engine.checkpoint.quantised.mxfp4_numbers import scales_of_file, to_bytes
+from services.engine.checkpoint.quantised.mxfp4 import scales_of_file, to_bytes
 from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.quantised.float8 import read_blocks
-from services.engine.checkpoint.quantised.float8_matrix import Float8Matrix
+from services.engine.checkpoint.quantised.float8 import Float8Matrix, read_blocks
 from services.engine.checkpoint.quantised.integer_matrix import Groups, IntegerMatrix, of_inputs
 from services.engine.checkpoint.quantised.packed_matrix import PackedMatrix
 from services.engine.checkpoint.quantised.packed_numbers import unpack, words_of

@@ -10,10 +10,10 @@ from grpc import aio
 
 from outrider.servers.channel import IN_THE_CLEAR, bearer
 from outrider.v1 import draft_pb2
+from services.draft_protocol.conversions import read_compute_resources, read_vocabulary_match
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
 from services.draft_protocol.responses import read_load
-from services.draft_protocol.sampling import read_compute_resources, read_vocabulary_match
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.events import VocabularyMatch

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.expert_stacks import ExpertStacks
 from services.engine.checkpoint.model_config import Experts
+from services.engine.checkpoint.ordered_tensors import ExpertStacks
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields

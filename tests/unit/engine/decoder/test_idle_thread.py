@@ -7,13 +7,13 @@ from collections.abc import Generator
 
 import pytest
 
-from services.engine.decoder.idle_thread import in_idle_time
+from services.engine.decoder.cache_memory import in_idle_time
 
 pytestmark = pytest.mark.process
 
 _ENDLESS = """
 import itertools, threading
-from services.engine.decoder.idle_thread import in_idle_time
+from services.engine.decoder.cache_memory import in_idle_time
 from services.engine.decoder.native import Device, ReadProbe
 
 def work():

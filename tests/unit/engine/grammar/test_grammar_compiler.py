@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from services.engine.grammar.compiler import GrammarError
+from services.engine.grammar.compiler import GrammarError, GrammarVocabulary
 from services.engine.grammar.source import GrammarKind, GrammarSource
-from services.engine.grammar.vocabulary import GrammarVocabulary
 from services.engine.text.tokenizer import Tokenizer
 from tests.grammars import SOURCES, compiled, compiler, random_walk
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer

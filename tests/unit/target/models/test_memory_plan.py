@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from services.engine.config import ConfigError, EngineConfig
-from services.engine.decoder.weight_memory import weight_memory
 from services.engine.loaded_model import LoadedModel
-from services.target.models.memory_plan import plan_memory
+from services.target.models.memory_plan import plan_memory, weight_memory
 from tests.checkpoints import CONTEXT_LENGTH, Kind, random_checkpoint
 from tests.server import engine_config
 

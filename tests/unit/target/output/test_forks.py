@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.draft.rewindable_matcher import RewindableMatcher
+from services.draft.drafted_sequence import RewindableMatcher
 from services.target.output.banned_strings import BannedStrings
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector

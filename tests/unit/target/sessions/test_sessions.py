@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.target.sessions.errors import SessionExistsError, SessionQuotaError, UnknownSessionError
-from services.target.sessions.session import Session
+from services.target.sessions.session import Session, SessionExistsError, SessionQuotaError, UnknownSessionError
 from services.target.sessions.session_quota import SessionLimits
 from services.target.sessions.sessions import Sessions
 

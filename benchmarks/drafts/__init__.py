@@ -1,0 +1,1 @@
+"""Drafts for benchmarks: scripted ones, bad ones, and distant ones."""

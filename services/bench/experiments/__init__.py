@@ -1,1 +1,0 @@
-"""Experiments that need a checkout: `python -m services.bench.experiments.NAME --help`. They are not in the wheel."""

@@ -1,1 +1,0 @@
-"""Drafts for experiments: scripted ones, bad ones, and distant ones."""

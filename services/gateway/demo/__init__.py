@@ -1,1 +1,0 @@
-"""POST /demo/draft: disconnects the target's drafts while answers are generated, for demonstrations."""

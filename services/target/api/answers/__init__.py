@@ -1,1 +1,0 @@
-"""The answers of a generation: ranked, or read as a message's parts, where a request asks for that."""

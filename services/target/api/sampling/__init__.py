@@ -1,1 +1,0 @@
-"""A request's sampling parameters other than plain numbers."""

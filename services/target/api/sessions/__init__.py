@@ -1,1 +1,0 @@
-"""The RPCs of sessions, and requests that continue one."""

@@ -1,1 +1,0 @@
-"""Scores and embeddings of given texts, for which nothing is generated."""
