@@ -6,6 +6,9 @@ import sys
 from collections.abc import Container
 from collections.abc import Sequence as Seq
 
+from services.cli.config_file import ConfigFileError, with_file
+
+_SERVICES = ("target", "draft")  # that have --config FILE
 _COMMANDS = {
     "up": ("services.cli.up", "start the demo model, or another one, and say how to call it"),
     "demo": ("services.cli.demo", "start the demo model, or another one, watch it generate, and stop it"),
@@ -31,7 +34,11 @@ _COMMANDS = {
 def main(argv: Seq[str] | None = None) -> int:
     """Run one command and return its exit code; only the modules of that command are loaded."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    arguments = build_parser(argv[:1]).parse_args(argv)
+    parser = build_parser(argv[:1])
+    try:
+        arguments = parser.parse_args(with_file(argv) if argv[:1] and argv[0] in _SERVICES else argv)
+    except ConfigFileError as error:
+        parser.error(str(error))
     code: int = arguments.run(arguments)
     return code
 

@@ -9,17 +9,19 @@ from services.engine.config import ConfigError
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.named_option import NamedOption
+from services.service.options import OptionGroups, engine_config, server_config, telemetry_config
 from services.service.options import add_options as add_service_options
-from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the draft command."""
-    parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
-    parser.add_argument("--name", help="the model's name for targets (default: the folder's, or the hub's)")
-    add_service_options(parser)
-    parser.add_argument(
+    parser.usage = "%(prog)s --model MODEL [option …]"
+    groups = OptionGroups(parser)
+    groups.first.add_argument("--model", type=read_source, required=True, help=SOURCES)
+    add_service_options(groups)
+    groups.model.add_argument("--name", help="the model's name for targets (default: the folder's, or the hub's)")
+    groups.model.add_argument(
         "--lora",
         dest="loras",
         action="append",
@@ -29,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a LoRA adapter of the draft's model, in PEFT's format, for requests that use the target's adapter of the "
         "same name; may be given several times",
     )
-    parser.add_argument(
+    groups.speculation.add_argument(
         "--target-tokenizer",
         dest="target_tokenizers",
         action="append",
@@ -38,14 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help=f"the model of a target that has another vocabulary, {SOURCES}; may be given several times",
     )
-    parser.add_argument(
+    groups.speculation.add_argument(
         "--translate",
         choices=[way.value for way in Way],
         default=Way.AUTO.value,
         help="how to predict for such a target: only tokens that both have (intersection), any of the draft's tokens, "
         "whose bytes are encoded again in the target's (bytes), or whichever suits the two (auto, the default)",
     )
-    parser.add_argument(
+    groups.speculation.add_argument(
         "--head-shortlist",
         type=int,
         metavar="TOKENS",

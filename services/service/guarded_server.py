@@ -1,10 +1,15 @@
-"""GuardedServer: grpc.aio's server without two weak spots: odd paths shut it down, and bursts are accepted slowly."""
+"""GuardedServer: grpc.aio's server without two weak spots: odd paths shut it down, and bursts are accepted slowly.
+
+Both are in grpcio's own loop, ahead of every interceptor and handler, so nothing public reaches them. This is the only
+module that uses private parts of grpcio; under a grpcio without them it cannot be imported.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 from typing import Any, NoReturn
 
+import grpc
 from grpc import aio
 from grpc._cython import cygrpc
 from grpc.aio import _server
@@ -13,6 +18,24 @@ UNKNOWN = ""
 """The method that interceptors see for a call whose path names no served method."""
 
 _AT_ONCE = 8  # calls of one method that are accepted in one turn of the event loop
+_PARTS = (
+    *("get_working_loop", "_MethodResolver", "_handle_rpc", "_schedule_rpc_coro", "AioServer._request_call"),
+    *("AioServer._request_registered_call", "AioServer.add_registered_method_handlers"),
+)
+
+
+def require_parts(module: object) -> None:
+    """Check that grpcio's extension module has what a GuardedServer is made of; raises ImportError."""
+    for part in _PARTS:
+        owner = module
+        for name in part.split("."):
+            if not hasattr(owner, name):
+                problem = f"grpcio {grpc.__version__} has no cygrpc.{part}, on which this server is built"
+                raise ImportError(f"{problem}; install the version of grpcio that constraints.txt names")
+            owner = getattr(owner, name)
+
+
+require_parts(cygrpc)
 
 
 class GuardedServer(_server.Server):

@@ -25,11 +25,28 @@ _DEFAULTS = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+class OptionGroups:
+    """The groups of a service's options, in the order in which `--help` shows them; an empty one is not shown."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.first = parser.add_argument_group("needed first")
+        self.model = parser.add_argument_group("model")
+        self.device = parser.add_argument_group("device")
+        self.speculation = parser.add_argument_group("speculation")
+        self.limits = parser.add_argument_group("limits")
+        self.security = parser.add_argument_group("security")
+        self.observability = parser.add_argument_group("observability")
+        self.rare = parser.add_argument_group("rarely needed")
+
+
+def add_options(groups: OptionGroups) -> None:
     """Add all options but the model's; each sets the field of its name in one of the three configurations."""
-    _add_engine_options(parser.add_argument_group("engine"))
-    _add_server_options(parser.add_argument_group("server"))
-    _add_telemetry_options(parser.add_argument_group("telemetry"))
+    _add_first(groups.first)
+    _add_device(groups.device)
+    _add_limits(groups.limits)
+    _add_security(groups.security)
+    _add_observability(groups.observability)
+    _add_rare(groups.rare)
 
 
 def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineConfig:
@@ -53,36 +70,64 @@ def telemetry_config(arguments: argparse.Namespace) -> TelemetryConfig:
     return TelemetryConfig(**{field.name: getattr(arguments, field.name) for field in fields(TelemetryConfig)})
 
 
-def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
+def _add_first(group: "argparse._ArgumentGroup") -> None:
+    config = "a TOML file of these options, such as `kv-memory = 8`; those of the command line go before it"
+    group.add_argument("--config", type=Path, metavar="FILE", help=config)
+    _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
     _add(group, "device", "compute device: cpu, or cuda:N for GPU number N")
+    _add(group, "weights", "weight format: as stored, a given format, or the fastest (auto)", choices=WEIGHT_CHOICES)
+    _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
+    _add(group, "kv_memory", "memory limit of the KV cache, in GiB", shown="2, or a GPU's free memory", read=gibibytes)
+    _add(group, "max_sequences", "sequences that run at once", read=int)
+    tokens = "accept only calls with one of these tokens; `outrider token` makes them"
+    _add(group, "tokens_file", tokens, shown="no token is needed", read=Path)
+    scraped = "HOST:PORT that Prometheus scrapes, with port 0 for a free one"
+    _add(group, "metrics_listen", scraped, shown="none", metavar="ADDRESS")
+
+
+def _add_device(group: "argparse._ArgumentGroup") -> None:
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads on the host", shown="one per core", read=int)
-    _add(group, "weights", "weight format: as stored, a given format, or the fastest (auto)", choices=WEIGHT_CHOICES)
     cache = "folder that caches packed weights for the next start, on the CPU"
     _add(group, "weights_cache", cache, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "format of keys and values in the KV cache", choices=KV_FORMATS)
-    _add(group, "kv_memory", "memory limit of the KV cache, in GiB", shown="2, or a GPU's free memory", read=gibibytes)
     _add(group, "gpu_memory_fraction", "limit of a GPU's memory in use, by all its processes", read=float)
-    _add(group, "kv_blocks", "blocks of the KV cache", shown="as many as --kv-memory holds", read=int)
     _add_switch(group, "prefix_cache", "compute every prompt in full, without the prefix cache")
-    _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
-    _add(group, "max_sequences", "sequences that run at once", read=int)
+
+
+def _add_limits(group: "argparse._ArgumentGroup") -> None:
     _add(group, "max_rows", "rows in one pass", read=int)
-    _add(group, "prefill_chunk", "prefill tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
-    _add(group, "stream_capacity", "tokens buffered for a slow reader", read=int)
+    _add(group, "max_queue", "queued requests beside the running ones", read=int)
+    share = "--max-sequences plus half of --max-queue"
+    _add(group, "max_streams_per_caller", "requests of one caller at once", shown=share, read=int)
+    _add(group, "max_waiting_tokens", "prompt tokens that wait for prefill", read=int)
 
 
-def _add_server_options(group: "argparse._ArgumentGroup") -> None:
-    _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
+def _add_security(group: "argparse._ArgumentGroup") -> None:
     _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
     authorities = "accept only clients with certificates from these authorities, PEM"
     _add(group, "tls_client_ca", authorities, shown="any client", read=Path)
-    tokens = "accept only calls with one of these tokens; `outrider token` makes them"
-    _add(group, "tokens_file", tokens, shown="no token is needed", read=Path)
     insecure = "allow clear text beyond this machine, for networks that are safe otherwise"
     group.add_argument("--insecure", action="store_true", help=insecure)
     _add(group, "admin_listen", "address of the AdminService, on this machine only", shown="none")
+
+
+def _add_observability(group: "argparse._ArgumentGroup") -> None:
+    _add(group, "metrics_prefix", "prefix of the metrics that other engines have too", choices=METRICS_PREFIXES)
+    _add(group, "otlp_endpoint", "http://HOST:PORT of an OpenTelemetry collector", shown="none", metavar="URL")
+    _add(group, "log_format", "format of the log's lines", choices=LOG_FORMATS)
+    reports = "report the load to gRPC's load balancers with every answer, not only on request"
+    group.add_argument("--load-reports", action="store_true", help=reports)
+
+
+def _add_rare(group: "argparse._ArgumentGroup") -> None:
+    _add(group, "kv_blocks", "blocks of the KV cache", shown="as many as --kv-memory holds", read=int)
+    _add(group, "prefill_chunk", "prefill tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
+    _add(group, "stream_capacity", "tokens buffered for a slow reader", read=int)
+    _add(group, "reader_timeout", "seconds after which a stream that is not read is ended", read=float)
+    _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
+    _add(group, "max_held_bytes", "bytes of large requests, held until their calls end", read=int)
     _add(group, "drain_seconds", "seconds that running streams get to finish when the server ends", read=float)
     late = "seconds after which an engine step counts as late, or as hung after twice that; more if steps are slow"
     _add(group, "hang_seconds", late, read=float)
@@ -90,23 +135,6 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "max_connection_age", age, shown="never", read=float, metavar="SECONDS")
     grace = "seconds that its streams may continue after that"
     _add(group, "max_connection_age_grace", grace, read=float, metavar="SECONDS")
-    _add(group, "max_queue", "queued requests beside the running ones", read=int)
-    _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
-    _add(group, "max_waiting_tokens", "prompt tokens that wait for prefill", read=int)
-    _add(group, "max_held_bytes", "bytes of large requests, held until their calls end", read=int)
-    share = "--max-sequences plus half of --max-queue"
-    _add(group, "max_streams_per_caller", "requests of one caller at once", shown=share, read=int)
-    _add(group, "reader_timeout", "seconds after which a stream that is not read is ended", read=float)
-
-
-def _add_telemetry_options(group: "argparse._ArgumentGroup") -> None:
-    scraped = "HOST:PORT that Prometheus scrapes, with port 0 for a free one"
-    _add(group, "metrics_listen", scraped, shown="none", metavar="ADDRESS")
-    _add(group, "metrics_prefix", "prefix of the metrics that other engines have too", choices=METRICS_PREFIXES)
-    _add(group, "otlp_endpoint", "http://HOST:PORT of an OpenTelemetry collector", shown="none", metavar="URL")
-    _add(group, "log_format", "format of the log's lines", choices=LOG_FORMATS)
-    reports = "report the load to gRPC's load balancers with every answer, not only on request"
-    group.add_argument("--load-reports", action="store_true", help=reports)
 
 
 def _add(

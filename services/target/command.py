@@ -10,8 +10,8 @@ from services.engine.config import PROMPT_SLOWDOWN, ConfigError
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.named_option import NamedOption, is_name
+from services.service.options import OptionGroups, engine_config, gibibytes, server_config, telemetry_config
 from services.service.options import add_options as add_service_options
-from services.service.options import engine_config, gibibytes, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.models.model_setup import ModelSetup
@@ -28,39 +28,27 @@ _DRAFT_FILES = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the target command."""
-    _add_models(parser)
-    add_service_options(parser)
-    _add_loras(parser)
-    _add_drafts(parser)
-    parser.add_argument(
-        "--lookup",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="prompt lookup: predict that a text continues as it did after the same tokens before (default: on)",
+    parser.usage = "%(prog)s --model MODEL [--draft HOST:PORT] [option …]"
+    groups = OptionGroups(parser)
+    _add_first(groups.first)
+    add_service_options(groups)
+    _add_model(groups.model)
+    _add_offload(groups.device)
+    _add_speculation(groups.speculation)
+    blocks = (
+        "blocks of the KV cache that sessions may pin, which are then unavailable to other requests (default: a "
+        "quarter of all, if the longest context fits beside them)"
     )
-    parser.add_argument(
-        "--session-blocks",
-        type=int,
-        metavar="N",
-        help="blocks of the KV cache that sessions may pin, which are then unavailable to other requests (default: a "
-        "quarter of all, if the longest context fits beside them)",
+    groups.limits.add_argument("--session-blocks", type=int, metavar="N", help=blocks)
+    slowdown = (
+        "how many times as long a token may take while prompts are computed, unless there are more of these than "
+        "sequences that decode; inf: prompts may take all of --max-rows (default: %(default)s)"
     )
-    parser.add_argument(
-        "--prompt-slowdown",
-        type=float,
-        default=PROMPT_SLOWDOWN,
-        metavar="FACTOR",
-        help="how many times as long a token may take while prompts are computed, unless there are more of these than "
-        "sequences that decode; inf: prompts may take all of --max-rows (default: %(default)s)",
-    )
-    _add_offload(parser)
-    _add_parser(parser, "tool", TOOL_SYNTAXES)
-    _add_parser(parser, "reasoning", REASONING_SYNTAXES)
-    _add_contract(parser)
+    groups.rare.add_argument("--prompt-slowdown", type=float, default=PROMPT_SLOWDOWN, metavar="FACTOR", help=slowdown)
 
 
-def _add_models(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_first(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--model",
         dest="models",
         action="append",
@@ -69,29 +57,45 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name: requests name the one they want, or get the first",
     )
-    parser.add_argument(
+    group.add_argument(
+        "--draft",
+        action="append",
+        type=NamedOption.parse,
+        default=[],
+        metavar="[NAME=]HOST:PORT",
+        help="a draft service, for all models or for the one of that name; several may be given: each sequence goes to "
+        "the least loaded one, and to another if that fails",
+    )
+
+
+def _add_model(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
+    group.add_argument(
         "--memory-budget",
         type=gibibytes,
         metavar="GIB",
         help="memory for the weights and KV caches of all loaded models, in GiB: idle models are unloaded when others "
         "are requested (default: all are loaded, and stay)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--load-on-demand",
         action="store_true",
         help="load only the first model at the start, and each of the others when a request asks for it",
     )
-    parser.add_argument(
+    group.add_argument(
         "--unload-after",
         type=float,
         metavar="SECONDS",
         help="unload a model that has had no request for so long; a request loads it again (default: never)",
     )
-    parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
+    _add_loras(group)
+    _add_parser(group, "tool", TOOL_SYNTAXES)
+    _add_parser(group, "reasoning", REASONING_SYNTAXES)
+    _add_contract(group)
 
 
-def _add_loras(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_loras(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--lora",
         dest="loras",
         action="append",
@@ -101,7 +105,7 @@ def _add_loras(parser: argparse.ArgumentParser) -> None:
         help="a LoRA adapter of the first model or of MODEL, in PEFT's format; several may be given: requests name the "
         "one they want",
     )
-    parser.add_argument(
+    group.add_argument(
         "--lora-dir",
         type=Path,
         metavar="DIR",
@@ -109,26 +113,17 @@ def _add_loras(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_drafts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--draft",
-        action="append",
-        type=NamedOption.parse,
-        default=[],
-        metavar="[NAME=]HOST:PORT",
-        help="a draft service, for all models or for the one of that name; several may be given: each sequence goes to "
-        "the least loaded one, and to another if that fails",
-    )
+def _add_speculation(group: "argparse._ArgumentGroup") -> None:
     for name, description in _DRAFT_FILES.items():
-        parser.add_argument(f"--draft-{name}", type=Path, metavar="FILE", help=description)
-    parser.add_argument(
+        group.add_argument(f"--draft-{name}", type=Path, metavar="FILE", help=description)
+    group.add_argument(
         "--run-ahead",
         type=int,
         metavar="TOKENS",
         help="how many tokens the draft predicts beyond those that a pass verifies (default: 8, or 0 if it shares the "
         "cores or the GPU with the target)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--alternates",
         type=int,
         default=3,
@@ -136,28 +131,32 @@ def _add_drafts(parser: argparse.ArgumentParser) -> None:
         help="for how many of its next predictions a draft that runs ahead also predicts the text in case they are "
         "wrong (default: %(default)s)",
     )
+    group.add_argument(
+        "--lookup",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="prompt lookup: predict that a text continues as it did after the same tokens before (default: on)",
+    )
 
 
-def _add_offload(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_offload(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--kv-offload-memory",
         type=gibibytes,
         metavar="GIB",
         help="host memory, in GiB, for prefixes that the KV cache has evicted (default: none)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--kv-offload-dir",
         type=Path,
         metavar="DIR",
         help="folder for these prefixes instead, where the next start finds them; it reveals prompts (default: none)",
     )
-    parser.add_argument(
-        "--kv-offload-disk", type=gibibytes, metavar="GIB", help="disk space for these prefixes, in GiB"
-    )
+    group.add_argument("--kv-offload-disk", type=gibibytes, metavar="GIB", help="disk space for these prefixes, in GiB")
 
 
-def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[str]) -> None:
-    parser.add_argument(
+def _add_parser(group: "argparse._ArgumentGroup", kind: str, syntaxes: Iterable[str]) -> None:
+    group.add_argument(
         f"--{kind}-parser",
         choices=[AUTO, NONE, *syntaxes],
         default=AUTO,
@@ -165,8 +164,8 @@ def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[s
     )
 
 
-def _add_contract(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_contract(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--vllm-contract",
         action=argparse.BooleanOptionalAction,
         default=None,

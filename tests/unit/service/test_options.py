@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from services.engine.config import ConfigError, EngineConfig
-from services.service.options import add_options, engine_config
+from services.service.options import OptionGroups, add_options, engine_config
 from services.service.server_config import ServerConfig
 
 
 def parse(*flags: str) -> EngineConfig:
     parser = argparse.ArgumentParser()
-    add_options(parser)
+    add_options(OptionGroups(parser))
     return engine_config(parser.parse_args(flags), Path("folder"))
 
 
