@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
-declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=120 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
+declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
 DEVICE_STEPS=(build probe native kernels profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
@@ -26,8 +26,8 @@ choose() {
     if [ -z "$DRY_RUN" ]; then
         DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=${PLAN:-whole} PASSES=()
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
-        SERVICES=(--context 1024 --new-tokens 256 --draft-lengths 4 8)
-        WORKERS=$(($(nproc) / 2))
+        SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
+        WORKERS=$(($(nproc) > 3 ? $(nproc) - 2 : 1))
         local gib
         gib=$(df --output=size -BG /dev/shm 2>/dev/null | tail -n 1 | tr -dc 0-9)
         MODELS=${MODELS:-$([ "${gib:-0}" -ge 24 ] && echo /dev/shm || echo build)/outrider}
@@ -85,6 +85,13 @@ native() { # what runs on the GPU, each test's like on the CPU having run elsewh
 
 kernels() { # the time of each, on random weights in shapes of real models
     "$VENV/bin/python" -m tests.gpu.kernels --device "$DEVICE" --plan "$PLAN" --json "$OUT/kernels.json"
+    local code=$?
+    figures
+    return $code
+}
+
+figures() { # what has been measured so far, beside the run before
+    "$VENV/bin/python" -m tests.gpu.figures "$OUT"
 }
 
 profile() { # what the hardware counts in each; the clocks are left as they are
@@ -116,6 +123,9 @@ pairs() {
 passes() { # beside the memory's speed and the rate of matrix products
     "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" \
         --json "$OUT/passes.json"
+    local code=$?
+    figures
+    return $code
 }
 
 services() { # speculation with both models on the one GPU, beside transformers

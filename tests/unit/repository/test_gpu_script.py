@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.gpu import figures
 from tests.gpu.wheels import MAX_BYTES, OWN, carried, pins
 from tests.native.devices import needs_emulation
 
@@ -79,9 +80,9 @@ def test_what_cannot_be_run_here_is_no_failure(tmp_path: Path):
 
 
 def test_an_unknown_step_is_named(tmp_path: Path):
-    done = run(tmp_path, "figures")
+    done = run(tmp_path, "prices")
     assert done.returncode == 2
-    assert "figures is none of device models build probe native kernels profile memcheck" in done.stderr
+    assert "prices is none of device models build probe native kernels profile memcheck" in done.stderr
 
 
 def test_without_a_step_it_says_what_there_is(tmp_path: Path):
@@ -120,6 +121,20 @@ def test_what_is_carried_fits_into_one_call():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     files = [ROOT / os.fsdecode(name) for name in listed.split(b"\0") if name]
     assert sum(path.stat().st_size for path in files if path.exists()) + MAX_BYTES < 64 * 2**20
+
+
+def test_each_figure_stands_beside_what_it_was_and_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    attention = {"kernel": "attention", "shape": "8b", "format": "bf16", "rows": 4, "context": 1024, "seconds": 1.5e-5}
+    (tmp_path / "kernels.json").write_text(json.dumps({"kernels": [attention]}))
+    passes = {"gpu": "one", "matrix_rate": 1e14, "8b bf16": {"bandwidth_fraction": 0.75, "v(8)": 1.25}}
+    (tmp_path / "passes.json").write_text(json.dumps(passes))
+    figures.print_table(tmp_path)
+    rows = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["figure", "before", "predicted", "now", "must"]
+    now = {row[0]: row[3] for row in rows[1:]}
+    expected = {"8b bf16, one row, share": "0.75", "8b bf16, v(8)": "1.25", "attention, 1024, 4 rows, us": "15"}
+    assert now.items() >= expected.items()
+    assert {value for name, value in now.items() if name not in expected} == {"-"}
 
 
 @needs_emulation
