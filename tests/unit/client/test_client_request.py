@@ -65,45 +65,20 @@ def test_messages_have_calls_and_answers_in_either_form() -> None:
     assert build_stream_request(ours, {}) == build_stream_request(theirs, {})
 
 
+_NUMBERS = [  # of sampling: each has the name of its field
+    (field.name, 0.5 if field.type == field.TYPE_DOUBLE else 3)
+    for field in common_pb2.SamplingParameters.DESCRIPTOR.fields
+    if field.type in {field.TYPE_DOUBLE, field.TYPE_INT32, field.TYPE_UINT32} and not field.is_repeated
+]
 OPTIONS = [
-    ("message_deltas", True, {"output": {"message_deltas": True}}),
+    *((name, value, {"sampling": {name: value}}) for name, value in _NUMBERS),
     ("temperature", 0, {"sampling": {"temperature": 0.0}}),
-    ("top_k", 0, {"sampling": {"top_k": 0}}),
-    ("top_p", 0.1, {"sampling": {"top_p": 0.1}}),
-    ("min_p", 0.0, {"sampling": {"min_p": 0.0}}),
-    ("top_n_sigma", 1.5, {"sampling": {"top_n_sigma": 1.5}}),
-    ("smoothing_factor", 0.5, {"sampling": {"smoothing_factor": 0.5}}),
-    ("smoothing_curve", 2, {"sampling": {"smoothing_curve": 2.0}}),
-    ("dynatemp_range", 0.5, {"sampling": {"dynatemp_range": 0.5}}),
-    ("dynatemp_exponent", 2.0, {"sampling": {"dynatemp_exponent": 2.0}}),
-    ("top_a", 0.2, {"sampling": {"top_a": 0.2}}),
-    ("tfs_z", 0.9, {"sampling": {"tfs_z": 0.9}}),
-    ("typical_p", 0.9, {"sampling": {"typical_p": 0.9}}),
-    ("epsilon_cutoff", 0.001, {"sampling": {"epsilon_cutoff": 0.001}}),
-    ("eta_cutoff", 0.001, {"sampling": {"eta_cutoff": 0.001}}),
-    ("xtc_probability", 0.5, {"sampling": {"xtc_probability": 0.5}}),
-    ("xtc_threshold", 0.2, {"sampling": {"xtc_threshold": 0.2}}),
-    ("skew", -0.5, {"sampling": {"skew": -0.5}}),
-    ("mirostat_mode", 2, {"sampling": {"mirostat_mode": 2}}),
-    ("mirostat_tau", 3.5, {"sampling": {"mirostat_tau": 3.5}}),
-    ("mirostat_eta", 0.25, {"sampling": {"mirostat_eta": 0.25}}),
-    ("adaptive_target", 0.5, {"sampling": {"adaptive_target": 0.5}}),
-    ("adaptive_decay", 0.75, {"sampling": {"adaptive_decay": 0.75}}),
-    ("penalty_last_n", 64, {"sampling": {"penalty_last_n": 64}}),
-    ("penalty_decay", 32, {"sampling": {"penalty_decay": 32}}),
-    ("no_repeat_ngram_size", 3, {"sampling": {"no_repeat_ngram_size": 3}}),
+    ("message_deltas", True, {"output": {"message_deltas": True}}),
     ("suppress_token_ids", [7, 8], {"sampling": {"suppress_token_ids": [7, 8]}}),
     ("begin_suppress_token_ids", [7], {"sampling": {"begin_suppress_token_ids": [7]}}),
     ("bad_words_ids", [[7, 8], [9]], {"sampling": {"bad_words_ids": [{"ids": [7, 8]}, {"ids": [9]}]}}),
-    ("dry_multiplier", 0.8, {"sampling": {"dry_multiplier": 0.8}}),
-    ("dry_base", 2.0, {"sampling": {"dry_base": 2.0}}),
-    ("dry_allowed_length", 3, {"sampling": {"dry_allowed_length": 3}}),
-    ("dry_penalty_last_n", 512, {"sampling": {"dry_penalty_last_n": 512}}),
     ("dry_sequence_breakers", "\n", {"sampling": {"dry_sequence_breakers": ["\n"]}}),
     ("samplers", ["xtc", "top_k"], {"sampling": {"samplers": ["SAMPLER_XTC", "SAMPLER_TOP_K"]}}),
-    ("repetition_penalty", 1.1, {"sampling": {"repetition_penalty": 1.1}}),
-    ("frequency_penalty", -2.0, {"sampling": {"frequency_penalty": -2.0}}),
-    ("presence_penalty", 0.5, {"sampling": {"presence_penalty": 0.5}}),
     (
         "logit_bias",
         {3: -1.5, 0: float("-inf")},
