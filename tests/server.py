@@ -118,7 +118,7 @@ class RunningTarget:
 
     def _is_idle(self) -> bool:
         blocks, sequences = self.engine.blocks, self.engine.scheduler.sequences
-        blocks.check_integrity(sequences)
+        blocks.check_integrity(sequence.text for sequence in sequences)
         assert sequences or blocks.num_free == blocks.num_blocks
         return not sequences
 

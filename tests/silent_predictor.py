@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence as Seq
 
-from services.engine.events import PredictionSource
+from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 
 
@@ -46,8 +46,10 @@ class SilentPredictor:
         """Nothing."""
         return []
 
-    def commit(self, sequence: Sequence) -> None:
-        """Nothing to keep."""
+    def commit(self, sequence: Sequence) -> FollowCounts:
+        """Nothing to keep or count."""
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         """Nothing to forget."""
+        return FollowCounts()

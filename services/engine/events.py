@@ -164,6 +164,25 @@ class SourceStats:
     accepted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FollowCounts:
+    """What happened between a draft and one sequence since the last counts."""
+
+    opens: int = 0  # times that the draft began to follow the sequence
+    losses: int = 0  # times that it disconnected while it followed the sequence, or dropped it
+    alternates: int = 0  # passes after a rejection for which it had an alternate ready
+    vocabulary: VocabularyMatch | None = None  # how the vocabularies match, if it began to follow the sequence
+
+    def __add__(self, later: "FollowCounts") -> "FollowCounts":
+        """Return the counts of both."""
+        return FollowCounts(
+            self.opens + later.opens,
+            self.losses + later.losses,
+            self.alternates + later.alternates,
+            later.vocabulary or self.vocabulary,
+        )
+
+
 @dataclass(slots=True)
 class SpeculationStats:
     """Counts of the predictions of one sequence; position i counts the i-th prediction of each pass."""
@@ -174,11 +193,11 @@ class SpeculationStats:
     by_source: dict[PredictionSource, SourceStats] = field(default_factory=dict)
     why_not: NoSpeculation | None = None  # the latest reason; it matters if nothing was offered
     detail: str = ""
-    dropped: str = ""  # why the draft no longer follows the sequence; empty while it does
     alternates: int = 0  # passes after a rejection for which the draft had an alternate ready
     losses: int = 0  # times that the draft disconnected while it followed the sequence, or dropped it
     returns: int = 0  # times that it followed the sequence again
     vocabulary: VocabularyMatch | None = None  # for the draft that followed the sequence last
+    opens: int = 0  # times that a draft began to follow the sequence
 
     def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
         """Add one pass that sampled tokens, with its predictions if it had a source of them."""
@@ -192,6 +211,14 @@ class SpeculationStats:
         for position in range(num_offered):
             self.offered[position] += 1
             self.accepted[position] += position < num_accepted
+
+    def follow(self, counts: FollowCounts) -> None:
+        """Add what happened between a draft and the sequence."""
+        self.alternates += counts.alternates
+        self.losses += counts.losses
+        self.opens += counts.opens
+        self.returns = min(self.losses, max(0, self.opens - 1))
+        self.vocabulary = counts.vocabulary or self.vocabulary
 
     def add(self, other: "SpeculationStats") -> None:
         """Add the counts of another, which may change meanwhile."""

@@ -3,19 +3,18 @@
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import reduce
 
 from services.engine.decoder.native import derive_seed
 from services.engine.forced_tokens import ForcedTokens
+from services.engine.grammar.free_text import FreeText
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
 from services.engine.guidance import Guidance
 from services.engine.lora.adapter import Adapter
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
-from services.engine.thinking_budget import ThinkingBudget, Thought
+from services.engine.thinking_budget import FreeThought, ThinkingBudget, Thought
 
 
 class SpeculationMode(Enum):
@@ -148,32 +147,29 @@ class Request:
         """Every sample as a request of its own; the first is this request."""
         return [self, *map(self.sample, range(1, self.num_samples))]
 
-    def begin_grammar(self) -> GrammarState | None:
-        """Return the state of the received tokens in the grammar, None without a grammar."""
-        return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn after the prompt."""
+        return self.num_scored is None and self.pooling is None
 
-    def begin_thought(self) -> Thought | None:
-        """Return the state of the thinking of an answer without tokens, None if thinking is not bounded."""
-        return None if self.thinking is None else self.thinking.begin()
+    @property
+    def reports_prompt(self) -> bool:
+        """Whether records of the prompt's tokens are requested, and were not delivered by an earlier stream."""
+        return self.output.prompt_logprobs and not self.received
+
+    def begin_grammar(self, received: Seq[int]) -> GrammarState | FreeText:
+        """Return the state of an answer in its grammar after the received tokens."""
+        return FreeText() if self.grammar is None else self.grammar.begin(received, stop_ids=self.stops.token_ids)
+
+    def begin_thought(self, received: Seq[int] = ()) -> Thought | FreeThought:
+        """Return the state of an answer's thinking after the received tokens."""
+        return FreeThought() if self.thinking is None else reduce(Thought.after, received, self.thinking.begin())
 
     @property
     def masks_tokens(self) -> bool:
         """Whether some positions do not allow every token."""
         parts = (self.grammar, self.thinking, self.sampling.allowed_tokens, self.forced)
         return any(part is not None for part in parts)
-
-    def masks(
-        self, place: int, grammar: GrammarState | None, thought: Thought | None, predictions: Seq[int] = ()
-    ) -> NDArray[np.uint32] | None:
-        """Return the sampler's masks at a position of the answer and after each prediction; None: all tokens allowed.
-
-        `grammar` and `thought` are the states at that position; see `GrammarState.masks`.  # [1 + predictions, words]
-        """
-        masks = None if grammar is None else grammar.masks(predictions)
-        allowed = self.sampling.allowed_tokens
-        masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
-        masks = masks if thought is None else thought.restrict(masks, predictions)
-        return masks if self.forced is None else self.forced.restrict(masks, place, 1 + len(predictions))
 
     def sample(self, index: int) -> "Request":
         """Return one of the samples as a request of its own, with a seed derived by Philox; sample 0 keeps the seed.

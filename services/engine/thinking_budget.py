@@ -95,3 +95,17 @@ class Thought:
         if end in text:
             return Thought(self.budget, _Part.AFTER)
         return Thought(self.budget, _Part.THOUGHT, num_tokens, text[-len(end) :])
+
+
+class FreeThought:
+    """Used like a Thought where thinking is not bounded; immutable."""
+
+    forced_id = None
+
+    def after(self, token_id: int) -> "FreeThought":  # noqa: ARG002 - no token changes it
+        """Return this state."""
+        return self
+
+    def restrict(self, masks: NDArray[np.uint32] | None, predictions: Seq[int]) -> NDArray[np.uint32] | None:  # noqa: ARG002 - as above
+        """Return these masks: nothing is forced."""
+        return masks

@@ -141,9 +141,9 @@ def _is_partial(rows: ScheduledRows) -> bool:
     it may have tokens behind that already, if it was preempted before they had room.
     """
     sequence = rows.sequence
-    end = sequence.num_computed + rows.num_tokens
-    stops_for_others = sequence.request.num_samples > 1 and end == sequence.num_shared
-    return end < sequence.num_needed and not stops_for_others
+    end = sequence.text.num_computed + rows.num_tokens
+    stops_for_others = sequence.request.num_samples > 1 and end == sequence.text.num_shared
+    return end < sequence.prompt_work.num_needed and not stops_for_others
 
 
 def _counts(request: Request) -> bool:

@@ -99,7 +99,7 @@ async def test_the_engine_thread_holds_a_cancelled_sequence_for_one_step_at_most
     try:
         (sequence,) = engine.submit(engine.prepare([request(DEMO_PROMPT, max_tokens=1900)]))
         reached: dict[str, Callable[[], bool]] = {
-            "first pass": lambda: sequence.num_computed > 0,
+            "first pass": lambda: sequence.text.num_computed > 0,
             "prefilled": lambda: sequence.num_generated > 0,
             "tenth token": lambda: sequence.num_generated >= 10,
         }

@@ -5,6 +5,7 @@ import pytest
 
 from services.engine.events import Finished, FinishReason
 from services.engine.request import CachePolicy, Pooling, Request
+from services.target.sequence.pooled_states import PooledStates
 from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request
@@ -24,8 +25,8 @@ async def told(generation: Generation) -> bytes:
     await generation.read()
     assert isinstance(generation.end, Finished)
     assert (generation.end.reason, generation.end.completion_tokens) == (FinishReason.MAX_TOKENS, 0)
-    assert generation.sequence.pooled is not None
-    return generation.sequence.pooled.vector.tobytes()
+    assert isinstance(generation.sequence.prompt_work, PooledStates)
+    return generation.sequence.prompt_work.vector.tobytes()
 
 
 async def alone(pooling: Pooling, prompt: list[int] = PROMPT, **options: int) -> bytes:
@@ -64,7 +65,7 @@ async def test_a_warm_cache_serves_the_last_token_and_not_the_mean():
         warm = stepper.submit(embedded(pooling))
         stepper.run()
         assert await told(warm) == await alone(pooling)
-        cached.append(warm.sequence.num_cached)
+        cached.append(warm.sequence.text.num_cached)
     assert expected == await alone(Pooling.LAST)
     assert cached[0] >= len(PROMPT) - 32
     assert cached[1:] == [0, 0]

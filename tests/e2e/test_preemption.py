@@ -82,7 +82,7 @@ async def test_a_slow_reader_that_holds_most_blocks_gives_them_up_and_stops_nobo
     stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, stream_capacity=CAPACITY)
     slow = stepper.submit(slow_request)
     stepper.run()
-    held = len(slow.sequence.blocks)
+    held = len(slow.sequence.text.blocks)
     assert held > FEW_BLOCKS // 2
     others = [stepper.submit(one) for one in wanted]
     transcripts = await asyncio.gather(*(_read_while_stepping(stepper, generation) for generation in others))

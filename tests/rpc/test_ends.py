@@ -58,7 +58,7 @@ class StepsToDrop:
 
     def _note_drop(self, sequence: Sequence) -> None:
         self._drop(sequence)
-        assert not sequence.blocks
+        assert not sequence.text.blocks
         self.waits.append(self.num_steps - self._cancelled_at.get(sequence, self.num_steps))
 
 

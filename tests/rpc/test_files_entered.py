@@ -9,7 +9,7 @@ from tests.rpc.file_trace import FileTrace
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, target_server
 
-MOST_FILES = 35
+MOST_FILES = 37
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import math
 import random
 from dataclasses import dataclass
 
+from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
@@ -51,17 +52,18 @@ class AheadDraft(SilentPredictor):
         self._verified[sequence] = (len(sequence.tokens), count)
         return [TOKEN] * count
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         """Where all predictions were right, the next one has to be too: the target's own token is in its place."""
-        if sequence not in self._verified or sequence not in self._chains:
-            return
-        position, count = self._verified.pop(sequence)
-        is_wrong = len(sequence.tokens) <= position + count
-        if is_wrong or self._chance.random() > self._world.chances[0]:
-            self._begin(sequence)
+        if sequence in self._verified and sequence in self._chains:
+            position, count = self._verified.pop(sequence)
+            is_wrong = len(sequence.tokens) <= position + count
+            if is_wrong or self._chance.random() > self._world.chances[0]:
+                self._begin(sequence)
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         self._chains.pop(sequence, None)
+        return FollowCounts()
 
     def _begin(self, sequence: Sequence) -> None:
         """It hears half a round trip from now."""

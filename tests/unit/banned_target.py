@@ -105,7 +105,7 @@ class Target:
     def step(self) -> bool:
         before = {sequence: self._num_suppressed(sequence) for sequence in self.scheduler.sequences}
         worked = self.driver.step()
-        self.blocks.check_integrity(self.scheduler.sequences)
+        self.blocks.check_integrity(sequence.text for sequence in self.scheduler.sequences)
         self.model.poison_empty_blocks()
         for rows in self.model.batch if worked else []:
             sequence = rows.sequence

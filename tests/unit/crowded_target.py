@@ -12,7 +12,7 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Batch, Logits
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import make_logits
-from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
+from services.engine.events import Chunk, Event, Finished, FinishReason, FollowCounts, PredictionSource
 from services.engine.request import Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
@@ -96,11 +96,13 @@ class Guesser(SilentPredictor):
         right = answer_to(sequence.tokens, limit + self._more)
         return [token if self._random.random() < self._chance else (token + 1) % 251 for token in right]
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         self.followed.add(sequence)
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         self.followed.remove(sequence)
+        return FollowCounts()
 
 
 class Client:
@@ -164,7 +166,7 @@ class Target:
         before = {sequence: _progress(sequence) for sequence in self.scheduler.sequences}
         ready = [sequence for sequence in before if not sequence.is_paused and not self._is_held_up(sequence)]
         assert self.driver.step() == bool(ready)
-        self.blocks.check_integrity(self.scheduler.sequences)
+        self.blocks.check_integrity(sequence.text for sequence in self.scheduler.sequences)
         if ready:
             check_limits(self.runner.batch, self.limits, self.max_blocks)
             oldest = self.runner.batch[0].sequence
@@ -177,7 +179,7 @@ class Target:
         first = sequence.first_sample
         if first is None or first not in self.scheduler.running or sequence.timings.scheduled:
             return False
-        return first.is_paused and first.num_computed < len(sequence.tokens) - 1
+        return first.is_paused and first.text.num_computed < len(sequence.tokens) - 1
 
     def check_empty(self) -> None:
         assert self.scheduler.sequences == []
@@ -186,7 +188,7 @@ class Target:
 
 
 def _progress(sequence: Sequence) -> tuple[int, int]:
-    return len(sequence.tokens), sequence.num_computed
+    return len(sequence.tokens), sequence.text.num_computed
 
 
 def check_limits(batch: list[ScheduledRows], limits: SchedulerConfig, max_blocks: int) -> None:
@@ -195,7 +197,7 @@ def check_limits(batch: list[ScheduledRows], limits: SchedulerConfig, max_blocks
     assert all(rows.num_logits <= rows.num_rows for rows in batch)
     assert all(rows.num_tokens <= limits.prefill_chunk for rows in batch)
     assert len(batch) == len({rows.sequence for rows in batch}) <= limits.max_sequences
-    assert all(len(rows.sequence.blocks) <= max_blocks for rows in batch)
+    assert all(len(rows.sequence.text.blocks) <= max_blocks for rows in batch)
 
 
 async def serve(

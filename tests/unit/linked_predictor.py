@@ -34,12 +34,16 @@ class LinkedPredictor:
     def add(self, prompt: bytes = PROMPT, **options: Any) -> Sequence:
         output = make_output(make_request(prompt, speculation=SpeculationPolicy(num_predictions=4), **options))
         self._outputs[output.sequence] = output
-        self.remote.commit(output.sequence)
+        self.follow(output.sequence)
         return output.sequence
 
     def draw(self, sequence: Sequence, tokens: bytes) -> None:
         self._outputs[sequence].commit(records_of(tokens))
-        self.remote.commit(sequence)
+        self.follow(sequence)
+
+    def follow(self, sequence: Sequence) -> None:
+        """Take its changes, and count what has happened to it."""
+        sequence.speculation.follow(self.remote.commit(sequence))
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         """Ask, and take what is there."""

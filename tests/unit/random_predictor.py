@@ -3,6 +3,7 @@
 import math
 from random import Random
 
+from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE
@@ -25,8 +26,10 @@ class RandomPredictor(SilentPredictor):
                 history[-1] = self._random.choice([*b"xyz", END, VOCAB_SIZE, -5])
         return history[len(sequence.tokens) :]
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         self.followed[sequence] = len(sequence.tokens)
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         del self.followed[sequence]
+        return FollowCounts()

@@ -115,7 +115,7 @@ def make_sequence(request: Request, stream: TokenStream | None = None, **options
 
 def draw(sequence: Sequence, tokens: bytes) -> int:
     """Let a sequence have drawn these tokens and its stream have got them; return how many they are."""
-    sequence.tokens += tokens
+    sequence.text.tokens += tokens
     sequence.stream.put(Chunk(tokens.decode(), tuple(records_of(tokens))))
     return len(tokens)
 

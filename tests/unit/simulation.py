@@ -7,6 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from services.engine.events import FollowCounts
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
@@ -78,8 +79,9 @@ class SimulatedDraft(SilentPredictor):
         unread = self._unread[sequence]
         return self._prefill_rate.seconds(unread) if unread > _BEHIND else 0.0
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         self._asked.clear()
+        return FollowCounts()
 
     def open(self, sequence: Sequence, num_tokens: int) -> None:
         """A sequence is new, and has so many tokens."""
@@ -119,11 +121,12 @@ class SimulatedDraft(SilentPredictor):
                 self._read_on(self.busy_until - self._asked_at - self._world.delay)
         return []
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         self._unread.pop(sequence, None)
         self._asked.pop(sequence, None)
         self._fresh.discard(sequence)
         self._prefill_rate.gave_up(id(sequence))
+        return FollowCounts()
 
     def _begin(self) -> None:
         world, self._asked_at = self._world, self._clock.now
@@ -241,7 +244,7 @@ class Simulation:
 
     def _open(self, sequence: Sequence, num_tokens: int) -> None:
         self.draft.open(sequence, num_tokens)
-        sequence.num_computed = len(sequence.tokens) - 1
+        sequence.text.num_computed = len(sequence.tokens) - 1
 
     def _generate(self, live: dict[Sequence, tuple[Life, float]], num_tokens: int) -> None:
         while live:
@@ -266,8 +269,8 @@ class Simulation:
             num_accepted = 0
             while num_accepted < len(rows.predictions) and self._chance.random() < chance:
                 num_accepted += 1
-            rows.sequence.tokens += [_TOKEN] * (1 + num_accepted)
-            rows.sequence.num_computed = len(rows.sequence.tokens) - 1
+            rows.sequence.text.tokens += [_TOKEN] * (1 + num_accepted)
+            rows.sequence.text.num_computed = len(rows.sequence.tokens) - 1
             self.draft.grow(rows.sequence, 1 + num_accepted)
             self.speculation.settle(rows, records_of([_TOKEN] * (1 + num_accepted), num_accepted))
             life.ends.append(self.clock.now)

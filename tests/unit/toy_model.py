@@ -93,7 +93,7 @@ class ToyModel:
 
     def pool(self, scheduled: Iterable[ScheduledRows]) -> None:
         """It has no hidden states, and nobody asks it for any."""
-        assert all(rows.sequence.pooled is None for rows in scheduled)
+        assert all(rows.sequence.request.pooling is None for rows in scheduled)
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy a block onto another."""
@@ -108,16 +108,16 @@ class ToyModel:
                 self._cells[cell] = _POISON
 
     def _write(self, rows: ScheduledRows) -> None:
-        start = rows.sequence.num_computed
+        start = rows.sequence.text.num_computed
         tokens = rows.sequence.tokens[start : start + rows.num_tokens] + rows.predictions
         for position, token_id in enumerate(tokens, start):
             self._cells[self._cell(rows.sequence, position)] = token_id
 
     def _histories(self, rows: ScheduledRows) -> list[list[int]]:
-        end = rows.sequence.num_computed + rows.num_rows
+        end = rows.sequence.text.num_computed + rows.num_rows
         cells = [self._cells[self._cell(rows.sequence, position)] for position in range(end)]
         assert _POISON not in cells, "a free block was read"
         return [cells[:length] for length in range(end - rows.num_logits + 1, end + 1)]
 
     def _cell(self, sequence: Sequence, position: int) -> int:
-        return sequence.blocks[position // self._block_size] * self._block_size + position % self._block_size
+        return sequence.text.blocks[position // self._block_size] * self._block_size + position % self._block_size

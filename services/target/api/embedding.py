@@ -22,6 +22,7 @@ from services.target.api.computed import computed, undrawn
 from services.target.api.prompts import Room, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
 from services.target.models.served_model import ServedModel
+from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.sequence import Sequence
 
 _POOLINGS = {
@@ -108,11 +109,11 @@ def _write_response(
         request_id=sequences[0].request.request_id, model=model.name, fingerprint=model.fingerprint.digest
     )
     for sequence in sequences:
-        assert sequence.pooled is not None
+        assert isinstance(sequence.prompt_work, PooledStates)
         response.embeddings.add(
-            values=to_vector(sequence.pooled.vector, dimensions, is_normalised=is_normalised).tolist(),
+            values=to_vector(sequence.prompt_work.vector, dimensions, is_normalised=is_normalised).tolist(),
             prompt_tokens=sequence.num_prompt,
-            cached_tokens=sequence.num_cached,
+            cached_tokens=sequence.text.num_cached,
         )
     return response
 

@@ -174,8 +174,8 @@ def _status(sequence: Sequence, now: float, *, is_running: bool) -> admin_pb2.Re
         age_seconds=now - timings.arrived,
         queued_seconds=(timings.scheduled or now) - timings.arrived,
         prompt_tokens=sequence.num_prompt,
-        computed_tokens=sequence.num_computed,
+        computed_tokens=sequence.text.num_computed,
         generated_tokens=max(0, sequence.num_generated),
-        blocks=len(sequence.blocks),
+        blocks=len(sequence.text.blocks),
         is_running=is_running,
     )

@@ -172,7 +172,7 @@ class TargetEngine:
 
     def hold(self, pinned: Sequence) -> None:
         """Keep the blocks that an ended sequence pins findable in the prefix cache, even after it was cleared."""
-        self._loop.post(lambda: self.blocks.keep(pinned, pinned.num_computed))
+        self._loop.post(lambda: self.blocks.keep(pinned.text, pinned.text.num_computed))
 
     def let_go(self, pinned: Sequence) -> None:
         """Release the blocks that a sequence pins, whether it has ended or not."""
@@ -180,7 +180,7 @@ class TargetEngine:
 
     def _let_go(self, pinned: Sequence) -> None:
         self._step.drop(pinned)
-        self.blocks.release(pinned)
+        self.blocks.release(pinned.text)
 
     def abandon(self, message: str) -> None:
         """End all generations with an error after which a client may continue on another server."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Seq
 from services.engine.decoder.native import Batch, Decoder, Logits
 from services.engine.lora.adapter import NO_ADAPTER
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import KvOwner
+from services.target.sequence.sequence import Text
 
 
 class ModelRunner:
@@ -23,13 +23,13 @@ class ModelRunner:
         """
         self._batch.clear()
         for rows in scheduled:
-            self._append(rows, rows.sequence, rows.num_tokens, num_logits=rows.num_logits)
+            self._append(rows, rows.sequence.text, rows.num_tokens, num_logits=rows.num_logits)
         for rows in scheduled:
-            if rows.sequence.negative is not None:
-                self._append(rows, rows.sequence.negative, rows.num_negative, num_logits=rows.num_draws)
+            for negative in rows.sequence.texts[1:]:
+                self._append(rows, negative, rows.num_negative, num_logits=rows.num_draws)
         return self._decoder.forward(self._batch)
 
-    def _append(self, rows: ScheduledRows, text: KvOwner, num_tokens: int, *, num_logits: int) -> None:
+    def _append(self, rows: ScheduledRows, text: Text, num_tokens: int, *, num_logits: int) -> None:
         if not num_tokens:
             return
         start = text.num_computed
@@ -45,9 +45,8 @@ class ModelRunner:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         first_row = 0
         for rows in scheduled:
-            sequence = rows.sequence
-            if sequence.pooled is not None:
-                start = first_row - sequence.num_computed
-                if pooled := sequence.pooled.rows(sequence.num_computed, rows.num_tokens):
-                    sequence.pooled.take(self._decoder.hidden_states(start + pooled.start, len(pooled)))
+            text, work = rows.sequence.text, rows.sequence.prompt_work
+            if positions := work.states(text.num_computed, rows.num_tokens):
+                row = first_row + positions.start - text.num_computed
+                work.take_states(self._decoder.hidden_states(row, len(positions)))
             first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences

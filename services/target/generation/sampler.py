@@ -11,7 +11,6 @@ from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
 from services.engine.request import OutputOptions
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import Sequence
 
 _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
@@ -41,14 +40,16 @@ class Sampler:
         tokens: list[list[int]] = []
         masks: list[NDArray[np.uint32] | None] = []
         for rows in scheduled:
+            sequence = rows.sequence
             if rows.prompt_targets:
                 tokens.append(rows.prompt_targets)
-                states.append(_known_state(rows.sequence))
-                masks.append(_known_masks(rows))
+                states.append(sequence.prompt_work.sampling)
+                masks.append(sequence.prompt_work.masks(rows.prompt_targets))
             if rows.draws:
-                states.append(rows.sequence.sampling)
+                states.append(sequence.draw.sampling)
                 tokens.append(rows.predictions)
-                masks.append(_masks(rows))  # a GPU may still be computing meanwhile
+                # Masks are made here, since a GPU may still be computing meanwhile.
+                masks.append(None if sequence.is_healing else sequence.draw.allowed.masks(rows.predictions))
         reader = _SampleReader(self._native.sample(logits, states, tokens, masks), logits)
         results: list[SamplerOutput] = []
         first_row = 0
@@ -103,41 +104,21 @@ class _SampleReader:
         return values.astype(np.dtype("<f4"), copy=False).tobytes()
 
 
-def _known_state(sequence: Sequence) -> SamplingState:
-    """The sampling state for records of known tokens, either the prompt's or received ones."""
-    if sequence.replay is not None:
-        return sequence.replay.sampling
-    assert sequence.prompt_logprobs is not None
-    return sequence.prompt_logprobs.sampling
-
-
-def _known_masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
-    replay = rows.sequence.replay
-    return None if replay is None else replay.masks(rows.prompt_targets)
-
-
-def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
-    sequence = rows.sequence
-    if sequence.is_healing:
-        return None
-    request = sequence.request
-    return request.masks(sequence.num_generated, sequence.grammar, sequence.thought, rows.predictions)
-
-
 def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> SamplerOutput:
     prompt_records = _prompt_records(reader, first_row, rows)
     first_row += len(rows.prompt_targets)
     records: list[TokenRecord] = []
-    feeds_back = rows.sequence.sampling.feeds_back
+    sequence, draw = rows.sequence, rows.sequence.draw
+    feeds_back = draw.sampling.feeds_back
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := reader.failure(row):
-            is_sure = not records or rows.sequence.grammar is None  # after predictions a mask may be missing
+            is_sure = not records or sequence.request.grammar is None  # after predictions a mask may be missing
             return SamplerOutput(records, failure if is_sure else None, prompt_records)
         token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
         source = rows.source if predicted else None
-        records.append(reader.record(row, rows.sequence.output_options, source, feeds_back=feeds_back))
+        records.append(reader.record(row, draw.output, source, feeds_back=feeds_back))
         if not predicted:
             break
     return SamplerOutput(records, None, prompt_records)
@@ -145,10 +126,10 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
 
 def _prompt_records(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
     """The records of known tokens, which have only the id where the logits are not finite."""
-    sequence = rows.sequence
-    output = OutputOptions() if sequence.prompt_logprobs is None else sequence.prompt_logprobs.output
-    is_replay = sequence.replay is not None
+    work = rows.sequence.prompt_work
     return [
-        TokenRecord(token_id) if reader.failure(row) else reader.record(row, output, feeds_back=is_replay)
+        TokenRecord(token_id)
+        if reader.failure(row)
+        else reader.record(row, work.output, feeds_back=work.sampling.feeds_back)
         for row, token_id in enumerate(rows.prompt_targets, start=first_row)
     ]

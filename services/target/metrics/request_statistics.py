@@ -99,7 +99,7 @@ class RequestStatistics:
         if not live.is_scheduled:
             live.is_scheduled = True
             self.prompt_tokens += sequence.num_prompt
-            self.cached_tokens += sequence.num_cached
+            self.cached_tokens += sequence.text.num_cached
         if isinstance(event, Chunk):
             self._observe_tokens(live, len(event.records))
         elif isinstance(event, Finished):
@@ -130,8 +130,8 @@ class RequestStatistics:
         with self._lock:
             del self._live[sequence]
             self._speculation.add(sequence.speculation)
-        reason = sequence.finish_reason
-        self.ended[EndReason.ABORT if reason is None else END_REASONS[reason]] += 1
+        end = sequence.end
+        self.ended[END_REASONS[end] if isinstance(end, FinishReason) else EndReason.ABORT] += 1
         if not sequence.speculation.offered and (why_not := sequence.speculation.why_not):
             self.unpredicted[why_not] += 1
 
@@ -189,8 +189,8 @@ def _log(sequence: Sequence) -> None:
         sequence.num_prompt,
         sequence.num_generated,
         len(sequence.request.received),
-        sequence.num_cached,
-        sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
+        sequence.text.num_cached,
+        sequence.end.name if isinstance(sequence.end, FinishReason) else "CANCELLED",
         max(timings.scheduled - timings.arrived, 0.0),
         max(timings.prefilled - timings.arrived, 0.0),
         time.monotonic() - timings.arrived,

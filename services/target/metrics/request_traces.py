@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Self
 
+from services.engine.events import FinishReason
 from services.engine.request import Request
 from services.target.sequence.sequence import Sequence
 
@@ -79,7 +80,7 @@ class RequestTrace:
 
 
 def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribute]":
-    reasons = tuple(sequence.finish_reason.name.lower() for sequence in sequences if sequence.finish_reason)
+    reasons = tuple(end.name.lower() for sequence in sequences if isinstance(end := sequence.end, FinishReason))
     speculation = [sequence.speculation for sequence in sequences]
     with_own_prompts = [sequence for sequence in sequences if sequence.first_sample is None]
     return {
@@ -90,7 +91,7 @@ def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribut
         "gen_ai.usage.input_tokens": sum(sequence.num_prompt for sequence in with_own_prompts),
         "gen_ai.usage.output_tokens": sum(sequence.num_generated for sequence in sequences),
         "gen_ai.response.finish_reasons": reasons,
-        "outrider.cached_tokens": sum(sequence.num_cached for sequence in with_own_prompts),
+        "outrider.cached_tokens": sum(sequence.text.num_cached for sequence in with_own_prompts),
         "outrider.predicted_tokens": sum(sum(stats.offered) for stats in speculation),
         "outrider.accepted_tokens": sum(sum(stats.accepted) for stats in speculation),
     }

@@ -5,9 +5,8 @@ from itertools import chain
 
 import numpy as np
 
-from services.engine.grammar.state import GrammarState
 from services.engine.request import Request
-from services.engine.thinking_budget import Thought
+from services.target.sequence.draw_state import MaskState
 
 
 class Alternatives:
@@ -25,17 +24,15 @@ class Alternatives:
         """Whether no mask ever forbids a token."""
         return not self._request.masks_tokens
 
-    def remain(
-        self, tried: Collection[int], grammar: GrammarState | None, thought: Thought | None, *, num_generated: int
-    ) -> bool:
-        """Whether a token is left after `num_generated` tokens, given the grammar's and the thought's state there."""
-        masks = self._request.masks(num_generated, grammar, thought)
+    def remain(self, tried: Collection[int], allowed: MaskState) -> bool:
+        """Whether a token is left apart from those tried, given what is allowed there."""
+        masks = allowed.masks()
         if masks is None:
             return True
         is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")
-        if grammar is not None:
+        if self._request.grammar is not None:
             is_open[self._vocab_size :] = 0  # the id after the last one, which stands for the end of a text
         stops = self._request.stops
-        early = stops.token_ids if num_generated < stops.min_tokens else ()
+        early = stops.token_ids if allowed.place < stops.min_tokens else ()
         is_open[[*chain(tried, early, self._excluded_ids)]] = 0
         return bool(is_open.any())

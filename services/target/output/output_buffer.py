@@ -5,11 +5,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
-from services.engine.grammar.state import GrammarState
-from services.engine.thinking_budget import Thought
 from services.target.output.alternatives import Alternatives
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
+from services.target.sequence.draw_state import MaskState
 
 
 class Snapshot(NamedTuple):
@@ -17,8 +16,7 @@ class Snapshot(NamedTuple):
 
     detokenizer: Detokenizer
     loop: LoopDetector | None
-    grammar: GrammarState | None
-    thought: Thought | None
+    allowed: MaskState
 
 
 class _BufferedToken(NamedTuple):
@@ -65,11 +63,11 @@ class OutputBuffer:
         """Hold the report of the pass that drew the last tokens."""
         self._reports.append(report)
 
-    def num_to_take_back(self, num_tokens: int, alternatives: Alternatives, *, end: int) -> int | None:
+    def num_to_take_back(self, num_tokens: int, alternatives: Alternatives) -> int | None:
         """How many tokens to take back for a banned string in the last `num_tokens`: from the first one that has
         alternatives, or all if none has any, in which case nothing is left to draw.
 
-        None if received tokens, which are not held, would have to be taken back. `end` is the answer's length.
+        None if received tokens, which are not held, would have to be taken back.
         """
         held = self._tokens[-num_tokens:]
         is_received = len(held) < num_tokens
@@ -77,8 +75,7 @@ class OutputBuffer:
             return None
         for num_left, token in zip(range(len(held), 0, -1), held, strict=True):
             assert token.before is not None
-            grammar, thought = token.before.grammar, token.before.thought
-            if alternatives.remain(token.tried, grammar, thought, num_generated=end - num_left):
+            if alternatives.remain(token.tried, token.before.allowed):
                 return num_left
         return None if is_received else num_tokens
 

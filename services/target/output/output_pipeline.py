@@ -1,6 +1,5 @@
 """OutputPipeline: converts one sequence's drawn tokens to its text and events."""
 
-import math
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -8,7 +7,6 @@ from copy import copy
 from dataclasses import asdict
 
 from services.engine.events import Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
-from services.engine.sampling_state import new_request_state
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.alternatives import Alternatives
 from services.target.output.banned_strings import BannedMatch
@@ -45,27 +43,18 @@ class OutputPipeline:
     def report_progress(self, records: Seq[TokenRecord] = (), *, num_new: int = 0) -> None:
         """Report how many tokens before the first drawn one are computed, until that one is drawn.
 
-        `records` are new records of prompt tokens, and `num_new` counts tokens that are computed but not settled yet.
+        `records` are new records of known tokens, and `num_new` counts tokens that are computed but not settled yet.
         """
         sequence = self.sequence
-        if not sequence.timings.prefilled:
-            prompt = sequence.prompt_logprobs
-            total = sequence.num_prompt + len(sequence.request.received)
-            delivered = () if prompt is None else prompt.take(records, sequence.tokens)
-            sequence.stream.put(Progress(sequence.num_computed + num_new, total, delivered))
-
-    def replay_feedback(self, records: Seq[TokenRecord]) -> None:
-        """Take the feedback levels after some received tokens; the last of them completes the sampler's state."""
-        sequence, replay = self.sequence, self.sequence.replay
-        assert replay is not None
-        levels = [math.nan if record.level is None else record.level for record in records]
+        if sequence.timings.prefilled:
+            return
+        delivered: tuple[TokenRecord, ...] = ()
         try:
-            replay.take([record.token_id for record in records], levels)
+            delivered = sequence.prompt_work.take(records)
         except ValueError as error:
-            sequence.refusal = Refused(str(error))
-        if replay.is_complete:
-            sequence.sampling.commit(sequence.request.received, replay.levels)
-            sequence.replay = None
+            sequence.end = Refused(str(error))
+        total = sequence.num_prompt + len(sequence.request.received)
+        sequence.stream.put(Progress(sequence.text.num_computed + num_new, total, delivered))
 
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation; returns how many of them are kept.
@@ -82,8 +71,7 @@ class OutputPipeline:
             sequence.timings.prefilled = time.monotonic()
         num_before = len(sequence.tokens)
         taken = self._push(records)
-        levels = [record.level for record in taken if record.level is not None]
-        sequence.sampling.commit([record.token_id for record in taken], levels)
+        sequence.draw.commit(taken)
         if self._detokenizer.banned is not None:
             self._take_back(self._detokenizer.banned)
         kept = taken[: max(0, len(sequence.tokens) - num_before)]
@@ -97,20 +85,23 @@ class OutputPipeline:
 
         So a continuation from all tokens still continues the text that these have released.
         """
-        self.sequence.finish_reason = reason
+        self.sequence.end = reason
         self._deliver()
         self._last_text = self._detokenizer.finish()
 
     def expire(self) -> None:
         """End the generation at its time limit or deadline, without the tokens that may still be taken back."""
         sequence = self.sequence
-        sequence.finish_reason = sequence.expiry_reason
+        is_deadline = sequence.expires_at == sequence.request.deadline
+        sequence.end = FinishReason.DEADLINE if is_deadline else FinishReason.TIME_LIMIT
         self._last_text = self._buffer.text + self._detokenizer.finish()
-        sequence.truncate(sequence.num_generated - len(self._buffer))
+        sequence.take_back(len(self._buffer))
 
     def deliver_end(self) -> None:
         """Put the end of the generation into the stream, after all of its text and tokens."""
-        self.sequence.stream.put(self.sequence.refusal or self._finished())
+        end = self.sequence.end
+        assert end is not None
+        self.sequence.stream.put(end if isinstance(end, Refused) else self._finished(end))
 
     def _heal(self, record: TokenRecord) -> None:
         """Complete the prompt; after this only the first bytes of the text differ from any other generation."""
@@ -118,52 +109,50 @@ class OutputPipeline:
         assert healing is not None
         sequence.append(record.token_id)
         self._detokenizer.begin(record.token_id, num_known=healing.num_known)
-        if sequence.needs_prompt_logprobs:
-            self.report_progress([record], num_new=sequence.num_prompt - 1 - sequence.num_computed)
-        sequence.sampling = new_request_state(sequence.request, sequence.tokens)
+        if not sequence.prompt_work.is_complete:
+            self.report_progress([record], num_new=sequence.num_prompt - 1 - sequence.text.num_computed)
+        sequence.draw.heal(sequence.request, sequence.tokens)
         try:
             self._replay()
         except ValueError as error:  # the call has begun, so that this is an event
-            sequence.refusal = Refused(str(error))
+            sequence.end = Refused(str(error))
 
     def _replay(self) -> None:
         """Append the received tokens; the grammar has followed them already."""
-        received, grammar = self.sequence.request.received, self.sequence.grammar
+        received, draw = self.sequence.request.received, self.sequence.draw
+        grammar = draw.allowed.grammar
         rules = TokenRules(self.sequence.request, self.sequence.tokens) if received else None
         for count, token_id in enumerate(received):
             if self.sequence.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
             assert rules is not None
-            rules.take(token_id, self.sequence.thought)
+            rules.take(token_id)
             self._append(token_id)
-            if grammar is not None and grammar.is_rejected and grammar.num_followed == count:
+            if grammar.is_rejected and grammar.num_followed == count:
                 raise ValueError(f"the grammar forbids the token at {count}")
             if self._detokenizer.banned is not None:
                 raise ValueError(f"token {count} completes a banned string, which the generation does not have")
-        if self.sequence.replay is None:
-            self.sequence.sampling.commit(received)
+        if not draw.sampling.feeds_back:  # else FeedbackReplay commits them
+            draw.sampling.commit(received)
 
     def _push(self, records: Iterable[TokenRecord]) -> list[TokenRecord]:
         """Append and buffer drawn tokens, up to one after which the others are invalid."""
         taken: list[TokenRecord] = []
-        grammar = self.sequence.grammar
+        allowed = self.sequence.draw.allowed
         for record in records:
-            if taken and grammar is not None and not grammar.was_mask_right:
+            if taken and not allowed.grammar.was_mask_right:
                 break
             taken.append(record)
             before = self._snapshot()
             self._buffer.push(record, self._append(record.token_id), before)
             if self.sequence.is_finished or self._detokenizer.banned is not None:
                 break
-            if grammar is not None:
-                grammar.advance([record.token_id])
+            allowed.advance(record.token_id)
         return taken
 
     def _append(self, token_id: int) -> str:
         """Append one token and return the text that it releases; ends the generation if the token is the last one."""
         self.sequence.append(token_id)
-        if self.sequence.thought is not None:
-            self.sequence.thought = self.sequence.thought.after(token_id)
         is_stop = token_id in self.sequence.request.stops.token_ids
         detokenizer = self._detokenizer
         text, stop = (detokenizer.push_stop_token(token_id), None) if is_stop else detokenizer.push(token_id)
@@ -171,7 +160,7 @@ class OutputPipeline:
             return ""
         self._matched_stop = stop
         is_loop = self._loop is not None and not is_stop and self._loop.push(token_id)
-        self.sequence.finish_reason = self._reason_to_stop(is_stop_token=is_stop, is_loop=is_loop)
+        self.sequence.end = self._reason_to_stop(is_stop_token=is_stop, is_loop=is_loop)
         return text
 
     def _reason_to_stop(self, *, is_stop_token: bool, is_loop: bool) -> FinishReason | None:
@@ -185,7 +174,7 @@ class OutputPipeline:
             return FinishReason.LOOP
         if sequence.num_generated >= stops.max_tokens:
             return FinishReason.MAX_TOKENS
-        if sequence.room <= 0:
+        if sequence.num_remaining <= 0:
             return FinishReason.CONTEXT_LENGTH
         return None
 
@@ -193,31 +182,28 @@ class OutputPipeline:
         """The state before the next token; None if tokens are never taken back."""
         if not self.sequence.request.sampling.banned_strings:
             return None
-        grammar, thought = self.sequence.grammar, self.sequence.thought
-        return Snapshot(self._detokenizer.fork(), copy(self._loop), grammar and grammar.fork(), thought)
+        return Snapshot(self._detokenizer.fork(), copy(self._loop), self.sequence.draw.allowed.fork())
 
     def _take_back(self, banned: BannedMatch) -> None:
         """Cut the answer within a banned string, forbid the token there, and restore the state before it."""
         sequence = self.sequence
         alternatives = Alternatives(sequence.request, vocab_size=self._tokenizer.vocab_size)
-        num_tokens = self._buffer.num_to_take_back(banned.num_tokens, alternatives, end=sequence.num_generated)
+        num_tokens = self._buffer.num_to_take_back(banned.num_tokens, alternatives)
         if num_tokens is None:
-            sequence.refusal = Refused("what follows them completes a banned string that begins in them")
+            sequence.end = Refused("what follows them completes a banned string that begins in them")
             return
         position = len(sequence.tokens) - num_tokens
         taken = sequence.tokens[position:]
         text = b"".join(map(self._tokenizer.token_bytes, taken)).decode(errors="replace")
         suppressed = Suppressed(text, banned.string, position - sequence.num_prompt, taken[0])
-        sequence.truncate(position - sequence.num_prompt)
-        before = self._buffer.take_back(num_tokens, suppressed)
-        self._detokenizer, self._loop, sequence.grammar, sequence.thought = before
-        sequence.sampling.truncate(sequence.num_generated)
-        sequence.sampling.forbid(self._buffer.forbidden)
+        sequence.take_back(num_tokens)
+        self._detokenizer, self._loop, allowed = self._buffer.take_back(num_tokens, suppressed)
+        sequence.draw.take_back(allowed, self._buffer.forbidden)
 
     def _deliver(self, last_text: str = "") -> None:
         """Deliver the tokens that can no longer be taken back; at an end, all of them."""
         sequence = self.sequence
-        if sequence.refusal is not None:
+        if isinstance(sequence.end, Refused):
             return
         if sequence.is_finished:
             chunk = self._buffer.release_all(last_text)
@@ -226,17 +212,16 @@ class OutputPipeline:
         if chunk.records or chunk.suppressed:
             sequence.stream.put(chunk)
 
-    def _finished(self) -> Finished:
+    def _finished(self, reason: FinishReason) -> Finished:
         sequence = self.sequence
-        assert sequence.finish_reason is not None
         sequence.timings.finished = time.monotonic()
         return Finished(
-            reason=sequence.finish_reason,
-            stop_token_id=sequence.tokens[-1] if sequence.finish_reason is FinishReason.STOP_TOKEN else None,
+            reason=reason,
+            stop_token_id=sequence.tokens[-1] if reason is FinishReason.STOP_TOKEN else None,
             stop_string=self._matched_stop,
             prompt_tokens=sequence.num_prompt,
             completion_tokens=sequence.num_generated,
-            cached_tokens=sequence.num_cached,
+            cached_tokens=sequence.text.num_cached,
             preemptions=sequence.num_preemptions,
             timings=sequence.timings,
             speculation=sequence.speculation,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence as Seq
 
 from services.engine.request import Request
-from services.engine.thinking_budget import Thought
+from services.target.sequence.draw_state import MaskState
 
 _WORD_BITS = 32  # of the sampler's masks
 
@@ -16,24 +16,23 @@ class TokenRules:
 
     def __init__(self, request: Request, prompt: Seq[int]) -> None:
         self._request, self._tokens, self._num_prompt = request, [*prompt], len(prompt)
+        self._thought = request.begin_thought()
         self._runs: dict[int, list[int]] = {}  # the positions of runs of tokens, by hash
         size = request.sampling.no_repeat_ngram_size
         for end in range(size, len(prompt) + 1) if size else ():
             self._note_run(end)
 
-    def take(self, token_id: int, thought: Thought | None) -> None:
-        """Append one token; `thought` is the state of the reasoning before it.
-
-        Raises ValueError, which names the rule, if the token could not be drawn there.
-        """
-        place = len(self._tokens) - self._num_prompt
-        if thought is not None and thought.forced_id not in {None, token_id}:
-            raise ValueError(f"stop.max_thinking_tokens forces token {thought.forced_id} at {place}")
+    def take(self, token_id: int) -> None:
+        """Append one token; raises ValueError, which names the rule, if the token could not be drawn there."""
+        place, forced_id = len(self._tokens) - self._num_prompt, self._thought.forced_id
+        if forced_id not in {None, token_id}:
+            raise ValueError(f"stop.max_thinking_tokens forces token {forced_id} at {place}")
         self._tokens.append(token_id)
         if (field := self._broken(place, token_id)) is not None:
             raise ValueError(f"{field} forbids the token at {place}")
-        if self._is_forced_away(place, token_id, thought):
+        if self._is_forced_away(place, token_id):
             raise ValueError(f"the checkpoint forces another token at {place}")
+        self._thought = self._thought.after(token_id)
 
     def _broken(self, place: int, token_id: int) -> str | None:
         """The field that forbids the last token, if one does."""
@@ -67,13 +66,11 @@ class TokenRules:
             others.append(first)
         return is_known
 
-    def _is_forced_away(self, place: int, token_id: int, thought: Thought | None) -> bool:
+    def _is_forced_away(self, place: int, token_id: int) -> bool:
         """Whether another token is forced there, by the masks, which drop the rule if no token would be left."""
         request, received = self._request, self._request.received
         if request.forced is None or place not in request.forced.places or token_id in request.forced.places[place]:
             return False
-        source, stop_ids = request.grammar, request.stops.token_ids
-        grammar = None if source is None else source.begin(received[:place], stop_ids=stop_ids)
-        masks = request.masks(place, grammar, thought)
+        masks = MaskState(request, received[:place]).masks()
         assert masks is not None
         return not masks[0, token_id // _WORD_BITS] >> token_id % _WORD_BITS & 1

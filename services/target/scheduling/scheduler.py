@@ -5,12 +5,15 @@ import time
 from bisect import insort
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.events import FinishReason
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
 from services.target.scheduling.limits import SchedulerConfig, StepLimit
 from services.target.scheduling.prompt_pace import PromptPace
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import Lengths, Sequence
+from services.target.sequence.sequence import Sequence, Text
+
+_Lengths = list[tuple[Text, int]]  # in tokens
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass; each takes 0.6 MB with a vocabulary of 150 000 tokens
 
@@ -61,8 +64,9 @@ class Scheduler:
         for started in (self.running, self._preempted):
             if sequence in started:
                 started.remove(sequence)
+                is_pinned = sequence.request.pins and sequence.end is FinishReason.MAX_TOKENS  # for a session
                 for text in sequence.texts:
-                    self._blocks.shrink(text, text.num_pinned)
+                    self._blocks.shrink(text, text.num_computed if is_pinned else 0)
                 return True
         return self._queue.remove(sequence)
 
@@ -83,17 +87,19 @@ class Scheduler:
         self._admit()
         batch: list[ScheduledRows] = []
         ready = [sequence for sequence in self.running if not sequence.is_paused]
-        prompts = [sequence for sequence in ready if not sequence.is_decoding]
+        prompts = [sequence for sequence in ready if not _is_decoding(sequence)]
         self._spare_rows = self._config.max_rows
         prompt_rows = self._share_rows(prompts, self._most_prompt_rows(ready, prompts))
         for sequence in ready:
-            num_rows = len(sequence.texts) if sequence.is_decoding else prompt_rows.get(sequence, 0)
+            num_rows = len(sequence.texts) if _is_decoding(sequence) else prompt_rows.get(sequence, 0)
             if num_rows <= 0 or sequence not in self.running:  # the latter if an older one has just preempted it
                 continue
-            num_tokens, num_negative = runs = sequence.split(num_rows)
-            if self._make_room(sequence, sequence.lengths_after(runs)):
-                draws = sequence.draws and num_rows == sequence.num_pending
-                rows = ScheduledRows(sequence, num_tokens, draws, num_negative, sequence.prompt_targets(num_tokens))
+            num_tokens, num_negative = runs = _split(sequence, num_rows)
+            lengths = [(text, text.num_computed + run) for text, run in zip(sequence.texts, runs, strict=False)]
+            if self._make_room(sequence, lengths):
+                draws = sequence.request.draws and num_rows == sequence.num_pending
+                targets = sequence.prompt_work.targets(sequence.text.num_computed, num_tokens)
+                rows = ScheduledRows(sequence, num_tokens, draws, num_negative, targets)
                 batch.append(rows)
                 self._spare_rows -= rows.num_rows
         if batch:
@@ -127,11 +133,12 @@ class Scheduler:
             if not callers[caller]:
                 del callers[caller]
             most = min(self._config.prefill_chunk, num_rows)
-            if sequence.needs_prompt_logits:
+            work, first_row = sequence.prompt_work, sequence.text.num_computed
+            if work.targets(first_row, most):
                 most = min(most, logits_budget)
             shared[sequence] = min(self._num_prompt_rows(sequence), most)
             num_rows -= shared[sequence]
-            logits_budget -= len(sequence.prompt_targets(sequence.split(shared[sequence])[0]))
+            logits_budget -= len(work.targets(first_row, _split(sequence, shared[sequence])[0]))
             if is_shared:
                 self._prompt_shares.charge(caller, shared[sequence])
         return shared
@@ -142,9 +149,9 @@ class Scheduler:
         """
         sequence, num_texts = rows.sequence, len(rows.sequence.texts)
         predictions = predictions[: self._spare_rows // num_texts]
-        while predictions and not self._blocks.can_grow_together(sequence.lengths(len(predictions))):
+        while predictions and not self._blocks.can_grow_together(_lengths(sequence, len(predictions))):
             predictions = predictions[:-1]
-        self._grow(sequence.lengths(len(predictions)))
+        self._grow(_lengths(sequence, len(predictions)))
         self._spare_rows -= num_texts * len(predictions)
         self.num_prediction_rows += num_texts * len(predictions)
         rows.predictions = predictions
@@ -188,7 +195,7 @@ class Scheduler:
     def _is_ready(self, sequence: Sequence) -> bool:
         """Whether a sequence does not have to wait until its first sample has computed their prompt."""
         first = self._first_sample(sequence)
-        return first is None or first.has_shared
+        return first is None or _has_shared(first)
 
     def _start(self, sequence: Sequence) -> bool:
         """Start a sequence if there is room, or if a paused one can be preempted; False if not."""
@@ -196,10 +203,10 @@ class Scheduler:
             if (victim := self._youngest_paused()) is None:
                 return False
             self._preempt(victim)
-        self._grow(sequence.lengths(0))
+        self._grow(_lengths(sequence, 0))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
-            sequence.num_cached = sequence.num_computed
+            sequence.text.num_cached = sequence.text.num_computed
         insort(self.running, sequence, key=_start_time)
         return True
 
@@ -211,9 +218,10 @@ class Scheduler:
             for text, other in zip(sequence.texts, first.texts, strict=True):
                 self._blocks.share(text, other, text.num_shared)
         else:
-            for text in sequence.texts:
-                self._blocks.reuse(text, text.num_reusable)
-        if self._blocks.can_grow_together(sequence.lengths(int(sequence.draws))):
+            self._blocks.reuse(sequence.text, sequence.prompt_work.num_reusable)
+            for text in sequence.texts[1:]:
+                self._blocks.reuse(text)
+        if self._blocks.can_grow_together(_lengths(sequence, int(sequence.request.draws))):
             return True
         self._release(sequence)
         return False
@@ -230,20 +238,20 @@ class Scheduler:
         """The rows that a prefilling sequence can compute next: those that are needed, or, while other samples wait for
         it, only those that they share.
         """
-        is_awaited = self._is_awaited(sequence)
-        end = sequence.num_shared if is_awaited else sequence.num_needed
-        num_negative = 0 if sequence.negative is None else sequence.negative.num_pending - is_awaited
-        return end - sequence.num_computed + num_negative
+        if self._is_awaited(sequence):
+            return sum(max(0, text.num_shared - text.num_computed) for text in sequence.texts)
+        num_later = len(sequence.tokens) - sequence.prompt_work.num_needed
+        return sequence.num_pending - num_later
 
     def _is_awaited(self, sequence: Sequence) -> bool:
         """Whether other samples wait until the sequence has computed the shared prompt."""
-        is_first = sequence.request.num_samples > 1 and not sequence.has_shared
+        is_first = sequence.request.num_samples > 1 and not _has_shared(sequence)
         return is_first and any(self._first_sample(other) is sequence for other in self._queue)
 
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
 
-    def _make_room(self, sequence: Sequence, lengths: Lengths) -> bool:
+    def _make_room(self, sequence: Sequence, lengths: _Lengths) -> bool:
         """Allocate blocks for a sequence's texts, preempting others if necessary; False if it was preempted itself."""
         while not self._blocks.can_grow_together(lengths):
             victim = self._youngest_paused() or self.running[-1]
@@ -253,7 +261,7 @@ class Scheduler:
         self._grow(lengths)
         return True
 
-    def _grow(self, lengths: Lengths) -> None:
+    def _grow(self, lengths: _Lengths) -> None:
         for text, num_tokens in lengths:
             self._blocks.grow(text, num_tokens)
 
@@ -271,6 +279,34 @@ class Scheduler:
 
 def _num_texts(sequences: list[Sequence]) -> int:
     return sum(len(sequence.texts) for sequence in sequences)
+
+
+def _is_decoding(sequence: Sequence) -> bool:
+    """Whether only the last token is still to be computed."""
+    return sequence.num_pending == len(sequence.texts)
+
+
+def _has_shared(sequence: Sequence) -> bool:
+    """Whether all tokens that further samples share are computed."""
+    return all(text.num_computed >= text.num_shared for text in sequence.texts)
+
+
+def _split(sequence: Sequence, num_rows: int) -> tuple[int, int]:
+    """Divide at most `num_rows` next rows between the sequence's own text and the negative one.
+
+    The texts' last tokens wait for each other, so that their logits come from one pass.
+    """
+    own = sequence.text.num_pending
+    negative = sequence.num_pending - own
+    if num_rows == own + negative:
+        return own, negative
+    num_negative = min(num_rows, max(negative - 1, 0))
+    return min(num_rows - num_negative, own - 1), num_negative
+
+
+def _lengths(sequence: Sequence, num_further: int) -> _Lengths:
+    """The length of each text with `num_further` more tokens."""
+    return [(text, len(text.tokens) + num_further) for text in sequence.texts]
 
 
 def _start_time(sequence: Sequence) -> float:

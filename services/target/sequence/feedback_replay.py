@@ -7,32 +7,46 @@ from collections.abc import Sequence as Seq
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.decoder.native import SamplingState
+from services.engine.events import TokenRecord
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_request_state
+from services.target.sequence.draw_state import MaskState
+from services.target.sequence.prompt_work import PromptWork
 
 
-class FeedbackReplay:
+class FeedbackReplay(PromptWork):
     """The feedback levels after the received tokens are computed again, each from the row that its token was drawn
-    from, now with a known token. Each is taken once and in order, however often the rows are computed.
+    from, now with a known token.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, tokens: list[int], restored: SamplingState) -> None:
+        """The received tokens are committed to `restored` once all levels are known."""
+        super().__init__(request, tokens)
         self.sampling = new_request_state(request, request.prompt, output=OutputOptions(), forced=True)
-        self.levels: list[float] = []
-        self._request = request
-        self._grammar = None if request.grammar is None else request.grammar.begin((), stop_ids=request.stops.token_ids)
-        self._thought = request.begin_thought()
+        self._restored = restored
+        self._levels: list[float] = []
+        self._allowed = MaskState(request)
 
     @property
-    def num_skippable(self) -> int:
-        """The number of leading tokens whose rows are not needed, or not needed any more."""
-        return len(self._request.prompt) + len(self.levels) - 1
+    def is_complete(self) -> bool:
+        """Whether the levels of all received tokens are known."""
+        return len(self._levels) == len(self._request.received)
+
+    @property
+    def num_needed(self) -> int:
+        """All tokens, but before the levels are known not the last one, from which the next token is drawn."""
+        return len(self._tokens) - (not self.is_complete)
+
+    @property
+    def _num_skippable(self) -> int:
+        return len(self._request.prompt) + len(self._levels) - 1
 
     def targets(self, first_row: int, num_rows: int) -> list[int]:
-        """The tokens whose levels these rows give for the first time; each row gives the next token's level."""
-        num_prompt = len(self._request.prompt)
-        first = max(first_row + 1 - num_prompt, len(self.levels))
-        return [*self._request.received[first : max(first, first_row + num_rows + 1 - num_prompt)]]
+        """The received tokens whose levels these rows give for the first time."""
+        start = first_row + 1 - len(self._request.prompt)
+        first = max(start, len(self._levels))
+        return [*self._request.received[first : max(first, start + num_rows)]]
 
     def masks(self, targets: Seq[int]) -> NDArray[np.uint32] | None:
         """The tokens that were allowed at the targets' positions, [targets, words]; None for all."""
@@ -43,29 +57,22 @@ class FeedbackReplay:
         every = np.full(shape, 0xFFFFFFFF, dtype=np.uint32)
         return np.concatenate([every if mask is None else mask for mask in masks])
 
-    def take(self, token_ids: Seq[int], levels: Seq[float]) -> None:
+    def take(self, records: Seq[TokenRecord]) -> tuple[TokenRecord, ...]:
         """Take the next tokens' levels; raises ValueError for a token that could not have been drawn."""
-        for token_id, level in zip(token_ids, levels, strict=True):
+        for record in records:
+            level = math.nan if record.level is None else record.level
             if not math.isfinite(level):
-                raise ValueError(f"the token at {len(self.levels)} of those received could not be drawn there")
-            self.sampling.commit([token_id], [level])
-            self.levels.append(level)
-            if self._grammar is not None:
-                self._grammar.advance([token_id])
-            if self._thought is not None:
-                self._thought = self._thought.after(token_id)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the levels of all received tokens are known."""
-        return len(self.levels) == len(self._request.received)
+                raise ValueError(f"the token at {len(self._levels)} of those received could not be drawn there")
+            self.sampling.commit([record.token_id], [level])
+            self._levels.append(level)
+            self._allowed.advance(record.token_id)
+        if records and self.is_complete:
+            self._restored.commit(self._request.received, self._levels)
+        return ()
 
     def _each_mask(self, targets: Seq[int]) -> Iterator[NDArray[np.uint32] | None]:
         """The mask of each target, [1, words]; the targets are committed tokens, not predictions."""
-        grammar, thought = self._grammar and self._grammar.fork(), self._thought
-        for place, token_id in enumerate(targets, start=len(self.levels)):
-            yield self._request.masks(place, grammar, thought)
-            if grammar is not None:
-                grammar.advance([token_id])
-            if thought is not None:
-                thought = thought.after(token_id)
+        allowed = self._allowed.fork()
+        for token_id in targets:
+            yield allowed.masks()
+            allowed.advance(token_id)

@@ -3,18 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.request import Pooling
+from services.engine.request import Pooling, Request
+from services.target.sequence.prompt_work import PromptWork
 
 
-class PooledStates:
-    """Each needed state is taken once and in order, however often and in whatever chunks it is computed.
+class PooledStates(PromptWork):
+    """The states are added one by one, in double precision, so that the sum does not depend on the chunks."""
 
-    The states are added one by one, in double precision, so that the sum does not depend on the chunks.
-    """
-
-    def __init__(self, pooling: Pooling, num_prompt: int) -> None:
+    def __init__(self, request: Request, tokens: list[int], pooling: Pooling) -> None:
         """The prompt has at least one token."""
-        self._missing = _needed(pooling, num_prompt)
+        super().__init__(request, tokens)
+        self._missing = _needed(pooling, len(request.prompt))
         self._count = len(self._missing)
         self._sum: NDArray[np.float64] | None = None  # [hidden_size]
 
@@ -24,21 +23,20 @@ class PooledStates:
         return not self._missing
 
     @property
-    def num_skippable(self) -> int:
-        """The number of leading tokens whose rows are not needed, or not needed any more."""
-        return self._missing.start
-
-    @property
     def num_needed(self) -> int:
         """The number of leading tokens that must be computed."""
         return self._missing.stop
 
-    def rows(self, first_row: int, num_rows: int) -> range:
-        """The positions, among these rows, whose states must be taken next."""
+    @property
+    def _num_skippable(self) -> int:
+        return self._missing.start
+
+    def states(self, first_row: int, num_rows: int) -> range:
+        """The positions, among these rows, whose hidden states must be taken next."""
         return range(max(first_row, self._missing.start), min(first_row + num_rows, self._missing.stop))
 
-    def take(self, states: NDArray[np.float32]) -> None:
-        """Take the states of `rows`, [rows, hidden_size]."""
+    def take_states(self, states: NDArray[np.float32]) -> None:
+        """Take the hidden states of `states`, [rows, hidden_size]."""
         for state in states:
             self._sum = state.astype(np.float64) if self._sum is None else self._sum + state
         self._missing = self._missing[len(states) :]

@@ -105,9 +105,13 @@ class Source:
         """Count a step over sequences with AUTO."""
         self._controller.observe(plan.automatic)
 
+    def follow(self, sequence: Sequence) -> None:
+        """Let the predictor follow the sequence's changes, and count what happened between a draft and the sequence."""
+        sequence.speculation.follow(self.predictor.commit(sequence))
+
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended."""
-        self.predictor.close(sequence)
+        sequence.speculation.follow(self.predictor.close(sequence))
         self._controller.close(sequence)
 
     def why_none(self, sequence: Sequence, plan: SourcePlan) -> tuple[NoSpeculation, str]:

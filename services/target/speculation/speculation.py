@@ -58,7 +58,7 @@ class Speculation:
         source = Source(predictor, self._passes, self._budget, self._config)
         self._sources.insert(len(self._sources) - is_lookup_last, source)
         for sequence in filter(_is_followed, sequences):
-            predictor.commit(sequence)
+            source.follow(sequence)
 
     def remove(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
         """Remove a predictor, and let it forget these sequences, which must be all that it follows."""
@@ -85,7 +85,7 @@ class Speculation:
         """Let the predictors follow the sequence's changes."""
         if _is_followed(sequence):
             for source in self._sources:
-                source.predictor.commit(sequence)
+                source.follow(sequence)
 
     def extend(
         self,
@@ -194,7 +194,7 @@ class Speculation:
             if not 0 <= token_id < self._vocab_size or (allowed is not None and token_id not in allowed):
                 break
             valid.append(token_id)
-        return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
+        return valid[: sequence.draw.allowed.grammar.num_allowed(valid)]
 
 
 def _unserved(source: Source, decoding: Seq[ScheduledRows]) -> list[ScheduledRows]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 
+from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
 
@@ -21,21 +22,24 @@ class DraftSpread:
         """The draft that the sequence was last given to."""
         return self._draft_of.get(sequence)
 
-    def place(self, sequence: Sequence) -> None:
-        """Give the sequence to a draft if it has none, or to another one if its draft was lost."""
+    def place(self, sequence: Sequence) -> FollowCounts:
+        """Give the sequence to a draft if it has none, or to another one if its draft was lost; returns the counts of
+        both.
+        """
         last = self._draft_of.get(sequence)
         if last is not None and not last.absence:
-            return
+            return FollowCounts()
         best = min(self._drafts, key=lambda draft: _rank(draft, sequence))
-        if last is None or not best.absence:
-            self.forget(sequence)
-            self._draft_of[sequence] = best
-            best.commit(sequence)
+        if last is not None and best.absence:
+            return FollowCounts()
+        counts = self.forget(sequence)
+        self._draft_of[sequence] = best
+        return counts + best.commit(sequence)
 
-    def forget(self, sequence: Sequence) -> None:
+    def forget(self, sequence: Sequence) -> FollowCounts:
         """Take a sequence that has ended, or that moves, from its draft."""
-        if (draft := self._draft_of.pop(sequence, None)) is not None:
-            draft.close(sequence)
+        draft = self._draft_of.pop(sequence, None)
+        return FollowCounts() if draft is None else draft.close(sequence)
 
 
 def _rank(draft: RemotePredictor, sequence: Sequence) -> tuple[bool, bool, float, int]:

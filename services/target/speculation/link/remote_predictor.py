@@ -14,7 +14,7 @@ from services.draft_protocol.messages import (
     Release,
     TargetMessage,
 )
-from services.engine.events import PredictionSource, VocabularyMatch
+from services.engine.events import FollowCounts, PredictionSource, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.link.link_counts import LinkCounts
@@ -53,14 +53,16 @@ class RemotePredictor:
         self.num_followed = 0  # sequences since it was linked
         self.counts = LinkCounts()
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         """Follow a new sequence, or the changes of a pass; called by the engine thread."""
         with self._changed:
             remote = self._remotes.get(sequence) or self._follow(sequence)
             if remote.commit():
                 self._mark(remote)
             self._note_credit(remote)
+            counts = remote.take_counts()
         self._wake()
+        return counts
 
     def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other draft
         """True: all sequences that it is given are its own."""
@@ -68,7 +70,7 @@ class RemotePredictor:
 
     def why_none(self, sequence: Sequence) -> str:
         """The reason for no prediction for a sequence: the draft is away, or has dropped it."""
-        return self.absence or sequence.speculation.dropped
+        return self.absence or self._remotes[sequence].dropped
 
     def wait_for(self, sequence: Sequence, count: float) -> float:
         """The expected remaining time of `count` predictions, if the draft has nothing else to do first."""
@@ -133,7 +135,7 @@ class RemotePredictor:
         with self._changed:
             return self._remotes[sequence].chain.ends
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         """Forget a sequence that has ended or was dropped; called by the engine thread."""
         with self._changed:
             remote = self._remotes.pop(sequence)
@@ -144,6 +146,7 @@ class RemotePredictor:
             if remote.is_open:
                 self._outbox.close(remote.sequence_id)
         self._wake()
+        return remote.take_counts()
 
     @property
     def fullness(self) -> float:

@@ -39,7 +39,7 @@ from enum import Enum, auto
 
 from services.draft_protocol.messages import Commit, Open, TargetMessage, Window
 from services.draft_protocol.protocol import MAX_COMMIT
-from services.engine.events import VocabularyMatch
+from services.engine.events import FollowCounts, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.prediction_chain import PredictionChain
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
@@ -99,6 +99,8 @@ class RemoteSequence:
         self.num_committed = 0
         self.num_sent = 0  # leading tokens that the draft has and that are still committed
         self.chain = self._new_chain()
+        self.dropped = ""  # why the draft has dropped the sequence on this link; empty if it has not
+        self._counts = FollowCounts()
 
     @property
     def is_open(self) -> bool:
@@ -153,20 +155,25 @@ class RemoteSequence:
     def release(self, reason: str) -> None:
         """Note that the draft has dropped the sequence."""
         self._lose(Phase.RELEASED)
-        self.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
+        self.dropped = f"the draft dropped the sequence: {reason}"
 
     def disconnect(self, next_id: int) -> None:
         """Reset the state at the end of the link; the next one uses an id that no link has used."""
         self._lose(Phase.UNOPENED)
         self.sequence_id = next_id
         self.num_sent = self.window_sent = 0
-        self.sequence.speculation.dropped = ""
+        self.dropped = ""
 
     def connect(self, terms: LinkTerms) -> None:
         """Begin on a new link; a draft that works only between passes begins without credit."""
         self.terms, self.answer = terms, Answer.UNTIMED
         self.chain = self._new_chain()
         self._end_credit()
+
+    def take_counts(self) -> FollowCounts:
+        """Return what happened since the last call."""
+        counts, self._counts = self._counts, FollowCounts()
+        return counts
 
     def next_message(self) -> TargetMessage | None:
         """The next message that brings the draft up to date, which counts as sent; None if it is up to date."""
@@ -189,7 +196,7 @@ class RemoteSequence:
 
     def _grow(self, num_before: int) -> None:
         if self.chain.commit(self.sequence.tokens[num_before:], num_committed=num_before):
-            self.sequence.speculation.alternates += 1
+            self._counts += FollowCounts(alternates=1)
         self._end_credit()
         self.asked_at = time.monotonic()
         if self.chain.tokens or self.phase is Phase.RELEASED:
@@ -206,7 +213,7 @@ class RemoteSequence:
         self.asked_at = 0.0  # nothing to wait for
 
     def _lose(self, phase: Phase) -> None:
-        self.sequence.speculation.losses += self.is_open
+        self._counts += FollowCounts(losses=int(self.is_open))
         self.phase, self.answer = phase, Answer.UNTIMED
         self.chain = self._new_chain()
 
@@ -221,9 +228,7 @@ class RemoteSequence:
 
     def _open(self) -> Open:
         self.phase = Phase.READING if self._is_long else Phase.FOLLOWED
-        stats = self.sequence.speculation
-        stats.vocabulary = self.terms.vocabulary
-        stats.returns += stats.losses > stats.returns
+        self._counts += FollowCounts(opens=1, vocabulary=self.terms.vocabulary)
         return Open.of(self.sequence_id, self.sequence.request)
 
     def _commit(self) -> Commit:

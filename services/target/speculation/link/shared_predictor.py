@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence as Seq
 
-from services.engine.events import PredictionSource
+from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
@@ -65,13 +65,11 @@ class SharedPredictor:
         """At most `limit` predictions for one of its sequences."""
         return self._remote.predict(sequence, limit, until=until)
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         """Follow a sequence's changes; a sequence without a linked draft is given to one first."""
-        self._spread.place(sequence)
-        if self.serves(sequence):
-            self._remote.commit(sequence)
+        counts = self._spread.place(sequence)
+        return counts + self._remote.commit(sequence) if self.serves(sequence) else counts
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         """Forget a sequence that has ended or was dropped, if it is its own."""
-        if self.serves(sequence):
-            self._spread.forget(sequence)
+        return self._spread.forget(sequence) if self.serves(sequence) else FollowCounts()

@@ -2,7 +2,7 @@
 
 import math
 
-from services.engine.events import PredictionSource
+from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
@@ -64,11 +64,13 @@ class LookupPredictor:
         repeated = sequence.tokens[end : end + count]
         return [repeated[offset % len(repeated)] for offset in range(count)]
 
-    def commit(self, sequence: Sequence) -> None:
-        """Follow the sequence's tokens."""
+    def commit(self, sequence: Sequence) -> FollowCounts:
+        """Follow the sequence's tokens; there is no draft to count."""
         if sequence.request.speculation.lookup:
             self._index.follow(sequence)
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         """Forget a sequence that has ended."""
         self._index.close(sequence)
+        return FollowCounts()

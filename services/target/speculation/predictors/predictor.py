@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Seq
 from typing import Protocol
 
-from services.engine.events import PredictionSource
+from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 
 MOST_PREDICTIONS = 15  # with the row before them, as many as one reading of the weights serves
@@ -68,11 +68,12 @@ class Predictor(Protocol):
         the monotonic clock.
         """
 
-    def commit(self, sequence: Sequence) -> None:
-        """Follow a new sequence, or the changes of a pass, in which its tokens may have grown or been cut back.
+    def commit(self, sequence: Sequence) -> FollowCounts:
+        """Follow a new sequence, or the changes of a pass, in which its tokens may have grown or been cut back; returns
+        what happened between a draft and the sequence since the last call.
 
         Called after every pass, so that replaced tokens are first seen as a cut.
         """
 
-    def close(self, sequence: Sequence) -> None:
-        """Forget a sequence that has ended or was dropped."""
+    def close(self, sequence: Sequence) -> FollowCounts:
+        """Forget a sequence that has ended or was dropped; returns what happened since the last `commit`."""

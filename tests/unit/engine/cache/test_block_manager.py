@@ -3,8 +3,7 @@
 import pytest
 
 from services.engine.cache.block_manager import BlockManager
-from services.target.sequence.sequence import Sequence
-from tests.unit.sequences import make_request, make_sequence
+from services.target.sequence.sequence import Text
 
 
 @pytest.fixture
@@ -13,8 +12,8 @@ def blocks() -> BlockManager:
 
 
 @pytest.fixture
-async def pair() -> tuple[Sequence, Sequence]:
-    return make_sequence(make_request()), make_sequence(make_request())
+def pair() -> tuple[Text, Text]:
+    return Text(b"Hello", num_shared=5, cache_scope=""), Text(b"Hello", num_shared=5, cache_scope="")
 
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])

@@ -50,7 +50,7 @@ async def test_the_healed_token_is_the_prompts():
     assert output.commit(records_of(b"p!")) == 0
     assert not sequence.is_healing
     assert (bytes(sequence.tokens), sequence.num_generated, sequence.num_remaining) == (b"Hep", 0, 2)
-    assert sequence.sampling.num_generated == 0
+    assert sequence.draw.sampling.num_generated == 0
     assert output.commit(records_of(b"xyz")) == 2
     output.deliver_end()
     chunk, end = [event async for event in stream]

@@ -92,7 +92,7 @@ def test_an_end_by_time_gives_a_prefix_and_shows_what_was_held(request, num_step
         target.run()
         generation.events = [event async for event in generation.stream]
         ids, text, reason, suppressed = generation.answer()
-        assert reason is FinishReason.DEADLINE
+        assert reason is FinishReason.TIME_LIMIT
         assert ids == whole.ids[: len(ids)]
         assert generation.events[-1].completion_tokens == len(ids)
         assert suppressed == [one for one, due in zip(whole.suppressed, whole.due, strict=True) if due < len(ids)]

@@ -13,6 +13,7 @@ from services.engine.events import (
     Failed,
     Finished,
     FinishReason,
+    FollowCounts,
     PredictionSource,
     Progress,
     SourceStats,
@@ -48,12 +49,14 @@ class Foresight(SilentPredictor):
             history.append(next_token(history))
         return history[len(sequence.tokens) :]
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         self.followed.add(sequence)
         self.num_tokens.append(len(sequence.tokens))
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         self.followed.remove(sequence)
+        return FollowCounts()
 
 
 class Target:
@@ -205,7 +208,7 @@ async def test_a_deadline_ends_a_generation_before_the_next_pass():
     late, late_stream = target.add(make_request(b"xyz", deadline=time.monotonic() - 1))
     target.driver.step()
     (end,) = await read(late_stream)
-    assert (end.reason, end.completion_tokens, late.num_computed) == (FinishReason.DEADLINE, 0, 0)
+    assert (end.reason, end.completion_tokens, late.text.num_computed) == (FinishReason.DEADLINE, 0, 0)
     assert sequence.num_generated == 1
     target.driver.drop(late)  # as its consumer does, who leaves
     target.driver.drop(sequence)

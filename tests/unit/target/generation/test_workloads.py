@@ -95,19 +95,19 @@ class Target:
         """Whether it waits for the prompt that its first sample, whose reader is slow, is to compute."""
         first = sequence.first_sample
         is_awaited = first in self.scheduler.running and not sequence.timings.scheduled
-        return is_awaited and first.is_paused and first.num_computed < len(sequence.tokens) - 1
+        return is_awaited and first.is_paused and first.text.num_computed < len(sequence.tokens) - 1
 
     def drop(self, sequence: Sequence) -> None:
         self.driver.drop(sequence)
-        assert sequence.blocks == []
+        assert sequence.text.blocks == []
         self.check_blocks()
 
     def check_blocks(self) -> None:
-        self.blocks.check_integrity(self.scheduler.sequences)
+        self.blocks.check_integrity(sequence.text for sequence in self.scheduler.sequences)
         self.model.poison_empty_blocks()
-        assert all(not sequence.blocks for sequence in self.scheduler.waiting)
+        assert all(not sequence.text.blocks for sequence in self.scheduler.waiting)
         for sequence in self.scheduler.running:
-            assert len(sequence.blocks) <= self.blocks.blocks_for(len(sequence.tokens))
+            assert len(sequence.text.blocks) <= self.blocks.blocks_for(len(sequence.tokens))
 
     def _copy_block(self, source: int, target: int) -> None:
         self.num_copies += 1
@@ -130,7 +130,7 @@ class Target:
 
 
 def _is_just_healed(sequence: Sequence) -> bool:
-    return sequence.num_computed == sequence.num_prompt - 1
+    return sequence.text.num_computed == sequence.num_prompt - 1
 
 
 async def serve(target: Target, clients: list[Client], random: Random) -> None:

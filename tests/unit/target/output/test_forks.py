@@ -72,7 +72,7 @@ async def test_what_is_looked_up_knows_nothing_of_tokens_that_were_taken_back(cu
     for num_taken, added in cuts:
         del sequence.tokens[max(1, len(sequence.tokens) - num_taken) :]
         index.follow(sequence)
-        sequence.tokens += added
+        sequence.text.tokens += added
         index.follow(sequence)
         fresh = SuffixAutomaton()
         for token_id in sequence.tokens:

@@ -26,7 +26,7 @@ async def test_tokens_are_appended_and_told():
     sequence = consumer.sequence
     assert bytes(sequence.tokens) == b"Hello, y"
     assert (sequence.num_prompt, sequence.num_generated, sequence.num_remaining) == (5, 3, 1)
-    assert sequence.sampling.num_generated == 3
+    assert sequence.draw.sampling.num_generated == 3
     assert not sequence.is_finished
     consumer.commit(b"o")
     text, ids, end = await consumer.read()
@@ -135,7 +135,7 @@ async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, option
         before.commit(tokens[:cut])
         text = (await anext(aiter(before.stream))).text
     after = Consumer(make_request(stop_strings=["END"], max_tokens=20, received=tokens[:cut], **options))
-    assert after.sequence.num_generated == after.sequence.sampling.num_generated == cut
+    assert after.sequence.num_generated == after.sequence.draw.sampling.num_generated == cut
     if after.sequence.is_finished:
         after.output.deliver_end()
     else:
@@ -157,7 +157,7 @@ async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, option
 )
 async def test_received_tokens_that_reach_the_end_leave_only_the_end_to_tell(limits, received, reason):
     consumer = Consumer(make_request(received=received, **limits))
-    assert consumer.sequence.finish_reason is reason
+    assert consumer.sequence.end is reason
     consumer.output.deliver_end()
     text, ids, end = await consumer.read()
     assert (text, ids, end.reason, end.completion_tokens) == ("", [], reason, 3)
@@ -165,7 +165,7 @@ async def test_received_tokens_that_reach_the_end_leave_only_the_end_to_tell(lim
 
 async def test_received_tokens_that_fill_the_context_leave_only_the_end_to_tell():
     consumer = Consumer(make_request(b"Hello", received=b"ab"), context_length=7)
-    assert consumer.sequence.finish_reason is FinishReason.CONTEXT_LENGTH
+    assert consumer.sequence.end is FinishReason.CONTEXT_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_received_tokens_beyond_the_end_are_refused(limits, received):
 async def test_received_tokens_that_the_grammar_forbids_are_refused():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     sequence = make_sequence(make_request(received=b"yes,", grammar=grammar))
-    assert sequence.grammar.num_allowed(b" of course") == 10
+    assert sequence.draw.allowed.grammar.num_allowed(b" of course") == 10
     with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
         make_output(make_request(received=b"yea", grammar=grammar))
 
@@ -189,24 +189,25 @@ async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_agai
     for num_right in (1, 2, 3):
         output = make_output(make_request(grammar=grammar))
         sequence = output.sequence
-        masks = sequence.grammar.masks(b"yes")
+        masks = sequence.draw.allowed.grammar.masks(b"yes")
         masks[num_right:] ^= 1
         assert output.commit([TokenRecord(token_id) for token_id in b"yes"]) == num_right
         assert sequence.tokens[sequence.num_prompt :] == [*b"yes"[:num_right]]
-        assert sequence.grammar.num_followed == num_right
+        assert sequence.draw.allowed.grammar.num_followed == num_right
 
 
 async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     consumer = Consumer(make_request(received=b"yes", grammar=grammar))
     consumer.commit([END])
-    assert (consumer.sequence.grammar.num_followed, consumer.sequence.grammar.is_rejected) == (3, False)
+    state = consumer.sequence.draw.allowed.grammar
+    assert (state.num_followed, state.is_rejected) == (3, False)
     assert (await consumer.read())[2].reason is FinishReason.STOP_TOKEN
 
 
 async def test_progress_counts_prompt_and_received_tokens():
     consumer = Consumer(make_request(b"Hello", received=b"abc"))
-    consumer.sequence.num_computed = 6
+    consumer.sequence.text.num_computed = 6
     consumer.output.report_progress()
     assert await anext(aiter(consumer.stream)) == Progress(6, 8)
 
@@ -215,7 +216,7 @@ async def test_no_progress_is_told_once_there_is_a_token():
     """A preempted sequence is computed anew, which is no concern of who has read on."""
     consumer = Consumer(make_request(b"Hello", max_tokens=2))
     consumer.commit(b"a")
-    consumer.sequence.num_computed = 4
+    consumer.sequence.text.num_computed = 4
     consumer.output.report_progress()
     consumer.commit(b"b")
     assert (await consumer.read())[0] == "ab"

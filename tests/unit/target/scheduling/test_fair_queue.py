@@ -150,7 +150,7 @@ async def test_prompts_of_several_callers_share_the_rows_of_a_pass():
         step(scheduler)
         if short.num_pending == 1:
             break
-    done = sum(sequence.num_computed for sequence in long)
+    done = sum(sequence.text.num_computed for sequence in long)
     assert short.num_pending == 1
     assert done <= 8 + 256 + 12, "at most a round's tokens before it, and as many rows as it had beside it"
 

@@ -72,7 +72,7 @@ async def test_the_youngest_makes_way_when_blocks_run_out():
     assert len(step(scheduler)) == 3  # the old one takes the last block
     assert shape(step(scheduler)) == [(old, 1), (middle, 1)]  # the middle one that of the young
     assert scheduler.waiting == [young]
-    assert (young.blocks, young.num_computed, young.num_preemptions) == ([], 0, 1)
+    assert (young.text.blocks, young.text.num_computed, young.num_preemptions) == ([], 0, 1)
     assert scheduler.num_preemptions == 1
 
 
@@ -103,7 +103,7 @@ async def test_a_paused_sequence_is_left_out_and_keeps_its_blocks():
     step(scheduler)
     await pause(slow)
     assert shape(scheduler.schedule()) == [(quick, 1)]
-    assert len(slow.blocks) == 1
+    assert len(slow.text.blocks) == 1
 
 
 async def test_a_paused_sequence_goes_on_when_its_stream_is_read():
@@ -126,7 +126,7 @@ async def test_a_paused_sequence_makes_way_before_the_youngest():
     assert shape(step(scheduler)) == [(old, 1), (young, 1)]
     assert shape(step(scheduler)) == [(old, 1), (young, 1)]  # the old one needs a second block
     assert scheduler.waiting == [slow]
-    assert (slow.blocks, slow.num_preemptions) == ([], 1)
+    assert (slow.text.blocks, slow.num_preemptions) == ([], 1)
 
 
 @pytest.mark.parametrize("scarce", [{"max_sequences": 2}, {"num_blocks": 2}])
@@ -164,7 +164,7 @@ async def test_predictions_take_free_blocks_only():
     assert (rows.num_rows, rows.num_draws) == (6, 6)
     scheduler.add_predictions(others, [*b"abc"])
     assert bytes(others.predictions) == b"a"
-    assert (len(old.blocks), len(young.blocks)) == (2, 1)
+    assert (len(old.text.blocks), len(young.text.blocks)) == (2, 1)
     assert scheduler.num_preemptions == 0
 
 
@@ -190,11 +190,11 @@ async def test_blocks_of_rejected_predictions_are_given_back(num_accepted, num_b
     step(scheduler)
     (rows,) = scheduler.schedule()
     scheduler.add_predictions(rows, [*b"abcdefgh"])
-    assert len(sequence.blocks) == 3
+    assert len(sequence.text.blocks) == 3
     scheduler.settle(rows, draw(sequence, b"abcdefgh"[:num_accepted] + b"!"))
     assert len(sequence.tokens) == 4 + num_accepted
     assert sequence.num_pending == 1
-    assert len(sequence.blocks) == num_blocks
+    assert len(sequence.text.blocks) == num_blocks
 
 
 async def test_only_sequences_past_their_deadline_are_expired():
@@ -224,7 +224,7 @@ async def test_a_removed_sequence_leaves_nothing_behind():
     running, waiting = add(scheduler, 9, 9)
     step(scheduler)
     assert scheduler.remove(running)
-    assert running.blocks == []
+    assert running.text.blocks == []
     assert scheduler.remove(waiting)
     assert scheduler.sequences == []
     assert not scheduler.remove(running)

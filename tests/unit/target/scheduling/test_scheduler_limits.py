@@ -50,7 +50,7 @@ def test_whatever_is_predicted_the_scheduler_keeps_its_limits(
                 scheduler.settle(rows, output_of[rows.sequence].commit(drawn) if drawn else 0)
                 if rows.sequence.is_finished:
                     scheduler.remove(rows.sequence)
-            blocks.check_integrity(scheduler.sequences)
+            blocks.check_integrity(sequence.text for sequence in scheduler.sequences)
         assert all(sequence.is_finished for sequence in output_of)
         assert blocks.num_free == num_blocks
 

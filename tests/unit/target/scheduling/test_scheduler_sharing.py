@@ -15,7 +15,7 @@ async def test_a_sequence_begins_behind_what_is_cached_of_it():
     other = make_sequence(make_request(b"xxxxyyyyz"))
     scheduler.add(other)
     assert shape(scheduler.schedule()) == [(first, 1), (again, 1), (longer, 16), (other, 5)]
-    assert [sequence.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
+    assert [sequence.text.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
 
 
 async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
@@ -32,7 +32,7 @@ async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
         scheduler.remove(sequence)
     (again,) = add(scheduler, 12)
     scheduler.schedule()
-    assert again.num_cached == 8  # its last block has gone, the first ones are there
+    assert again.text.num_cached == 8  # its last block has gone, the first ones are there
 
 
 async def test_a_sequence_that_finds_no_room_leaves_its_cached_blocks_as_they_were():
@@ -43,7 +43,7 @@ async def test_a_sequence_that_finds_no_room_leaves_its_cached_blocks_as_they_we
     step(scheduler)
     (late,) = add(scheduler, 17)  # the first one's three blocks would do, but there is no room for two more
     assert shape(scheduler.schedule()) == [(first, 1), (other, 1)]
-    assert (late.blocks, late.num_computed, late.num_cached) == ([], 0, 0)
+    assert (late.text.blocks, late.text.num_computed, late.text.num_cached) == ([], 0, 0)
     scheduler.remove(first)
     scheduler.remove(other)
     assert shape(scheduler.schedule()) == [(late, 5)]
@@ -66,8 +66,8 @@ async def test_samples_draw_together_behind_a_prompt_that_one_has_computed():
     assert shape(step(scheduler)) == [(first, 6), (other, 2)]
     assert shape(step(scheduler)) == [(first, 3), (other, 1)]  # all but the last token
     assert shape(step(scheduler)) == [(first, 1), (other, 1), (second, 1), (third, 1)]
-    assert first.blocks[:2] == second.blocks[:2] == third.blocks[:2]
-    assert len({sample.blocks[2] for sample in (first, second, third)}) == 3
+    assert first.text.blocks[:2] == second.text.blocks[:2] == third.text.blocks[:2]
+    assert len({sample.text.blocks[2] for sample in (first, second, third)}) == 3
 
 
 async def test_a_sample_without_a_place_does_not_keep_the_first_from_going_on():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from services.engine.cache.block_manager import BlockManager
-from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
+from services.engine.events import FollowCounts, NoSpeculation, PredictionSource, SourceStats, SpeculationStats
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.target.scheduling.limits import SchedulerConfig
@@ -37,11 +37,13 @@ class Reciter(SilentPredictor):
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         return self._tokens
 
-    def commit(self, sequence: Sequence) -> None:
+    def commit(self, sequence: Sequence) -> FollowCounts:
         self.told.append((f"commit {len(sequence.tokens)}", sequence))
+        return FollowCounts()
 
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: Sequence) -> FollowCounts:
         self.told.append(("close", sequence))
+        return FollowCounts()
 
 
 def make_scheduler(num_blocks: int = 64, max_rows: int = 64) -> Scheduler:
@@ -128,8 +130,8 @@ async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(pred
     sequence = add_decoding(
         scheduler, speculation=policy(5), grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source)
     )
-    sequence.num_computed = 1
-    sequence.grammar.advance(b"a")
+    sequence.text.num_computed = 1
+    sequence.draw.allowed.grammar.advance(b"a")
     draw(sequence, b"a")
     assert predictions(extend(Reciter(predicted), scheduler)) == [added]
 
@@ -252,3 +254,22 @@ def test_acceptance_is_counted_by_position_and_by_source():
         stats.count(source, num_offered, num_accepted)
     by_source = {draft: SourceStats(passes=2, offered=3, accepted=2), lookup: SourceStats(1, 4, 1)}
     assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0], by_source=by_source)
+
+
+async def test_what_happens_between_a_draft_and_a_sequence_is_counted_with_its_passes_and_at_its_end():
+    class Lossy(SilentPredictor):
+        """Is lost and comes again, as often as it is asked."""
+
+        def commit(self, sequence: Sequence) -> FollowCounts:
+            return FollowCounts(opens=1, losses=1, alternates=2)
+
+        def close(self, sequence: Sequence) -> FollowCounts:
+            return FollowCounts(alternates=1)
+
+    sequence, speculation = make_sequence(make_request()), Speculation([Lossy()], vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    stats = sequence.speculation
+    assert (stats.losses, stats.returns, stats.alternates) == (1, 0, 2), "it has not come again yet"
+    speculation.follow(sequence)
+    speculation.close(sequence)
+    assert (stats.losses, stats.returns, stats.alternates) == (2, 1, 5)

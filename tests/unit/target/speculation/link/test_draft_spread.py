@@ -39,7 +39,7 @@ class Pool:
     def commit(self, sequence: Sequence) -> None:
         """As it is told by the engine: every predictor hears of every sequence."""
         for shared in self._shared.values():
-            shared.commit(sequence)
+            sequence.speculation.follow(shared.commit(sequence))
             shared.ask(sequence, 4)
 
     def close(self, sequence: Sequence) -> None:
@@ -108,10 +108,11 @@ async def test_the_sequences_of_a_lost_draft_go_on_at_another_and_stay_there():
     opened, commit, *_ = pool.sent("b")
     assert opened == Open.of(2, moved.request)
     assert commit.token_ids == [*b"Hello there"]
+    pool.connect("a")
+    for sequence in (moved, stays):
+        pool.commit(sequence)
     assert (moved.speculation.losses, moved.speculation.returns) == (1, 1)
     assert (stays.speculation.losses, stays.speculation.returns) == (0, 0)
-    pool.connect("a")
-    pool.commit(moved)
     assert pool.whose(moved) == "b"
     assert pool.sent("a") == []
 

@@ -192,6 +192,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.now += 1
         assert self.draft or [*self.predictor.outgoing()] == [], "it speaks though there is no link"
         for each in self.sequences:
+            each.speculation.follow(self.predictor.commit(each))
             assert each.speculation.losses == each.num_losses
             self._check_predictions(each, self.predictor.predict(each, 100))
         awaited = [each.is_awaited for each in self.sequences]

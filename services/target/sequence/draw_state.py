@@ -1,0 +1,81 @@
+"""DrawState: what the draw of a sequence's next token needs besides its logits."""
+
+from collections.abc import Sequence as Seq
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.events import TokenRecord
+from services.engine.request import OutputOptions, Request
+from services.engine.sampling_state import new_healing_state, new_request_state
+
+
+class MaskState:
+    """Which tokens may come next in an answer: the states of its grammar and its thinking after some of its tokens."""
+
+    def __init__(self, request: Request, received: Seq[int] = ()) -> None:
+        """The state after the received tokens."""
+        self.place = len(received)  # of the next token in the answer
+        self.grammar = request.begin_grammar(received)
+        self._thought = request.begin_thought(received)
+        self._request = request
+        self._is_free = not request.masks_tokens  # every token is allowed at every position
+
+    def fork(self) -> "MaskState":
+        """An independent copy."""
+        other = copy(self)
+        other.grammar = self.grammar.fork()
+        return other
+
+    def advance(self, token_id: int) -> None:
+        """Follow one more token."""
+        self.place += 1
+        if self._is_free:
+            return
+        self.grammar.advance([token_id])
+        self._thought = self._thought.after(token_id)
+
+    def masks(self, predictions: Seq[int] = ()) -> NDArray[np.uint32] | None:
+        """The sampler's masks of the next token and after each prediction, [1 + predictions, words]; None: all tokens
+        are allowed. See `GrammarState.masks`.
+        """
+        if self._is_free:
+            return None
+        masks = self.grammar.masks(predictions)
+        allowed, forced = self._request.sampling.allowed_tokens, self._request.forced
+        masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
+        masks = self._thought.restrict(masks, predictions)
+        return masks if forced is None else forced.restrict(masks, self.place, 1 + len(predictions))
+
+
+class DrawState:
+    """The sampling state, the tokens that are allowed, and the fields of the next token's record."""
+
+    def __init__(self, request: Request) -> None:
+        """The state after the prompt and the received tokens; a prompt's last token may have to be healed first."""
+        self.allowed = MaskState(request, request.received)
+        self.output = request.output
+        if request.healing is None:
+            self.sampling = new_request_state(request, request.prompt)
+        else:
+            self.output = request.output.of_prompt() if request.reports_prompt else OutputOptions()
+            self.sampling = new_healing_state(
+                request.sampling, prompt=request.prompt, healing=request.healing, output=self.output
+            )
+
+    def heal(self, request: Request, prompt: Seq[int]) -> None:
+        """Begin the answer after a healed prompt."""
+        self.output = request.output
+        self.sampling = new_request_state(request, prompt)
+
+    def commit(self, records: Seq[TokenRecord]) -> None:
+        """Add drawn tokens to the sampling state."""
+        levels = [record.level for record in records if record.level is not None]
+        self.sampling.commit([record.token_id for record in records], levels)
+
+    def take_back(self, before: MaskState, forbidden: Seq[int]) -> None:
+        """Restore the state before a token, which must now be none of the forbidden ones."""
+        self.allowed = before
+        self.sampling.truncate(before.place)
+        self.sampling.forbid(forbidden)
