@@ -10,7 +10,7 @@ from typing import Self
 
 import grpc
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 from tests.scripted_server import Fault, ScriptedServer, ScriptedServicer
 
 _FLUSH_SECONDS = 0.2

@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.kept_builds import kept_client
 from tests.clients.toolchains import TOOLCHAINS, MissingToolError
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.server import RunningTarget, target_server
 
 SECONDS = 60

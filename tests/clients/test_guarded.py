@@ -10,7 +10,7 @@ from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
 from tests.certificate_authority import CertificateAuthority
 from tests.clients.conftest import RunClient
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.server import RunningTarget, target_server
 
 PROMPT = "def square(x):\n"

@@ -17,8 +17,8 @@ from tests.clients.conftest import SECONDS, CommandOf
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import RESUMING
 from tests.cutting_proxy import CuttingProxy
-from tests.e2e.draft_rig import PROMPT, Service, serving
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.draft_rig import PROMPT, Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.server import wait_until
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

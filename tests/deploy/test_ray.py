@@ -13,8 +13,8 @@ import pytest
 
 from outrider import AsyncClient, InvalidArgument
 from tests.cpu_time import cpu_seconds
-from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, until
-from tests.e2e.models import ROOT
+from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, until
+from tests.e2e.harness.models import ROOT
 from tests.free_port import free_port
 
 pytestmark = [

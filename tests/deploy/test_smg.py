@@ -10,7 +10,7 @@ import pytest
 from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.rpc.draft_link import drafted_target
 from tests.rpc.requests import as_unary, stream, stream_request
 from tests.server import RunningTarget

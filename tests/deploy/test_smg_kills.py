@@ -19,8 +19,8 @@ from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.rpc.requests import as_unary, stream_request
 from tests.server import wait_until
 

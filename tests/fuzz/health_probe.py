@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.cpu_time import UnhinderedClock
-from tests.e2e.draft_rig import Service
-from tests.e2e.models import ROOT
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.models import ROOT
 from tests.rpc.health_latency import HealthLatency
 
 _MOST_SECONDS = 0.1

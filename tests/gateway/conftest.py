@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from tests.checkpoints import Kind, random_checkpoint
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
 from tests.rpc.draft_link import drafted_target
 from tests.server import RunningTarget, target_server

@@ -14,7 +14,7 @@ from outrider import Client, GenerateOptions
 from services.cli import main
 from services.gateway.openai.completions.request import CompletionRequest
 from tests.child_processes import child_processes
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.rpc.commands import SMALL, outrider_begin, press_ctrl_c
 from tests.server import RunningTarget
 

@@ -10,8 +10,8 @@ import pytest
 
 from outrider import Client
 from tests.checkpoints import CHAT_TEMPLATE, copy_of
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.events import read_events
 from tests.gateway.running_gateway import RunningGateway
 from tests.rpc.draft_link import RunningDraft

@@ -13,7 +13,7 @@ from services.engine.decoder.native import Batch
 from services.engine.lora.adapter import NO_ADAPTER
 from services.engine.lora.adapter_set import AdapterSet
 from tests.checkpoints import Kind
-from tests.e2e.models import folder
+from tests.e2e.harness.models import folder
 from tests.further_checkpoints import Further
 from tests.gguf_files import representable_checkpoint, write_gguf
 from tests.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, merge, write_adapter

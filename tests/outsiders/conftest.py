@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.checkpoints import CHAT_TEMPLATE, copy_of
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
 from tests.outsiders.tools import SCRIPTS, MissingToolError, are_missing, bin_of
 from tests.rpc.draft_link import drafted_target

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.models import DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
 from tests.outsiders.conftest import Run, found
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.gateway import endpoint
 from services.gateway.web.event_response import encode_event
-from tests.e2e.link_proxy import LinkProxy
+from tests.e2e.harness.link_proxy import LinkProxy
 from tests.free_port import free_port
 from tests.gateway.page.scripted_passes import PassesServicer, kind_of
 from tests.gateway.page.shown_page import ShownPage

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from outrider.tracing import call_span
-from tests.e2e.otlp_receiver import OtlpReceiver
+from tests.e2e.harness.otlp_receiver import OtlpReceiver
 from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import Event, Fault, Request, ScriptedServer, ScriptedServicer
 
