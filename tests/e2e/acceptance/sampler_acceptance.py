@@ -16,7 +16,7 @@ from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, Sampler, Samples, isas
 from tests.e2e.acceptance.acceptance import heldout_prompts
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET, ROOT
-from tests.native.sampling_reference import Doubles, Settings, reported_logprobs
+from tests.native.harness.sampling_reference import Doubles, Settings, reported_logprobs
 
 PAGE = ROOT / "docs" / "use" / "samplers.md"
 SAMPLERS = {

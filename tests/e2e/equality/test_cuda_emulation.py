@@ -8,7 +8,7 @@ import pytest
 from outrider import Client
 from services.engine.config import EngineConfig
 from tests.e2e.harness.models import folder
-from tests.native.devices import DEVICES, EMULATION, make_device
+from tests.native.harness.devices import DEVICES, EMULATION, make_device
 from tests.server import RunningTarget, target_server
 
 SETTINGS = [
