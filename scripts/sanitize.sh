@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 # Tests that limit or measure a process's memory are left out, because ASan takes much of it.
 NATIVE=(tests/native --ignore tests/native/weights/test_load_memory.py
     --deselect tests/native/device/test_extreme_numbers.py::test_extreme_numbers_end_no_process)
-HAND_OVER=(tests/native/device/test_decoder_threads.py tests/rpc/test_run_ahead.py)
+HAND_OVER=(tests/native/device/test_decoder_threads.py tests/rpc/drafts/test_run_ahead.py)
 
 build() { # FOLDER SANITIZERS
     cmake -S native -B "$1" -DCMAKE_BUILD_TYPE=Release \

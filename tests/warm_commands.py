@@ -1,7 +1,7 @@
 """Commands of `outrider` in processes that are forked from one which has loaded its modules: a start costs no second.
 
 Each is a process of its own, with its own environment, folder, input and output. What starts as a shell starts it is
-run by `tests.rpc.commands.outrider_begin`.
+run by `tests.rpc.harness.commands.outrider_begin`.
 """
 
 import subprocess

@@ -11,8 +11,8 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.draft_link import drafted_target
-from tests.rpc.requests import as_unary, stream, stream_request
+from tests.rpc.harness.draft_link import drafted_target
+from tests.rpc.harness.requests import as_unary, stream, stream_request
 from tests.server import RunningTarget
 
 pytestmark = pytest.mark.skipif(

@@ -21,7 +21,7 @@ from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
 from tests.e2e.harness.draft_rig import Service, serving
 from tests.e2e.harness.models import DEMO_TARGET
-from tests.rpc.requests import as_unary, stream_request
+from tests.rpc.harness.requests import as_unary, stream_request
 from tests.server import wait_until
 
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from typing import Self
 from tests.cpu_time import UnhinderedClock
 from tests.e2e.harness.draft_rig import Service
 from tests.e2e.harness.models import ROOT
-from tests.rpc.health_latency import HealthLatency
+from tests.rpc.harness.health_latency import HealthLatency
 
 _MOST_SECONDS = 0.1
 

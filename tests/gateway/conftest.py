@@ -9,7 +9,7 @@ import pytest
 from tests.checkpoints import Kind, random_checkpoint
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import drafted_target
+from tests.rpc.harness.draft_link import drafted_target
 from tests.server import RunningTarget, target_server
 
 

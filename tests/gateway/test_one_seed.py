@@ -14,7 +14,7 @@ from tests.e2e.harness.draft_rig import Service, serving
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.events import read_events
 from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.harness.draft_link import RunningDraft
 from tests.server import wait_until
 
 PROMPT = "def read(self, path):"

@@ -12,7 +12,7 @@ from tests.checkpoints import CHAT_TEMPLATE, copy_of
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
 from tests.outsiders.tools import SCRIPTS, MissingToolError, are_missing, bin_of
-from tests.rpc.draft_link import drafted_target
+from tests.rpc.harness.draft_link import drafted_target
 from tests.server import RunningTarget
 
 Run = Callable[..., str]

@@ -14,7 +14,7 @@ from tests.e2e.harness.draft_rig import PROMPT as OTHER
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.stepper import Stepper, request
 from tests.further import further
-from tests.rpc.draft_link import drafted_target
+from tests.rpc.harness.draft_link import drafted_target
 from tests.server import RunningTarget, target_server
 
 CLASS = '''class Stack:

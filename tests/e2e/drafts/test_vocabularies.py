@@ -23,7 +23,7 @@ from tests.e2e.harness.models import (
     reworded_draft_folder,
 )
 from tests.further import further
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.harness.draft_link import RunningDraft
 from tests.server import RunningTarget, target_server
 
 SAMPLING = {

@@ -5,7 +5,7 @@ import pytest
 from outrider import Client
 from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.harness.models import draft_folder, folder
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.harness.draft_link import RunningDraft
 from tests.server import target_server
 
 TOKENS = 120

@@ -16,7 +16,7 @@ from tests.e2e.harness.draft_rig import PATIENCE_SECONDS, Service
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.further import all_with, further
 from tests.hostile_grammars import DOTS, HOSTILE, SLOW
-from tests.rpc.draft_link import PROMPT, REFUSED, Link
+from tests.rpc.harness.draft_link import PROMPT, REFUSED, Link
 
 _MOST_MORE_MEMORY = 256 << 20  # bytes
 _SMALL = ("--kv-blocks", "64")  # whose memory, taken behind the start, is little beside that

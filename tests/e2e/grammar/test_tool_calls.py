@@ -14,8 +14,8 @@ from outrider.request import build_stream_request
 from outrider.v1.generation_pb2 import Chunk, Finished
 from tests.checkpoints import copy_of
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.draft_link import drafted_target
-from tests.rpc.requests import continued, stream
+from tests.rpc.harness.draft_link import drafted_target
+from tests.rpc.harness.requests import continued, stream
 from tests.server import RunningTarget, target_server
 
 TEMPLATE = """

@@ -10,7 +10,7 @@ from outrider import Client, Result
 from tests.e2e.harness.draft_rig import PROMPT, assert_same
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.sampler_sets import NUM_SETS, covering_sets, options_of, sampler_set
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.harness.draft_link import RunningDraft
 from tests.server import RunningTarget, target_server
 
 NEW_TOKENS = 24

@@ -37,11 +37,8 @@ def logits(decoder: Decoder) -> torch.Tensor:
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process takes up")
 def test_memory_is_taken_when_it_is_asked_for_and_not_before() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.native.harness.cache_growth",
-    ]  # in this process, others' memory goes meanwhile
+    # In this process, others' memory goes meanwhile.
+    command = [sys.executable, "-m", "tests.native.harness.cache_growth"]
     measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert measured["allocated"] < 32 * MIB
     assert measured["taken"] > 112 * MIB

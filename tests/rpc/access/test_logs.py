@@ -12,8 +12,8 @@ from services.service.access.credential_files import CredentialFiles
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
 from tests.log_scan import LogScan, betrayals, betrayals_in
-from tests.rpc.draft_link import RunningDraft
-from tests.rpc.requests import PROMPT
+from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.requests import PROMPT
 from tests.server import target_server
 
 SECRET = "quokka wombat"  # a prompt that nothing else says

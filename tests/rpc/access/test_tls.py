@@ -13,9 +13,9 @@ from services.service.access.credential_files import CredentialFiles
 from tests.certificate_authority import CertificateAuthority, Files
 from tests.free_port import free_port
 from tests.rpc.access.conftest import shown_files, tls_config
-from tests.rpc.draft_link import RunningDraft
-from tests.rpc.predictors import GatePredictor
-from tests.rpc.requests import PROMPT
+from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.predictors import GatePredictor
+from tests.rpc.harness.requests import PROMPT
 from tests.server import RunningTarget, target_server, wait_until
 
 Issue = Callable[[CertificateAuthority], Files]
