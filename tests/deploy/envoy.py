@@ -16,7 +16,7 @@ from outrider import Client
 from tests.deploy.certificates import Authority
 from tests.e2e.harness.draft_rig import PATIENCE_SECONDS
 from tests.e2e.harness.models import ROOT
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
 
 SHIPPED = ROOT / "deploy/envoy/envoy.yaml"
 MOUNTED = "/etc/envoy"

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from tests.cpu_time import UnhinderedClock
 from tests.e2e.harness.draft_rig import Service
 from tests.e2e.harness.models import ROOT
+from tests.harness.processes.cpu_time import UnhinderedClock
 from tests.rpc.harness.health_latency import HealthLatency
 
 _MOST_SECONDS = 0.1

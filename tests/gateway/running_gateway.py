@@ -8,7 +8,7 @@ from outrider import AsyncClient, Client
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
 from services.gateway.server import GatewayServer
-from tests.loop_thread import LoopThread
+from tests.harness.servers.loop_thread import LoopThread
 
 
 class RunningGateway:

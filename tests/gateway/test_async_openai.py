@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from services.target.sequence.sequence import Sequence
 from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget, target_server, wait_until
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.silent_predictor import SilentPredictor
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
 SAID: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "A last-in, first-out stack"}]

@@ -12,8 +12,8 @@ import pytest
 
 from outrider import Result
 from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
-from tests.server import wait_until
+from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
+from tests.harness.servers.server import wait_until
 
 PROMPT = "def read(self, path):"
 SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 32}

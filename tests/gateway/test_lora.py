@@ -7,8 +7,8 @@ import openai
 import pytest
 
 from tests.gateway.running_gateway import RunningGateway
-from tests.lora_folders import write_adapter
-from tests.server import target_server
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import target_server
 
 
 @pytest.fixture(scope="module")

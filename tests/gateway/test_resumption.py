@@ -8,7 +8,7 @@ from outrider.v1 import generation_pb2
 from services.gateway.generation.piece import MOST_OF_PROMPT
 from tests.gateway.events import SentEvent, read_events
 from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Request, ScriptedServer, ScriptedServicer
+from tests.harness.servers.scripted_server import Request, ScriptedServer, ScriptedServicer
 
 PROMPT = "def read(self, path):"
 COMPLETION: dict[str, Any] = {

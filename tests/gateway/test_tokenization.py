@@ -8,7 +8,7 @@ import pytest
 
 from outrider.v1 import generation_pb2
 from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import ScriptedServer, ScriptedServicer
+from tests.harness.servers.scripted_server import ScriptedServer, ScriptedServicer
 
 
 def test_a_text_becomes_ids_and_ids_become_text(gateway: RunningGateway):

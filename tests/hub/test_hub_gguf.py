@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import outrider
-from tests.checkpoints import Kind
-from tests.gguf_files import BF16, representable_checkpoint, write_gguf
+from tests.harness.models.checkpoints import Kind
+from tests.harness.models.gguf_files import BF16, representable_checkpoint, write_gguf
 from tests.hub.hub_server import Repository, hub_server
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run
 

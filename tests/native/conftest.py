@@ -25,7 +25,7 @@ import pytest
 import torch
 
 from services.engine.decoder.native import isas
-from tests.further import covering_choice, key_of
+from tests.harness.further import covering_choice, key_of
 from tests.native.harness.devices import DEVICES, EMULATION, GPU, needs_emulation
 
 _BEST_ISA = isas()[0]

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
 
 TOKEN = 1

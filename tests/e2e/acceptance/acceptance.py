@@ -27,7 +27,7 @@ from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.harness.draft_rig import Service
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.pass_log import Pass, PassLog
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.server import RunningTarget, target_server
 
 PROMPT_TOKENS, NEW_TOKENS = 16, 120
 TEMPERATURES = (0.0, 0.7)

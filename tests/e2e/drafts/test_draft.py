@@ -23,7 +23,7 @@ from tests.e2e.harness.draft_rig import (
     accepted_behind,
     assert_counts,
 )
-from tests.further import further
+from tests.harness.further import further
 
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])

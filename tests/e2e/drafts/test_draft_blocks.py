@@ -20,7 +20,7 @@ from tests.e2e.harness.draft_rig import (
     until,
 )
 from tests.e2e.harness.models import DEMO_TARGET
-from tests.further import further
+from tests.harness.further import further
 
 # With its records it is many times what gRPC lets a server send ahead of its reader.
 ENDLESS: Options = {

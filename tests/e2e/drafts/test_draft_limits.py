@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from outrider import NoSpeculationReason
-from tests.checkpoints import copy_of, edit_weights
 from tests.e2e.harness.draft_rig import (
     GREEDY,
     READ_AHEAD,
@@ -19,6 +18,7 @@ from tests.e2e.harness.draft_rig import (
     assert_counts,
 )
 from tests.e2e.harness.models import DEMO_DRAFT, folder
+from tests.harness.models.checkpoints import copy_of, edit_weights
 
 
 async def test_a_draft_with_another_vocabulary_is_refused(target: DraftedTarget, make_draft: MakeDraft):

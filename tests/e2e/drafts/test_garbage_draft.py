@@ -8,7 +8,7 @@ from benchmarks.drafts.scripted_draft import Behaviour, Reply, ScriptedDraft, re
 from tests.e2e.harness import garbage_draft
 from tests.e2e.harness.draft_rig import GREEDY, PATIENCE_SECONDS, SAMPLED, DraftedTarget, Service, until
 from tests.e2e.harness.models import DEMO_DRAFT
-from tests.further import further
+from tests.harness.further import further
 
 
 async def test_wrong_tokens_are_rejected(target: DraftedTarget):

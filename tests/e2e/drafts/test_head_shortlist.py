@@ -7,9 +7,9 @@ import pytest
 from outrider import Client, Result
 from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.further import further
+from tests.harness.further import further
+from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
-from tests.server import target_server
 
 SIZE = 1024  # of 8192 tokens, of which 768 are fixed
 RARE = [5000, 5001, 7000]

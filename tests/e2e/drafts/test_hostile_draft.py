@@ -12,11 +12,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.drafts.scripted_draft import Behaviour, ScriptedDraft, replying
 from services.target.speculation.link.draft_reader import ENDED
-from tests.cpu_time import UnhinderedClock
 from tests.e2e.harness import garbage_draft
 from tests.e2e.harness.draft_rig import GREEDY, SAMPLED, DraftedTarget, Service, until
 from tests.e2e.harness.garbage_draft import flood_of, named
-from tests.further import further
+from tests.harness.further import further
+from tests.harness.processes.cpu_time import UnhinderedClock
 
 _SECONDS = 1.0
 _MOST_LINKS = 8  # with pauses that grow

@@ -13,9 +13,9 @@ from tests.e2e.harness.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.harness.draft_rig import PROMPT as OTHER
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.stepper import Stepper, request
-from tests.further import further
+from tests.harness.further import further
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import drafted_target
-from tests.server import RunningTarget, target_server
 
 CLASS = '''class Stack:
     """A last-in, first-out stack."""

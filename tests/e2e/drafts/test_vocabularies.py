@@ -22,9 +22,9 @@ from tests.e2e.harness.models import (
     padded_draft_folder,
     reworded_draft_folder,
 )
-from tests.further import further
+from tests.harness.further import further
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import RunningDraft
-from tests.server import RunningTarget, target_server
 
 SAMPLING = {
     "greedy": SamplingParams(seed=1, temperature=0.0),

@@ -8,8 +8,8 @@ import pytest
 from outrider import Client
 from services.engine.config import EngineConfig
 from tests.e2e.harness.models import folder
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.native.harness.devices import DEVICES, EMULATION, make_device
-from tests.server import RunningTarget, target_server
 
 SETTINGS = [
     {"temperature": 0.0},

@@ -24,7 +24,7 @@ from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import random_prompt
 from tests.e2e.matrix.transcript import Transcript
-from tests.lora_folders import ALL_LINEAR, write_adapter
+from tests.harness.models.lora_folders import ALL_LINEAR, write_adapter
 
 MODELS = ("llama", "qwen3", "gemma2", "lfm2")  # one has sliding windows, one short convolutions
 PREFIX = random_prompt("prefix", 3 * BLOCK_SIZE)

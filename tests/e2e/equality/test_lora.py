@@ -13,7 +13,7 @@ from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of, random_prompt
 from tests.e2e.matrix.transcript import Transcript
-from tests.lora_folders import ALL_LINEAR, FUSED, write_adapter
+from tests.harness.models.lora_folders import ALL_LINEAR, FUSED, write_adapter
 
 MODELS = {"llama": ALL_LINEAR, "gemma2": ("q_proj", "v_proj"), "phi3": FUSED}
 NAMES = ("first", "", "second", "first", "")

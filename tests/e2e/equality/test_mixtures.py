@@ -5,8 +5,8 @@ import pytest
 from outrider import Client
 from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.harness.models import draft_folder, folder
+from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
-from tests.server import target_server
 
 TOKENS = 120
 MOST_TRIES = 5  # until enough was predicted and something rejected: what comes late is not waited for

@@ -9,8 +9,8 @@ from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of, random_prompt
 from tests.e2e.matrix.transcript import Transcript
-from tests.loop_thread import PATIENCE_SECONDS
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.loop_thread import PATIENCE_SECONDS
+from tests.harness.servers.server import RunningTarget, target_server
 
 MODEL = "gemma2"
 LONG_PROMPT = random_prompt("long", 300)

@@ -14,8 +14,8 @@ from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
-from tests.loop_thread import PATIENCE_SECONDS
-from tests.server import target_server
+from tests.harness.servers.loop_thread import PATIENCE_SECONDS
+from tests.harness.servers.server import target_server
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 4)

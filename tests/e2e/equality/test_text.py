@@ -10,7 +10,7 @@ from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
-from tests.further import all_with
+from tests.harness.further import all_with
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 3)

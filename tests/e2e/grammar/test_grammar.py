@@ -14,15 +14,15 @@ from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.predictor import Predictor
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
-from tests.further import all_with
-from tests.grammars import SOURCES, allowed, compiler, follows
-from tests.silent_predictor import SilentPredictor
+from tests.harness.further import all_with
+from tests.harness.grammar.grammars import SOURCES, allowed, compiler, follows
+from tests.harness.models.checkpoints import VOCAB_SIZE
+from tests.harness.servers.silent_predictor import SilentPredictor
 
 MODELS = ("demo", "llama", "gemma2")
 NAMES = sorted(SOURCES.keys() - {"any json"})  # which ends when it likes

@@ -14,8 +14,8 @@ from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.harness.draft_rig import PATIENCE_SECONDS, Service
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.further import all_with, further
-from tests.hostile_grammars import DOTS, HOSTILE, SLOW
+from tests.harness.further import all_with, further
+from tests.harness.grammar.hostile_grammars import DOTS, HOSTILE, SLOW
 from tests.rpc.harness.draft_link import PROMPT, REFUSED, Link
 
 _MOST_MORE_MEMORY = 256 << 20  # bytes

@@ -9,13 +9,13 @@ from outrider import FinishReason
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.thinking_budget import ThinkingBudget
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 MAX_TOKENS, NEW_TOKENS = 9, 32
 TOKENIZER = Tokenizer.from_model(folder("llama"))

@@ -12,11 +12,11 @@ import pytest
 from outrider import Client, Message, Result, ToolCall
 from outrider.request import build_stream_request
 from outrider.v1.generation_pb2 import Chunk, Finished
-from tests.checkpoints import copy_of
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import drafted_target
 from tests.rpc.harness.requests import continued, stream
-from tests.server import RunningTarget, target_server
 
 TEMPLATE = """
 {%- if tools %}<tools>{{ tools | tojson }}</tools>{% endif -%}

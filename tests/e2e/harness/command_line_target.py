@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from tests.e2e.harness.models import ROOT
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
 
 
 class CommandLineTarget:

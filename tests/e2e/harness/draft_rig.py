@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from outrider import AsyncClient, Result, Token
-from tests.cpu_time import cpu_seconds
 from tests.e2e.harness.block_gauge import BlockGauge
 from tests.e2e.harness.link_proxy import LinkProxy
 from tests.e2e.harness.models import ROOT
 from tests.e2e.harness.monitored_service import run
-from tests.forked_process import ForkedProcess
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
+from tests.harness.processes.cpu_time import cpu_seconds
+from tests.harness.processes.forked_process import ForkedProcess
 
 PATIENCE_SECONDS = 300  # which only a fault can take, on however busy a machine
 _POLL_SECONDS = 0.01

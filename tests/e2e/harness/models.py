@@ -25,8 +25,10 @@ MATRIX = ROOT / ".matrix"
 DEMO_TARGET = ROOT / "models" / "demo" / "target"
 DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
 _RECIPES = (
-    *(ROOT / "tests" / f"{name}.py" for name in ("checkpoints", "further_checkpoints", "quantised_folders")),
-    ROOT / "tests" / "mxfp4_folders.py",
+    *(
+        ROOT / "tests" / "harness" / "models" / f"{name}.py"
+        for name in ("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders")
+    ),
     Path(__file__),
 )
 _BLUR = 0.01
@@ -43,8 +45,11 @@ def folder(model: str) -> Path:
         return _placed(model, "target")
 
     def write(path: Path) -> None:
-        from tests.checkpoints import Kind, write_random_checkpoint  # slow to import, and not needed by servers
-        from tests.further_checkpoints import Further, write_further_checkpoint
+        from tests.harness.models.checkpoints import (  # slow to import, and not needed by servers
+            Kind,
+            write_random_checkpoint,
+        )
+        from tests.harness.models.further_checkpoints import Further, write_further_checkpoint
 
         if model in QUANTISED:
             _write_quantised(path, model)
@@ -57,9 +62,9 @@ def folder(model: str) -> Path:
 
 
 def _write_quantised(path: Path, model: str) -> None:
-    from tests.checkpoints import Kind, write_random_checkpoint
-    from tests.mxfp4_folders import write_mxfp4_checkpoint
-    from tests.quantised_folders import WAYS, quantise
+    from tests.harness.models.checkpoints import Kind, write_random_checkpoint
+    from tests.harness.models.mxfp4_folders import write_mxfp4_checkpoint
+    from tests.harness.models.quantised_folders import WAYS, quantise
 
     if model == "mxfp4":
         write_mxfp4_checkpoint(path)
@@ -86,7 +91,7 @@ def draft_folder(model: str, kind: str) -> Path:
     def write(path: Path) -> None:
         import torch
 
-        from tests.checkpoints import edit_weights
+        from tests.harness.models.checkpoints import edit_weights
 
         def edit(tensors: dict[str, torch.Tensor]) -> None:
             generator = torch.Generator().manual_seed(11)
@@ -124,7 +129,7 @@ def reworded_draft_folder(model: str = "demo", *, num_dropped: int = 600, num_pa
     def write(path: Path) -> None:
         import torch
 
-        from tests.checkpoints import edit_weights
+        from tests.harness.models.checkpoints import edit_weights
 
         shutil.copytree(draft_folder(model, "good"), path)
         tokenizer = json.loads((path / "tokenizer.json").read_text())
@@ -158,7 +163,7 @@ def padded_draft_folder(num_padded: int) -> Path:
     def write(path: Path) -> None:
         import torch
 
-        from tests.checkpoints import edit_weights
+        from tests.harness.models.checkpoints import edit_weights
 
         shutil.copytree(DEMO_DRAFT, path)
         words = json.loads((path / "config.json").read_text())["vocab_size"]

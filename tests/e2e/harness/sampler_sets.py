@@ -8,7 +8,7 @@ from typing import Any
 from outrider.v1 import common_pb2
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.sampling_params import SAMPLING_NUMBERS
-from tests.checkpoints import VOCAB_SIZE
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 SamplerSet = Mapping[str, Any]
 

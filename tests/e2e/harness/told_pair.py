@@ -17,8 +17,8 @@ from services.cli.service_process import ServiceProcess
 from tests.e2e.harness.draft_rig import READS_LITTLE
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.otlp_receiver import OtlpReceiver
-from tests.lora_folders import write_adapter
-from tests.server import wait_until
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import wait_until
 
 Labels = frozenset[tuple[str, str]]
 Samples = dict[tuple[str, Labels], float]

@@ -13,7 +13,7 @@ from tests.e2e.matrix.cells import Cell
 from tests.e2e.matrix.probe import Probe
 from tests.e2e.matrix.processors import service_options
 from tests.e2e.matrix.streams import structure_of
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
 
 _DELAY_SECONDS = 0.005  # each way
 _LINK_SECONDS = 300  # until a large draft is loaded

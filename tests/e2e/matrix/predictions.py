@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 
 Scripts = tuple[Seq[int], ...]
 _SHARE_RIGHT = 0.7

@@ -10,8 +10,8 @@ from tests.e2e.harness.models import ROOT
 from tests.e2e.matrix.cells import Setup
 from tests.e2e.matrix.probe import Probe
 from tests.e2e.matrix.target_process import serve
-from tests.forked_process import ForkedProcess
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
+from tests.harness.processes.forked_process import ForkedProcess
 
 _START_SECONDS = 300
 _POLL_SECONDS = 0.02

@@ -13,7 +13,7 @@ from tests.e2e.matrix.cells import Cell
 from tests.e2e.matrix.streams import StreamKey
 from tests.e2e.matrix.transcript import Transcript
 
-_SOURCES = ("services/**/*.py", "clients/python/**/*.py", "tests/e2e/**/*.py", "tests/*.py")
+_SOURCES = ("services/**/*.py", "clients/python/**/*.py", "tests/e2e/**/*.py", "tests/harness/**/*.py", "tests/*.py")
 
 
 @dataclass(frozen=True, slots=True)

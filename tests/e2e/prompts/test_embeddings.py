@@ -5,10 +5,10 @@ import pytest
 
 from services.engine.events import Finished, FinishReason
 from services.engine.request import CachePolicy, Pooling, Request
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 PROMPT = [*prompt_of("llama", 7), *prompt_of("llama", 8)]
 WARM, COLD = CachePolicy(), CachePolicy(prefix=False)

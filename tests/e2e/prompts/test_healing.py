@@ -9,12 +9,12 @@ import pytest
 from services.engine.request import Loop, Request
 from services.engine.text.healing import Healing, plan_healing
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
+from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 
 MODELS = ("llama", "qwen3", "gemma2")
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())

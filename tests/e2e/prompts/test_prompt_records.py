@@ -12,10 +12,10 @@ from services.engine.events import Chunk, Progress, TokenRecord
 from services.engine.request import CachePolicy
 from services.engine.text.healing import plan_healing
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.streams import prompt_of
+from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 7)

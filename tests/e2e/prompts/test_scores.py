@@ -6,10 +6,10 @@ import pytest
 
 from services.engine.events import Finished, FinishReason, Progress, TokenRecord
 from services.engine.request import CachePolicy, Request
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 7)

@@ -8,13 +8,13 @@ import pytest
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.request import Request
 from services.target.speculation.predictors.predictor import Predictor
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.grammar.test_grammar import RandomPredictor
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},

@@ -10,8 +10,8 @@ from outrider import Client, Result
 from tests.e2e.harness.draft_rig import PROMPT, assert_same
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.sampler_sets import NUM_SETS, covering_sets, options_of, sampler_set
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import RunningDraft
-from tests.server import RunningTarget, target_server
 
 NEW_TOKENS = 24
 TOGETHER = 4

@@ -13,13 +13,13 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.thinking_budget import ThinkingBudget
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
-from tests.grammars import compiler
+from tests.harness.grammar.grammars import compiler
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 TOKENIZER = Tokenizer.from_model(folder("llama"))
 NEW_TOKENS = 40

@@ -10,15 +10,15 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.guidance import Guidance
 from services.engine.request import CachePolicy, Request
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of, random_prompt
 from tests.e2e.matrix.transcript import Transcript
-from tests.grammars import compiler
-from tests.lora_folders import ALL_LINEAR, write_adapter
+from tests.harness.grammar.grammars import compiler
+from tests.harness.models.checkpoints import VOCAB_SIZE
+from tests.harness.models.lora_folders import ALL_LINEAR, write_adapter
 
 TOKENIZER = Tokenizer.from_model(folder("llama"))
 NEGATIVE = {"shorter": tuple(random_prompt("negative", 3)), "longer": tuple(random_prompt("negative", 90))}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from services.engine.request import Request
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.sampler_sets import NUM_SETS, all_pairs, covering_sets, pairs_of, sampler_set, unknown_numbers
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.cells import SCRIPTED
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 MODELS = ("llama", "qwen3", "gemma2")
 NEW_TOKENS = 24

@@ -8,8 +8,8 @@ import pytest
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.forced_tokens import ForcedIds
 from services.engine.request import Request
-from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.harness.stepper import Stepper, request
+from tests.harness.models.checkpoints import VOCAB_SIZE
 
 PROMPT = (5, 6, 7, 5)
 NEW_TOKENS = 6

@@ -9,8 +9,8 @@ import pytest
 
 from outrider import Client, GenerateOptions
 from services.bench.way_figures import PassFigures
-from tests.checkpoints import Kind, random_checkpoint
-from tests.server import target_server
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.server import target_server
 
 FEW = ["--context", "16", "--runs", "2", "--rounds", "2", "--prompt-tokens", "8", "--new-tokens", "12"]
 FEW += ["--streams", "2", "--draft-lengths", "3"]

@@ -17,8 +17,8 @@ from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Stepper, request
 from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of
-from tests.loop_thread import PATIENCE_SECONDS
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.loop_thread import PATIENCE_SECONDS
+from tests.harness.servers.server import RunningTarget, target_server
 
 PROMPT = prompt_of("llama", 7)
 DEMO_PROMPT = prompt_of("demo", 5)

@@ -15,7 +15,7 @@ import pytest
 import outrider
 from outrider import Client
 from tests.e2e.harness.models import DEMO_TARGET, ROOT
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.server import RunningTarget, target_server
 
 PROMPT = "def read(self, path):\n"
 OPTIONS = {"max_tokens": 48, "temperature": 0.7, "seed": 7}

@@ -9,7 +9,7 @@ from outrider import Client, ModelState, OutriderError, Result, ServerLost
 from tests.e2e.harness.command_line_target import CommandLineTarget
 from tests.e2e.harness.draft_rig import PATIENCE_SECONDS
 from tests.e2e.harness.models import folder
-from tests.server import wait_until
+from tests.harness.servers.server import wait_until
 
 OPTIONS = {"seed": 21, "temperature": 0.9, "max_tokens": 40, "ignore_eos": True, "model": "other"}
 

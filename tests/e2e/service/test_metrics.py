@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from outrider import Client, FinishReason, InvalidArgument, PredictionSource, Result
 from tests.e2e.harness.told_pair import Samples, ToldPair, sum_of, value
-from tests.server import wait_until
+from tests.harness.servers.server import wait_until
 
 PAGE = Path(__file__).parents[3] / "docs" / "operate" / "metrics.md"
 CODE = "def quicksort(items):\n    if len(items) < 2:\n        return items\n"

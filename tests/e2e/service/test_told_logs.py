@@ -2,7 +2,7 @@
 
 from outrider import Client
 from tests.e2e.harness.told_pair import ToldPair
-from tests.server import wait_until
+from tests.harness.servers.server import wait_until
 
 SECRET = "class PromptsAreNeverLogged:\n    def __init__(self):\n"
 SEED = 564738291918273

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from outrider import AsyncClient, Client, InvalidArgument
 from outrider.tracing import call_span
 from tests.e2e.harness.told_pair import ToldPair
-from tests.server import wait_until
+from tests.harness.servers.server import wait_until
 
 SECRET = "def the_prompt_is_secret(words):\n    return"
 SEED = 918273645546372

@@ -24,7 +24,7 @@ from tests.e2e.harness.process_usage import ProcessUsage
 from tests.e2e.soak.soak_request import READER_TIMEOUT, SILENCE, SoakRequest
 from tests.e2e.soak.soak_tally import Tally
 from tests.e2e.soak.soak_troubles import SoakTroubles
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
 
 _NUM_CLIENTS = 16  # so many that all places are taken while others have their answers compared
 _NUM_STREAMS = 12  # of them at once, which is more than there are places for

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.examples.conftest import python_of, run_example
 from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 
 def test_json_extraction_follows_its_schema(demo: RunningTarget):

@@ -22,8 +22,8 @@ from tests.e2e.harness.draft_rig import Service, serving
 from tests.e2e.harness.models import DEMO_TARGET
 from tests.gateway.page.shown_page import ShownPage
 from tests.gateway.running_gateway import RunningGateway
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.draft_link import drafted_target
-from tests.server import RunningTarget, target_server, wait_until
 
 Show = Callable[..., ShownPage]
 PROMPT = "def read(self, path):"

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 PAGE = "https://a.example"
 BODY = b'{"prompt": "a", "max_tokens": 1}'

@@ -14,7 +14,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.cache_memory import in_idle_time, take_cache_memory
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, isas
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 
 MIB = 1 << 20
 TOKENS = [5, 17, 301, 42, 8, 99, 250, 11] * 8

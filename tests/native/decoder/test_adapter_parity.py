@@ -12,11 +12,11 @@ from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch
 from services.engine.lora.adapter import NO_ADAPTER
 from services.engine.lora.adapter_set import AdapterSet
-from tests.checkpoints import Kind
 from tests.e2e.harness.models import folder
-from tests.further_checkpoints import Further
-from tests.gguf_files import representable_checkpoint, write_gguf
-from tests.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, merge, write_adapter
+from tests.harness.models.checkpoints import Kind
+from tests.harness.models.further_checkpoints import Further
+from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
+from tests.harness.models.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, merge, write_adapter
 from tests.native.harness.devices import make_device
 from tests.native.harness.parity import PROMPT, transformers_model
 

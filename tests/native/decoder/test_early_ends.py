@@ -9,7 +9,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, Device, Sampler, isas
 from services.engine.decoder.native.testing import gumbel_noise
-from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
+from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
 from tests.native.harness.sampling_reference import Settings
 
 COUNT = 12

@@ -14,8 +14,9 @@ from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import Operations, PackedWeight, poison
 from services.engine.decoder.weight_choice import STORED
-from tests.checkpoints import copy_of, edit_weights
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.quantised_folders import WAYS, quantise
 from tests.native.harness.devices import DEVICES, in_every_cpu_format, in_every_weight_format, is_cuda, make_device
 from tests.native.harness.parity import PROMPT, native_model, relative_error
 from tests.native.harness.random_models import EXPERT_MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
@@ -29,7 +30,6 @@ from tests.native.harness.row_invariance import (
     prefill,
     same_bits,
 )
-from tests.quantised_folders import WAYS, quantise
 
 FEW, MANY, BIASED = EXPERT_MODELS.values()
 in_formats_on_threads = pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
 from services.engine.decoder.native.testing import poison
-from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.native.harness.devices import DEVICES, EMULATION, GPU, make_device
 from tests.native.harness.sampling_reference import Settings
 

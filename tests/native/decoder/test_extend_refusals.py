@@ -8,7 +8,7 @@ import pytest
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, Sampler, SamplingState, isas
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, Kind, random_checkpoint
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, Kind, random_checkpoint
 from tests.native.harness.sampling_reference import Settings
 
 NUM_BLOCKS = CONTEXT_LENGTH // BLOCK_SIZE + 1

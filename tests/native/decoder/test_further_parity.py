@@ -8,8 +8,8 @@ import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm
-from tests.checkpoints import copy_of, edit_json
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_json
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.native.harness import reference_decoder
 from tests.native.harness.devices import DEVICES
 from tests.native.harness.parity import (

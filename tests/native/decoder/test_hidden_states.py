@@ -10,8 +10,8 @@ import transformers
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch
-from tests.checkpoints import Kind, random_checkpoint
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.parity import PROMPT, relative_error
 from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens

@@ -7,7 +7,7 @@ import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
-from tests.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
+from tests.harness.models.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
 from tests.native.harness.devices import DEVICES
 from tests.native.harness.parity import (
     NUM_PROMPT,

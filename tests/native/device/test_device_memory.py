@@ -8,7 +8,7 @@ import pytest
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.loaded_model import LoadedModel
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.native.harness.devices import count_replays, emulated_device, needs_emulation
 from tests.native.harness.sampling_reference import Settings
 

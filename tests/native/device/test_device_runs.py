@@ -7,7 +7,7 @@ import pytest
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, Sampler, SamplingState
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.native.harness.devices import DEVICES, EMULATION, count_uploads, count_waits, make_device, needs_emulation
 from tests.native.harness.sampling_reference import Settings
 

@@ -6,7 +6,7 @@ from services.engine.config import CPU_WEIGHT_FORMATS, EngineConfig
 from services.engine.decoder.native import isas
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
-from tests.checkpoints import Kind, copy_of, edit_weights, random_checkpoint
+from tests.harness.models.checkpoints import Kind, copy_of, edit_weights, random_checkpoint
 
 
 def load(folder, weights: str, cache=None) -> LoadedModel:

@@ -7,7 +7,7 @@ import pytest
 
 from services.engine.decoder.native import Device, Sampler, Samples
 from services.engine.decoder.native.testing import make_logits
-from tests.checkpoints import Kind
+from tests.harness.models.checkpoints import Kind
 from tests.native.decoder.test_extend import RUNS, SEQUENCES, fill, make_batch, make_decoder, rows_of
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.sampling_reference import Settings, random_logits, record_of

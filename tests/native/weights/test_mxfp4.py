@@ -11,8 +11,8 @@ from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.native import isas
 from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
-from tests.checkpoints import copy_of, edit_weights
-from tests.mxfp4_folders import Tensors, mxfp4_folders
+from tests.harness.models.checkpoints import copy_of, edit_weights
+from tests.harness.models.mxfp4_folders import Tensors, mxfp4_folders
 from tests.native.harness.parity import PROMPT, native_model, relative_error
 
 GATE_UP = "model.layers.1.mlp.experts.gate_up_proj"

@@ -8,9 +8,9 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch
 from services.engine.decoder.weight_choice import STORED
+from tests.harness.models.quantised_folders import plain_folder, quantised_folder
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.parity import PROMPT, reference_model, relative_error
-from tests.quantised_folders import plain_folder, quantised_folder
 
 _BLOCKS = -(-len(PROMPT) // BLOCK_SIZE)
 

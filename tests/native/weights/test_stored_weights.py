@@ -11,9 +11,9 @@ from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.model_loader import find_blocks, load_decoder
 from services.engine.decoder.native import Batch, Decoder, Device, isas
 from services.engine.decoder.weights_cache import WeightsCache
-from tests.checkpoints import Kind, random_checkpoint
-from tests.further_checkpoints import Further, further_checkpoint
-from tests.gguf_files import write_gguf
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.gguf_files import write_gguf
 from tests.native.harness.devices import on_cpus
 
 TOKENS = [5, 17, 301, 42, 8, 99, 250, 11, 3]

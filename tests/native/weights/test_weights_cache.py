@@ -13,7 +13,7 @@ from services.engine.decoder.digest_record import DigestRecord
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, isas
 from services.engine.decoder.weights_cache import WeightsCache
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.native.harness.devices import EMULATION, make_device, needs_emulation
 
 TOKENS = [5, 17, 301, 42, 8, 99, 250, 11, 3]

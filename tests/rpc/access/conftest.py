@@ -7,8 +7,8 @@ import pytest
 
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority, Files
-from tests.free_port import free_port
+from tests.harness.network.certificate_authority import CertificateAuthority, Files
+from tests.harness.network.free_port import free_port
 from tests.rpc.harness.draft_link import RunningDraft
 
 

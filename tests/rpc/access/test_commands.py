@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.certificate_authority import CertificateAuthority
+from tests.harness.network.certificate_authority import CertificateAuthority
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.harness.requests import PROMPT
 

@@ -9,10 +9,10 @@ import pytest
 
 from outrider.v1 import admin_pb2
 from services import cli
+from tests.harness.servers.server import RunningTarget, wait_until
 from tests.rpc.harness.administered import administered_target
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import RunningTarget, wait_until
 
 Admin = Callable[..., tuple[int, str, str]]
 

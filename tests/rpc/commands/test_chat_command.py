@@ -15,11 +15,11 @@ from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
 from services.cli.chat.session import ChatSession
 from services.cli.terminal import Terminal
-from tests.checkpoints import CONTEXT_LENGTH, copy_of
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, copy_of
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.draft_link import drafted_target
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.typed_command import TypedCommand, typed
-from tests.server import RunningTarget, target_server, wait_until
 
 PARAMS = ["--param", "max_tokens=20", "--param", "seed=5", "--param", "ignore_eos=true"]
 OPTIONS = {"max_tokens": 20, "seed": 5, "ignore_eos": True}

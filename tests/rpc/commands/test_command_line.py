@@ -12,11 +12,11 @@ import pytest
 import outrider
 from services.cli import main
 from services.cli.calls.result_text import TOKEN_HEADING
-from tests.checkpoints import CONTEXT_LENGTH
+from tests.harness.models.checkpoints import CONTEXT_LENGTH
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.commands import outrider_begin, outrider_run
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import PROMPT
-from tests.server import RunningTarget, target_server
 
 FIGURES = re.compile(
     r"24 tokens · [\d.]+ tokens/s · first token after \d+ ms · 1\.00 tokens per pass · ended by max tokens\n"

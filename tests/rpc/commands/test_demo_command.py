@@ -12,10 +12,10 @@ import pytest
 from scripts.recording.recorder import record
 from services.cli import demo, main
 from services.cli.service_pair import ModelPair
-from tests.checkpoints import copy_of
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.commands import OUTRIDER, outrider_run
 from tests.rpc.harness.draft_link import drafted_target
-from tests.server import RunningTarget, target_server, wait_until
 
 GREEN, PLAIN = "\033[32m", "\033[0m"
 ANY_STYLE = re.compile(r"\033\[[\d;]*m")

@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from services.cli import main
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 
 @contextlib.contextmanager

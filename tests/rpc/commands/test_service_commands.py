@@ -18,11 +18,11 @@ import pytest
 
 import outrider
 from services.engine.loaded_model import LoadedModel
-from tests.checkpoints import copy_of, edit_json, edit_weights
-from tests.child_processes import child_processes
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.processes.child_processes import child_processes
+from tests.harness.servers.server import RunningTarget, engine_config, target_server, wait_until
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.harness.requests import PROMPT
-from tests.server import RunningTarget, engine_config, target_server, wait_until
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 from outrider.v1 import common_pb2
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import BLOCK_SIZE, NOISE_VERSION
-from tests.checkpoints import VOCAB_SIZE
+from tests.harness.models.checkpoints import VOCAB_SIZE
+from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.draft_link import (
     GREEDY,
     MAX_SEQUENCES,
@@ -22,7 +23,6 @@ from tests.rpc.harness.draft_link import (
     generate,
     hello_of,
 )
-from tests.server import RunningTarget
 
 
 def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from services.draft_protocol.protocol import MAX_COMMIT
 from services.engine.decoder.native import BLOCK_SIZE
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.servers.server import wait_until
 from tests.rpc.harness.draft_link import (
     GREEDY,
     MAX_SEQUENCES,
@@ -20,7 +21,6 @@ from tests.rpc.harness.draft_link import (
     RunningDraft,
     hello_of,
 )
-from tests.server import wait_until
 
 _MANY = 8_000  # many times as many as may be unheard
 

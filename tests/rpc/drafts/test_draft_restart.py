@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from services.draft import server
 from services.draft.server import SERVICE
 from services.engine.loaded_model import LoadedModel
+from tests.harness.servers.server import target_server, wait_until
 from tests.rpc.harness.draft_link import GREEDY, PROMPT, Link, RunningDraft, generate, hello_of
 from tests.rpc.harness.held_pass import HeldPass, behind
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import target_server, wait_until
 
 
 def health(draft: RunningDraft) -> str:

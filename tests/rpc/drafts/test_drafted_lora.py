@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from outrider import Client, Result
-from tests.lora_folders import write_adapter
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
-from tests.server import target_server
 
 TEXT = "one two three"
 ASKED = {"max_tokens": 120, "ignore_eos": True, "speculation": "always", "num_predictions": 4}

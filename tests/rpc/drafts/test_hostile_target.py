@@ -13,8 +13,8 @@ from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceStub
 from services.draft import servicer
 from services.draft_protocol.protocol import MAX_COMMIT, MAX_REQUESTS
+from tests.harness.servers.server import wait_until
 from tests.rpc.harness.draft_link import GREEDY, MAX_SEQUENCES, PROMPT, Link, RunningDraft, hello_of
-from tests.server import wait_until
 
 INVALID, EXHAUSTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
 _FEW_BYTES = 64 << 20

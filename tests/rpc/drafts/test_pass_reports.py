@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from outrider.v1 import common_pb2
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request
-from tests.server import RunningTarget, target_server
 
 PROMPT = [5, 77, 130, 21, 300, 42, 9] * 8
 COUNT = 48  # tokens generated

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from services.target.scheduling.scheduled_rows import ScheduledRows
+from tests.harness.servers.server import RUN_AHEAD, RunningTarget, target_server, wait_until
 from tests.rpc.harness.draft_link import GREEDY, PROMPT, SAMPLED, RunningDraft, generate
 from tests.rpc.harness.held_pass import HeldPass
 from tests.rpc.harness.requests import Streamed, stream, stream_request
-from tests.server import RUN_AHEAD, RunningTarget, target_server, wait_until
 
 NUM_PREDICTIONS = 4
 COUNT = 60  # tokens generated

@@ -8,8 +8,8 @@ import pytest
 from google.rpc import error_details_pb2
 
 from outrider.v1.generation_pb2 import StreamGenerateRequest
+from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import Streamed, detail, stop_string_in, stream, stream_request, violations
-from tests.server import RunningTarget
 
 Continue = Callable[[int], StreamGenerateRequest]
 OPTIONS: dict[str, Any] = {

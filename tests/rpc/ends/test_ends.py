@@ -13,11 +13,11 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.sequence.sequence import Sequence
-from tests.checkpoints import CONTEXT_LENGTH
+from tests.harness.models.checkpoints import CONTEXT_LENGTH
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.harness.predictors import GatePredictor, SlowPredictor
 from tests.rpc.harness.requests import as_unary, detail, stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 LONG = {"max_tokens": CONTEXT_LENGTH - 100, "ignore_eos": True}
 

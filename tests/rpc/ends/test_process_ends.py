@@ -14,11 +14,11 @@ import pytest
 
 import outrider
 from services.service.server_config import ServerConfig
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.commands import SMALL
 from tests.rpc.harness.health_watch import HealthWatch
 from tests.rpc.harness.predictors import GatePredictor, SlowPredictor
 from tests.rpc.harness.requests import PROMPT
-from tests.server import RunningTarget, target_server, wait_until
 
 OPTIONS = {"max_tokens": 200, "seed": 5, "ignore_eos": True}
 HANGS = """

@@ -10,11 +10,11 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.harness.predictors import SlowPredictor
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stop_string_in, stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 END = 1

@@ -10,7 +10,7 @@ import grpc
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.service.server_config import ServerConfig
 from services.target.speculation.predictors.predictor import Predictor
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.server import RunningTarget, target_server
 
 
 @contextmanager

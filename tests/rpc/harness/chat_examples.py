@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from outrider.v1 import common_pb2
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 from tests.rpc.harness.field_examples import Fields, Good, Seen
 
 REQUIRED = common_pb2.TOOL_CHOICE_MODE_REQUIRED

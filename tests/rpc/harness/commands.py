@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.log_scan import betrayals
-from tests.warm_commands import run_warm
+from tests.harness.log_scan import betrayals
+from tests.harness.processes.warm_commands import run_warm
 
 OUTRIDER = str(Path(sys.executable).with_name("outrider"))
 SMALL = ["--kv-blocks", "64", "--threads", "1"]

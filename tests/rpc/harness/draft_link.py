@@ -23,9 +23,9 @@ from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.config import EngineConfig, resolve_isa
 from services.engine.decoder.native import NOISE_VERSION
 from services.service.server_config import ServerConfig
-from tests.loop_thread import LoopThread, Result
+from tests.harness.servers.loop_thread import LoopThread, Result
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES = 4
 NUM_BLOCKS = 24

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE
+from tests.harness.models.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE
 from tests.rpc.harness.requests import Streamed
 
 COUNT = 24  # tokens of an answer

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.checkpoints import CONTEXT_LENGTH
+from tests.harness.models.checkpoints import CONTEXT_LENGTH
 from tests.rpc.harness.field_examples import Good
 
 GOOD_GUIDANCE = {

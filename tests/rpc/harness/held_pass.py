@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Logits
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 
 class HeldPass:

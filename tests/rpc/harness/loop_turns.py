@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 from unittest import mock
 
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 
 class LoopTurns:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 
 
 class SlowPredictor(SilentPredictor):

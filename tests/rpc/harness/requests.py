@@ -10,7 +10,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 PROMPT = "import os\nimport sys\n\ndef main(argv):\n"
 

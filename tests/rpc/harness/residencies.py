@@ -12,8 +12,8 @@ from services.target.models.memory_plan import plan_memory
 from services.target.models.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
+from tests.harness.servers.server import RunningTarget, engine_config, target_server
 from tests.rpc.harness.requests import Streamed, stream_request
-from tests.server import RunningTarget, engine_config, target_server
 
 LOADING, READY, UNLOADED = (
     generation_pb2.MODEL_STATE_LOADING,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from outrider.v1 import common_pb2
-from tests.checkpoints import VOCAB_SIZE
+from tests.harness.models.checkpoints import VOCAB_SIZE
 from tests.rpc.harness.field_examples import COUNT, OFTEN, Good, X, drawn_with, is_certain
 
 GOOD_SAMPLERS = {

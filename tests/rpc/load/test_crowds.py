@@ -9,9 +9,9 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.target.sequence.sequence import Sequence
+from tests.harness.servers.server import RunningTarget, target_server
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.rpc.harness.requests import as_unary, stream_request
-from tests.server import RunningTarget, target_server
-from tests.silent_predictor import SilentPredictor
 
 
 class WrongAtOnce(SilentPredictor):

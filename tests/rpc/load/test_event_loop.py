@@ -16,9 +16,9 @@ from services.target.api import prompts, requests, servicer
 from services.target.message.message_reader import MessageReader
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.prompt.chat_template import ChatTemplate
+from tests.harness.servers.server import RunningTarget, wait_until
 from tests.rpc.harness import chat_examples
 from tests.rpc.harness.requests import as_unary, continued, stream, stream_request
-from tests.server import RunningTarget, wait_until
 
 LARGE = 1 << 20  # bytes of a request
 NUM_AT_ONCE = 8

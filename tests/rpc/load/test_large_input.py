@@ -9,10 +9,10 @@ import grpc
 import pytest
 
 from outrider.v1 import generation_pb2
-from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer, edit_json
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer, edit_json
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.loop_turns import LoopTurns, computed
 from tests.rpc.harness.requests import stream_request, violations
-from tests.server import RunningTarget, target_server
 
 DEMO = Path("models/demo/target")
 DEMO_CONTEXT, DEMO_LONGEST = 2048, 69

@@ -20,9 +20,9 @@ from services.service.access.caller import Caller, Scope
 from services.service.access.tokens import new_token
 from services.service.admission import Admission
 from services.service.server_config import ServerConfig
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import PROMPT, detail, stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES, MAX_QUEUE, MAX_TOKENS, MAX_BYTES = 2, 30, 600, 9 << 20
 MAX_STREAMS = MAX_SEQUENCES + MAX_QUEUE

@@ -10,9 +10,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.telemetry.load_report import ASKED_BY, TRAILER, LoadReport
-from tests.cutting_proxy import CuttingProxy
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import stream_request
-from tests.server import RunningTarget
 
 _DOUBLE, _MESSAGE = descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE, descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
 _STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING

@@ -15,8 +15,8 @@ from services.engine.config import ConfigError
 from services.service.access.caller import Caller
 from services.service.server_config import ServerConfig
 from services.target.api import servicer
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import PROMPT, detail, stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES, MAX_QUEUE = 8, 72
 SHARE = MAX_SEQUENCES + MAX_QUEUE // 2

@@ -9,12 +9,12 @@ import torch
 
 import outrider
 from outrider.v1 import common_pb2, generation_pb2
-from tests.checkpoints import Kind, random_checkpoint
-from tests.gguf_files import BF16, F32, write_gguf
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.gguf_files import BF16, F32, write_gguf
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.harness.draft_link import drafted_target
 from tests.rpc.harness.requests import PROMPT, Streamed, stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 CHAT = {"chat": {"messages": [{"role": "user", "content": "Count to 10."}]}}
 

@@ -11,9 +11,9 @@ import outrider
 from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.target.models.models_metrics import ModelsMetrics
-from tests.lora_folders import write_adapter
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.requests import stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 TEXT = "one two three"
 

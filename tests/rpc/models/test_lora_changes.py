@@ -9,11 +9,11 @@ import pytest
 import outrider
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
-from tests.lora_folders import write_adapter
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.administered import administered_target
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 SAMPLING = {"seed": 3, "temperature": 1.0}
 

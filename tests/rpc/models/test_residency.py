@@ -11,6 +11,7 @@ import pytest
 from outrider.v1 import generation_pb2
 from services.engine.config import ConfigError
 from services.target.models.residency_config import ResidencyConfig
+from tests.harness.servers.server import target_server, wait_until
 from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.requests import PROMPT, continued, stream
 from tests.rpc.harness.residencies import (
@@ -25,7 +26,6 @@ from tests.rpc.harness.residencies import (
     serving,
     states,
 )
-from tests.server import target_server, wait_until
 
 
 def test_models_that_do_not_fit_together_take_turns_and_say_the_same_each_time(model: Path, other: Path) -> None:

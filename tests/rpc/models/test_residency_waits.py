@@ -10,6 +10,7 @@ from outrider.v1 import generation_pb2
 from services.service.server_config import ServerConfig
 from services.target.models import residency
 from services.target.models.residency_config import ResidencyConfig
+from tests.harness.servers.server import engine_config, wait_until
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import stream
 from tests.rpc.harness.residencies import (
@@ -24,7 +25,6 @@ from tests.rpc.harness.residencies import (
     serving,
     states,
 )
-from tests.server import engine_config, wait_until
 
 
 def test_a_crowd_for_a_model_that_is_not_loaded_waits_as_far_as_there_are_places(model: Path, other: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from outrider.v1 import generation_pb2
 from services.engine.config import ConfigError
 from services.target.models.model_setup import ModelSetup
+from tests.harness.servers.server import RunningTarget, engine_config, target_server
 from tests.rpc.harness.requests import Streamed, stream, stream_request, violations
-from tests.server import RunningTarget, engine_config, target_server
 
 MODES = [{"temperature": 0.0, "seed": 1}, {"temperature": 0.9, "seed": 2}, {"temperature": 1.0, "seed": 3, "top_k": 20}]
 

@@ -6,8 +6,8 @@ import pytest
 
 from outrider.v1 import generation_pb2
 from services.engine.config import CPU_WEIGHT_FORMATS
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 
 def answer(target: RunningTarget) -> tuple[object, ...]:

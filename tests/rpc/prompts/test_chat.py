@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.chat_examples import REQUIRED, USE_CITY, chat
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 ENDS: dict[str, Any] = {"stop": {"max_tokens": 300}}
 REQUIRED_CALLS = {"tools": [USE_CITY, {"name": "now"}], "tool_choice": {"mode": REQUIRED}}

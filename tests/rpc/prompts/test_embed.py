@@ -12,10 +12,10 @@ from outrider.v1 import generation_pb2
 from services.service.errors import InternalError
 from services.service.server_config import ServerConfig
 from services.target.api.embedding import to_vector
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.commands import outrider_run
 from tests.rpc.harness.requests import PROMPT, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 TEXTS = ("    return argv\n", PROMPT, "x")
 LAST, MEAN, CLS = generation_pb2.POOLING_LAST, generation_pb2.POOLING_MEAN, generation_pb2.POOLING_CLS

@@ -10,10 +10,10 @@ import pytest
 from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2 import StreamGenerateRequest
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.requests import PROMPT, Streamed, as_unary, continued, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 ALWAYS = {"mode": common_pb2.SPECULATION_MODE_ALWAYS, "num_predictions": 4}

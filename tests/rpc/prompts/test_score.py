@@ -8,10 +8,10 @@ import pytest
 
 import outrider
 from outrider.v1 import generation_pb2
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.commands import outrider_run
 from tests.rpc.harness.requests import PROMPT, stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 CHOICES = ("    return argv\n", "x", "    sys.exit(0)\n")
 BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {

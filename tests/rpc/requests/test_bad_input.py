@@ -10,12 +10,12 @@ import grpc
 import pytest
 
 from outrider.v1 import generation_pb2
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.chat_examples import BAD_CHATS
 from tests.rpc.harness.guidance_examples import BAD_GUIDANCE
 from tests.rpc.harness.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.rpc.harness.sampler_examples import BAD_SAMPLERS
-from tests.server import RunningTarget, target_server
 
 BAD = {
     **BAD_CHATS,

@@ -10,12 +10,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
-from tests.lora_folders import write_adapter
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness import chat_examples, field_examples, guidance_examples, sampler_examples
 from tests.rpc.harness.field_examples import BAD_FOR_GENERATE, HELD, HELD_IDS, Fields, Seen
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.requests.test_bad_input import BAD
-from tests.server import RunningTarget, target_server
 
 
 def leaves(message: Descriptor, path: str = "") -> Iterator[tuple[str, FieldDescriptor]]:

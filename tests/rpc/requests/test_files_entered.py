@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.file_trace import FileTrace
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import RunningTarget, target_server
 
 MOST_FILES = 35
 

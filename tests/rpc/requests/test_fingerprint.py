@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import outrider
-from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
-from tests.server import target_server
+from tests.harness.models.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.harness.servers.server import target_server
 
 RECOMMENDED = [{"temperature": 0.3}, {"suppress_tokens": [7]}, {"forced_eos_token_id": 1}, {"eos_token_id": [1, 9]}]
 

@@ -10,9 +10,15 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.service.limits import LIMITS
-from tests.checkpoints import CHAT_TEMPLATE, CONTEXT_LENGTH, SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
+from tests.harness.models.checkpoints import (
+    CHAT_TEMPLATE,
+    CONTEXT_LENGTH,
+    SPECIAL_TOKENS,
+    VOCAB_SIZE,
+    byte_level_tokenizer,
+)
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.requests import PROMPT, as_unary, stop_string_in, stream, stream_request
-from tests.server import RunningTarget, target_server
 
 LOGPROBS = {"top_candidates": 5}
 

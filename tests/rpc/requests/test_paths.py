@@ -7,11 +7,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.harness.servers.server import wait_until
 from tests.rpc.harness.administered import administered_target
 from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import wait_until
 
 PATHS = [
     b"\xf5",

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from outrider import Client, InvalidArgument
-from tests.checkpoints import VOCAB_SIZE
+from tests.harness.models.checkpoints import VOCAB_SIZE
+from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import continued, stream, stream_request, violations
-from tests.server import RunningTarget
 
 END = 1
 ALLOWED = [*range(65, 91), *range(100, 500, 7)]

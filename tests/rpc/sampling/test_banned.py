@@ -7,8 +7,8 @@ import pytest
 from outrider import Client
 from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2 import GetModelInfoRequest, StreamGenerateRequest
+from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import Streamed, as_unary, stop_string_in, stream, stream_request, violations
-from tests.server import RunningTarget
 
 SAMPLING: dict[str, Any] = {"seed": 11, "temperature": 0.9, "repetition_penalty": 1.2, "presence_penalty": 0.5}
 OPTIONS: dict[str, Any] = {

@@ -11,10 +11,10 @@ import pytest
 import outrider
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.decoder.native import derive_seed
-from tests.cutting_proxy import CuttingProxy
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.commands import outrider_run
 from tests.rpc.harness.requests import PROMPT, Streamed, as_unary, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 NUM_BEST, NUM_GENERATED = 2, 6
 SAMPLING = {"seed": 9, "temperature": 0.9}

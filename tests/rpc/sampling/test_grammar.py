@@ -12,11 +12,11 @@ from outrider.v1 import common_pb2, generation_pb2
 from outrider.v1.generation_pb2 import StreamGenerateRequest
 from services.draft_protocol.conversions import write_grammar
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import byte_level_tokenizer
-from tests.grammars import SOURCES, follows
+from tests.harness.grammar.grammars import SOURCES, follows
+from tests.harness.models.checkpoints import byte_level_tokenizer
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import GREEDY, PROMPT, REFUSED, SAMPLED, Link, RunningDraft
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 END = 1

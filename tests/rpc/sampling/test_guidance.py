@@ -9,8 +9,8 @@ import pytest
 import outrider
 from outrider.v1 import generation_pb2
 from services.cli import main
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.requests import PROMPT, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
 
 PLAIN: outrider.GenerateOptions = {"seed": 3, "max_tokens": 16}
 GUIDED: outrider.GenerateOptions = {**PLAIN, "guidance_scale": 4.0, "negative_prompt": "the shadow"}

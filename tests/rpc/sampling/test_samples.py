@@ -12,9 +12,9 @@ from services.engine.decoder.native import derive_seed
 from services.service.access.caller import Caller
 from services.service.admission import Admission, Work
 from services.service.errors import OverloadedError
-from tests.cutting_proxy import CuttingProxy
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import PROMPT, as_unary, stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 NUM_SAMPLES = 3
 SAMPLING = {"seed": 9, "temperature": 0.9}

@@ -15,9 +15,9 @@ from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import read_request
 from services.target.sequence.sequence import Sequence
-from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
+from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
+from tests.harness.servers.server import RunningTarget, wait_until
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request, violations
-from tests.server import RunningTarget, wait_until
 
 SAMPLING = {"seed": 5, "temperature": 0.9, "repetition_penalty": 1.2}
 EVERYTHING: dict[str, Any] = {

@@ -14,12 +14,12 @@ from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.engine.config import ConfigError
 from services.service.server_config import ServerConfig
+from tests.harness.servers.server import RunningTarget, wait_until
 from tests.rpc.harness.administered import admin_of, administered_target
 from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.held_pass import HeldPass, behind
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import PROMPT, detail, stream, stream_request, violations
-from tests.server import RunningTarget, wait_until
 
 LONG = {"stop": {"max_tokens": 400, "ignore_eos": True}}
 

@@ -18,10 +18,10 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.service.server_config import ServerConfig
 from services.target.server import SERVICE
 from services.target.vllm_contract.contract import SERVICE as CONTRACT
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.health_watch import HealthWatch
 from tests.rpc.harness.predictors import BrokenPredictor, GatePredictor
 from tests.rpc.harness.requests import stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
 
 
 def test_health_follows_the_model(model: Path) -> None:

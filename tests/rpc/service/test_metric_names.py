@@ -21,7 +21,7 @@ from services.telemetry import metrics_server
 from services.telemetry.metrics_server import MetricsServer
 from services.telemetry.open_tracing import open_tracing
 from services.telemetry.telemetry_config import TelemetryConfig
-from tests.server import RunningTarget, wait_until
+from tests.harness.servers.server import RunningTarget, wait_until
 from tests.unit.sequences import make_request, make_sequence
 
 SERVICES = Path(__file__).parents[3] / "services"

@@ -19,12 +19,12 @@ from services.engine.config import ConfigError
 from services.engine.decoder.native import BLOCK_SIZE
 from services.service.server_config import ServerConfig
 from services.target.metrics.request_statistics import RequestStatistics
-from tests.free_port import free_port
+from tests.harness.network.free_port import free_port
+from tests.harness.processes.warm_commands import warm_process
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import Streamed, stream, stream_request
 from tests.rpc.service.test_metric_names import collect
 from tests.rpc.sessions.test_sessions import LONG, MORE, create, delete
-from tests.server import RunningTarget, target_server, wait_until
-from tests.warm_commands import warm_process
 
 FEW_BLOCKS = {"kv_blocks": 8, "session_blocks": 4}
 MIB = 1 << 20

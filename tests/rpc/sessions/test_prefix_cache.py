@@ -13,9 +13,9 @@ from services.draft_protocol.requests import write_request
 from services.engine.decoder.native import BLOCK_SIZE
 from services.engine.decoder.native.testing import poison
 from services.engine.request import CachePolicy
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import SAMPLED, Link, RunningDraft, hello_of
 from tests.rpc.harness.requests import Streamed, stream, stream_request
-from tests.server import RunningTarget, target_server
 from tests.unit.sequences import make_request
 
 SAMPLING = {"seed": 5, "temperature": 0.9}

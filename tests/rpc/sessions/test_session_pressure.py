@@ -9,12 +9,12 @@ import pytest
 import outrider
 from services.service.access.caller import Scope
 from services.service.server_config import ServerConfig
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.access.test_tokens import new_line
 from tests.rpc.harness.commands import outrider_run
 from tests.rpc.harness.predictors import SlippingPredictor, SlowPredictor
 from tests.rpc.harness.requests import stream, stream_request
 from tests.rpc.sessions.test_sessions import LONG, MORE, create, get
-from tests.server import RunningTarget, target_server
 
 ALWAYS = {"mode": "SPECULATION_MODE_ALWAYS", "num_predictions": 4}
 SEED = 5

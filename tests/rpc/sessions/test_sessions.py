@@ -10,9 +10,9 @@ from google.rpc import error_details_pb2
 
 from outrider.v1 import generation_pb2
 from services.target.sessions.sessions import Sessions
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import PROMPT, as_unary, continued, detail, stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
 
 LONG = [*range(30, 130)]  # three blocks of the cache and a bit
 MORE = [7, 8, 9]

@@ -15,7 +15,7 @@ from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.utils import calculate_qparams
 
-from tests.checkpoints import Kind, edit_json, edit_weights, scratch, write_random_checkpoint
+from tests.harness.models.checkpoints import Kind, edit_json, edit_weights, scratch, write_random_checkpoint
 
 Tensors = dict[str, torch.Tensor]
 Packed = tuple[Tensors, torch.Tensor]

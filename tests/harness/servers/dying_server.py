@@ -11,7 +11,7 @@ from typing import Self
 import grpc
 
 from tests.e2e.harness.models import ROOT
-from tests.scripted_server import Fault, ScriptedServer, ScriptedServicer
+from tests.harness.servers.scripted_server import Fault, ScriptedServer, ScriptedServicer
 
 _FLUSH_SECONDS = 0.2
 
@@ -27,7 +27,7 @@ class DyingServer:
     """Dies at its first call, where a Fault would strike."""
 
     def __init__(self, at: int | str) -> None:
-        command = [sys.executable, "-m", "tests.dying_server", str(at)]
+        command = [sys.executable, "-m", "tests.harness.servers.dying_server", str(at)]
         paths = os.pathsep.join([str(ROOT), str(ROOT / "clients" / "python")])
         self._process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True

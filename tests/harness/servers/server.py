@@ -23,7 +23,7 @@ from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 from services.target.server import SERVICE, TargetServer
 from services.target.speculation.predictors.predictor import Predictor
-from tests.loop_thread import PATIENCE_SECONDS, LoopThread
+from tests.harness.servers.loop_thread import PATIENCE_SECONDS, LoopThread
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.005

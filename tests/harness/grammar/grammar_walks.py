@@ -13,7 +13,7 @@ from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
 from services.engine.grammar.state import GrammarState
 from services.engine.text.tokenizer import Tokenizer
-from tests.random_grammars import random_source
+from tests.harness.grammar.random_grammars import random_source
 
 _PREFERRED = {b" ": 0.5, b'",:[]{};': 0.6}  # how often a token of such bytes is drawn where there is one: it leads on
 _NUM_PREDICTED = (0, 1, 2, 2, 2, 3, 4)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from tests.checkpoints import LONGROPE_ORIGINAL, scratch, write_model
+from tests.harness.models.checkpoints import LONGROPE_ORIGINAL, scratch, write_model
 
 _SHAPE: dict[str, Any] = {
     "vocab_size": 512,

@@ -6,7 +6,7 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer
 
-from tests.scripted_server import Fault
+from tests.harness.servers.scripted_server import Fault
 
 BROKEN = Fault("arrival", grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
 

@@ -8,7 +8,7 @@ import pytest
 
 import outrider
 from outrider import Chunk, Result
-from tests.scripted_server import DRAWN_SEED, answer, text_of
+from tests.harness.servers.scripted_server import DRAWN_SEED, answer, text_of
 
 PROMPT = "def quicksort"
 WHOLE = answer(list(PROMPT.encode()), DRAWN_SEED)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from tests.checkpoints import copy_of, edit_json, edit_weights, scratch
-from tests.further_checkpoints import Further, further_checkpoint, write_further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, scratch
+from tests.harness.models.further_checkpoints import Further, further_checkpoint, write_further_checkpoint
 
 Tensors = dict[str, torch.Tensor]
 _MAGNITUDES = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from services.cli import main
-from tests.forked_process import ForkedProcess
+from tests.harness.processes.forked_process import ForkedProcess
 
 _SECONDS = 240  # that no command takes, on however busy a machine
 

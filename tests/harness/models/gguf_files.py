@@ -13,9 +13,9 @@ from gguf.quants import quantize
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from tests.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
-from tests.further_checkpoints import Further, further_checkpoint
-from tests.gguf_vocabularies import add_value, finish
+from tests.harness.models.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.gguf_vocabularies import add_value, finish
 
 F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
 _ARCHITECTURES = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from tests.scripted_server import Event, Fault, Request, ScriptedServicer
+from tests.harness.servers.scripted_server import Event, Fault, Request, ScriptedServicer
 
 FULL = Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 MUCH_LATER = "240000"  # milliseconds, which are more than a test takes
