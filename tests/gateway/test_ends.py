@@ -8,8 +8,8 @@ import grpc
 import openai
 import pytest
 
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Fault, ScriptedServer
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -11,8 +11,8 @@ import pytest
 from outrider import Client
 from tests.e2e.harness.draft_rig import Service, serving
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.models.checkpoints import CHAT_TEMPLATE, copy_of
 from tests.harness.servers.server import wait_until
 from tests.rpc.harness.draft_link import RunningDraft

@@ -9,7 +9,7 @@ import pytest
 
 from outrider import ResourceExhausted
 from services.gateway.generation.field_names import common_name, problem_of
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Fault, ScriptedServer
 from tests.harness.servers.server import RunningTarget
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.models.checkpoints import CHAT_TEMPLATE, copy_of
 from tests.harness.servers.server import RunningTarget
 from tests.outsiders.tools import SCRIPTS, MissingToolError, are_missing, bin_of

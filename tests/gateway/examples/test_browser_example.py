@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.gateway.examples.conftest import EXAMPLES
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.network.cutting_proxy import CuttingProxy
 
 RUN = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.examples.conftest import python_of, run_example
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.server import RunningTarget
 
 

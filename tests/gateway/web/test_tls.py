@@ -10,7 +10,7 @@ import pytest
 
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.network.certificate_authority import CertificateAuthority
 from tests.harness.servers.server import RunningTarget, target_server
 

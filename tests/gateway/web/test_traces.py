@@ -8,7 +8,7 @@ import pytest
 
 from outrider.tracing import call_span
 from tests.e2e.harness.otlp_receiver import OtlpReceiver
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Event, Fault, Request, ScriptedServer, ScriptedServicer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

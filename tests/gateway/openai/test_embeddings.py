@@ -6,7 +6,7 @@ import numpy as np
 import openai
 import pytest
 
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 
 TEXTS = ["def read(self):", "x"]
 

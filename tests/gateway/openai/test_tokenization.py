@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from outrider.v1 import generation_pb2
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import ScriptedServer, ScriptedServicer
 
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from outrider import Result
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 from tests.harness.servers.server import wait_until
 

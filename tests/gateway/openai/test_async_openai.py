@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from services.target.sequence.sequence import Sequence
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.harness.servers.silent_predictor import SilentPredictor
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from outrider import Result
 from services.gateway.openai.responses.request import ResponseRequest
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
 TEXT = "A last-in, first-out stack"
