@@ -8,9 +8,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Tests that limit or measure a process's memory are left out, because ASan takes much of it.
-NATIVE=(tests/native --ignore tests/native/test_load_memory.py
-    --deselect tests/native/test_extreme_numbers.py::test_extreme_numbers_end_no_process)
-HAND_OVER=(tests/native/test_decoder_threads.py tests/rpc/test_run_ahead.py)
+NATIVE=(tests/native --ignore tests/native/weights/test_load_memory.py
+    --deselect tests/native/device/test_extreme_numbers.py::test_extreme_numbers_end_no_process)
+HAND_OVER=(tests/native/device/test_decoder_threads.py tests/rpc/drafts/test_run_ahead.py)
 
 build() { # FOLDER SANITIZERS
     cmake -S native -B "$1" -DCMAKE_BUILD_TYPE=Release \
@@ -34,7 +34,7 @@ case $check in
 pool)
     mkdir -p "$folder"
     g++ -std=c++20 -g -O1 -fsanitize=thread -Inative/include -Inative/src -o "$folder/races" \
-        tests/native/thread_pool_races.cpp native/src/thread_pool.cpp native/src/cores.cpp
+        tests/native/device/thread_pool_races.cpp native/src/thread_pool.cpp native/src/cores.cpp
     TSAN_OPTIONS=halt_on_error=1 setarch -R "$folder/races"
     ;;
 address)

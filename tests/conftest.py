@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.further import covering_choice, key_of
-from tests.log_scan import LogScan, betrayals_in
+from tests.harness.further import covering_choice, key_of
+from tests.harness.log_scan import LogScan, betrayals_in
 
 # How fast examples are found and tested says something of the machine, and nothing of the code. They are the same in
 # every run, so that none fails for what no change has to do with.

@@ -34,7 +34,7 @@ choose() {
     else
         DEVICE=cuda-emulated PROCESSOR=portable ENGINE_DEVICE=cpu TORCH_DEVICE=cpu SHAPES=(smallest) PLAN=smallest
         PASSES=(--smallest) CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
-        NATIVE=(tests/native/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
+        NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
     fi
 }
@@ -109,7 +109,7 @@ sanitise() {
     local tool=(compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all)
     [ -z "$DRY_RUN" ] || tool=()
     [ -n "$DRY_RUN" ] || command -v compute-sanitizer || { echo "compute-sanitizer is not installed: not run" && return 77; }
-    "${tool[@]}" "$VENV/bin/python" -m tests.native.small_model "$DEVICE"
+    "${tool[@]}" "$VENV/bin/python" -m tests.native.harness.small_model "$DEVICE"
 }
 
 pairs() {

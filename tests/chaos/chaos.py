@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhausted, Result, ServerLost
 from tests.chaos.faults import Faults
 from tests.chaos.stand import ChaosStand
-from tests.e2e.draft_rig import until
-from tests.e2e.soak_request import REFUSED, Answer, SoakRequest
+from tests.e2e.harness.draft_rig import until
+from tests.e2e.soak.soak_request import REFUSED, Answer, SoakRequest
 
 _PATIENCE_SECONDS = 300.0  # for one answer
 _MORE_SECONDS = 120.0  # than were asked for, until there is evidence: a busy machine takes its time

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from tests.chaos.stand import ChaosStand
-from tests.e2e.draft_rig import Service
+from tests.e2e.harness.draft_rig import Service
 
 _PAUSE_SECONDS = (0.2, 1.5)  # between two faults
 _DOWN_SECONDS, _STOPPED_SECONDS, _STARVED_SECONDS = (0.0, 1.0), (0.1, 3.0), (0.5, 2.0)

@@ -11,10 +11,10 @@ import grpc
 from outrider import AsyncClient
 from tests.chaos.stepped_clock import SteppedClock
 from tests.deploy.envoy import Envoy, binary
-from tests.e2e.draft_rig import Service
-from tests.e2e.link_proxy import LinkProxy
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.link_proxy import LinkProxy
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.harness.network.free_port import free_port
 
 NUM_PLACES = 16
 _BLOCKS = ("--kv-blocks", "512")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.clients.kept_builds import kept_client
 from tests.clients.toolchains import TOOLCHAINS, MissingToolError
-from tests.e2e.models import DEMO_TARGET
-from tests.server import RunningTarget, target_server
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.servers.server import RunningTarget, target_server
 
 SECONDS = 60
 HEEDS_CTRL_C = ("env", "--default-signal=INT")  # also where the shell that started the tests had turned it off

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.clients import toolchains
 from tests.clients.toolchains import TOOLCHAINS, build_client, sources_of
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 
 _BUILDS = ROOT / "build" / "test-clients"
 _DEBIAN_PACKAGES = Path("/var/lib/dpkg/status")  # which changes with every package, and so with every library

@@ -10,10 +10,10 @@ import pytest
 
 from tests.clients.conftest import SECONDS
 from tests.clients.toolchains import RESUMING
-from tests.full_servicer import FULL, MUCH_LATER, full_servicer
-from tests.mute_health import BROKEN, MuteHealth
-from tests.scripted_server import DRAWN_SEED, Fault, ScriptedServer, answer, text_of
-from tests.server import wait_until
+from tests.harness.servers.full_servicer import FULL, MUCH_LATER, full_servicer
+from tests.harness.servers.mute_health import BROKEN, MuteHealth
+from tests.harness.servers.scripted_server import DRAWN_SEED, Fault, ScriptedServer, answer, text_of
+from tests.harness.servers.server import wait_until
 
 CANCELLED = f"\n{grpc.StatusCode.CANCELLED.value[0]}\n".encode()
 BEGUN = text_of(answer(list(b"def quicksort"), DRAWN_SEED)[:3], is_whole=False).encode()

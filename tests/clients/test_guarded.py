@@ -8,10 +8,10 @@ import pytest
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority
 from tests.clients.conftest import RunClient
-from tests.e2e.models import DEMO_TARGET
-from tests.server import RunningTarget, target_server
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.network.certificate_authority import CertificateAuthority
+from tests.harness.servers.server import RunningTarget, target_server
 
 PROMPT = "def square(x):\n"
 

@@ -16,10 +16,10 @@ from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.clients.conftest import SECONDS, CommandOf
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import RESUMING
-from tests.cutting_proxy import CuttingProxy
-from tests.e2e.draft_rig import PROMPT, Service, serving
-from tests.e2e.models import DEMO_TARGET
-from tests.server import wait_until
+from tests.e2e.harness.draft_rig import PROMPT, Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.server import wait_until
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 PART_BYTES = 4096  # a few tokens with their records; the whole answer is several times as long

@@ -14,11 +14,19 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, Ended, RunClient
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import RESUMING
-from tests.cutting_proxy import CuttingProxy
-from tests.dying_server import DyingServer
-from tests.mute_health import BROKEN, MuteHealth
-from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
-from tests.server import wait_until
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.dying_server import DyingServer
+from tests.harness.servers.mute_health import BROKEN, MuteHealth
+from tests.harness.servers.scripted_server import (
+    DRAWN_SEED,
+    Fault,
+    Request,
+    ScriptedServer,
+    ScriptedServicer,
+    answer,
+    text_of,
+)
+from tests.harness.servers.server import wait_until
 
 PROMPT = "def quicksort"
 WHOLE = answer(list(PROMPT.encode()), DRAWN_SEED)

@@ -11,10 +11,18 @@ import pytest
 from outrider import Client
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, RunClient
-from tests.free_port import free_port
-from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
-from tests.server import RunningTarget
-from tests.unused_proxy import unused_proxy
+from tests.harness.network.free_port import free_port
+from tests.harness.network.unused_proxy import unused_proxy
+from tests.harness.servers.scripted_server import (
+    DRAWN_SEED,
+    HELD_TEXT,
+    Fault,
+    ScriptedServer,
+    ScriptedServicer,
+    answer,
+    text_of,
+)
+from tests.harness.servers.server import RunningTarget
 
 PROMPT = 'def größe(items):\n    """Größe, 東京 🚀"""\n'
 FIGURES = re.compile(

@@ -9,9 +9,17 @@ import pytest
 
 from tests.clients.conftest import SECONDS, RunClient
 from tests.clients.toolchains import RESUMING
-from tests.full_servicer import FULL, MUCH_LATER, full_servicer
-from tests.mute_health import BROKEN, MuteHealth
-from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.harness.servers.full_servicer import FULL, MUCH_LATER, full_servicer
+from tests.harness.servers.mute_health import BROKEN, MuteHealth
+from tests.harness.servers.scripted_server import (
+    DRAWN_SEED,
+    Fault,
+    Request,
+    ScriptedServer,
+    ScriptedServicer,
+    answer,
+    text_of,
+)
 
 PROMPT = "def quicksort"
 WHOLE = text_of(answer(list(PROMPT.encode()), DRAWN_SEED), is_whole=True)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 
 MODULE = (ROOT / "clients/web/address.js").as_uri()
 HOST = "page.example"

@@ -10,7 +10,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 
 _BUILD_SECONDS = 1200  # of one step, where nothing is cached and other tests run beside it
 _DEBIAN_GO_PACKAGES = Path("/usr/share/gocode")

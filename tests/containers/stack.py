@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tests.containers.base_image import BASE_IMAGE
-from tests.free_port import free_port
-from tests.server import wait_until
+from tests.harness.network.free_port import free_port
+from tests.harness.servers.server import wait_until
 
 ROOT = Path(__file__).parents[2]
 _PROJECT = "outrider-smoke"

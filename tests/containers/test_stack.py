@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider import Client, GenerateOptions, Result
 from tests.containers.stack import Stack
-from tests.server import wait_until
+from tests.harness.servers.server import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.envoy import Envoy, binary
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import yaml
 
 from outrider import Client
 from tests.deploy.certificates import Authority
-from tests.e2e.draft_rig import PATIENCE_SECONDS
-from tests.e2e.models import ROOT
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import PATIENCE_SECONDS
+from tests.e2e.harness.models import ROOT
+from tests.harness.network.free_port import free_port
 
 SHIPPED = ROOT / "deploy/envoy/envoy.yaml"
 MOUNTED = "/etc/envoy"

@@ -10,8 +10,8 @@ import yaml
 from ray import serve
 from ray.serve.config import gRPCOptions
 
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, ROOT
-from tests.free_port import free_port
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET, ROOT
+from tests.harness.network.free_port import free_port
 
 sys.path.insert(0, str(ROOT / "deploy/ray"))
 

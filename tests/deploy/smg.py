@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx2
 
-from tests.e2e.draft_rig import PATIENCE_SECONDS
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import PATIENCE_SECONDS
+from tests.harness.network.free_port import free_port
 
 _POLL_SECONDS = 0.1
 

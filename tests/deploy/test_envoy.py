@@ -12,7 +12,7 @@ import pytest
 from outrider import AsyncClient, Client, Result
 from outrider.v1 import generation_pb2
 from tests.deploy.envoy import Envoy
-from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Service, assert_same, until
+from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, Service, assert_same, until
 
 COUNT = 120
 STREAM = "/outrider.v1.GenerationService/StreamGenerate"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from outrider import AsyncClient, InvalidArgument
-from tests.cpu_time import cpu_seconds
-from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, until
-from tests.e2e.models import ROOT
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, until
+from tests.e2e.harness.models import ROOT
+from tests.harness.network.free_port import free_port
+from tests.harness.processes.cpu_time import cpu_seconds
 
 pytestmark = [
     pytest.mark.exhaustive,

@@ -8,12 +8,12 @@ import openai
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.draft_link import drafted_target
-from tests.rpc.requests import as_unary, stream, stream_request
-from tests.server import RunningTarget
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.servers.server import RunningTarget
+from tests.rpc.harness.draft_link import drafted_target
+from tests.rpc.harness.requests import as_unary, stream, stream_request
 
 pytestmark = pytest.mark.skipif(
     binary() is None, reason="SMG IS NOT INSTALLED (make deploy-test INSTALLS IT): NO ROUTER IS PUT BEFORE A TARGET"

@@ -17,12 +17,12 @@ import pytest
 
 from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_TARGET
-from tests.rpc.requests import as_unary, stream_request
-from tests.server import wait_until
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.servers.server import wait_until
+from tests.rpc.harness.requests import as_unary, stream_request
 
 pytestmark = pytest.mark.skipif(
     binary() is None, reason="SMG IS NOT INSTALLED (make deploy-test INSTALLS IT): NO ROUTER IS PUT BEFORE TARGETS"

@@ -12,8 +12,8 @@ from playwright.async_api import Page, Route, async_playwright
 from outrider import Client
 from tests.clients.kept_builds import kept_build
 from tests.deploy.envoy import Envoy
-from tests.e2e.draft_rig import PROMPT, Service, until
-from tests.e2e.models import ROOT
+from tests.e2e.harness.draft_rig import PROMPT, Service, until
+from tests.e2e.harness.models import ROOT
 
 ORIGIN = "https://example.com"  # which deploy/envoy lets in
 # The page seems to be of the internet, which a browser does not let call this machine without asking.

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from outrider import Result
-from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service, serving
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.e2e.told_pair import ToldPair, told_pair
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import DraftedTarget, MakeDraft, Service, serving
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.harness.told_pair import ToldPair, told_pair
+from tests.harness.network.free_port import free_port
 
 _NUM_ADDRESSES = 16
 

@@ -17,10 +17,10 @@ from outrider.v1 import draft_pb2, generation_pb2
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, PROMPT
-from tests.e2e.models import DEMO_TARGET
-from tests.e2e.process_usage import ProcessUsage
-from tests.e2e.usage_curve import UsageCurve
+from tests.e2e.harness.draft_rig import GREEDY, PATIENCE_SECONDS, PROMPT
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.e2e.harness.process_usage import ProcessUsage
+from tests.e2e.harness.usage_curve import UsageCurve
 from tests.fuzz.fuzzed_service import FuzzedService
 from tests.fuzz.mutated_frames import call_frames, mutated, send
 from tests.fuzz.random_message import RandomMessages, type_of

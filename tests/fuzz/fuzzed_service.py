@@ -9,9 +9,9 @@ from grpc import aio
 
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
-from tests.e2e.draft_rig import Service
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.free_port import free_port
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.harness.network.free_port import free_port
 
 if TYPE_CHECKING:
     from outrider.v1.admin_pb2_grpc import AdminServiceAsyncStub

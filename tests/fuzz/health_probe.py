@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from tests.cpu_time import UnhinderedClock
-from tests.e2e.draft_rig import Service
-from tests.e2e.models import ROOT
-from tests.rpc.health_latency import HealthLatency
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.models import ROOT
+from tests.harness.processes.cpu_time import UnhinderedClock
+from tests.rpc.harness.health_latency import HealthLatency
 
 _MOST_SECONDS = 0.1
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.checkpoints import Kind, random_checkpoint
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import drafted_target
-from tests.server import RunningTarget, target_server
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.server import RunningTarget, target_server
+from tests.rpc.harness.draft_link import drafted_target
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from outrider.v1 import admin_pb2
-from tests.e2e.models import DEMO_TARGET
-from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.administered import administered_target
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.rpc.harness.administered import administered_target
 
 DRAFT = "127.0.0.1:1"  # where nobody is
 

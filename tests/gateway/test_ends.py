@@ -8,9 +8,9 @@ import grpc
 import openai
 import pytest
 
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Fault, ScriptedServer
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 TEXT = "A last-in, first-out stack"

@@ -13,10 +13,10 @@ import uvicorn
 from outrider import Client, GenerateOptions
 from services.cli import main
 from services.gateway.openai.completions.request import CompletionRequest
-from tests.child_processes import child_processes
-from tests.e2e.models import DEMO_TARGET
-from tests.rpc.commands import SMALL, outrider_begin, press_ctrl_c
-from tests.server import RunningTarget
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.processes.child_processes import child_processes
+from tests.harness.servers.server import RunningTarget
+from tests.rpc.harness.commands import SMALL, outrider_begin, press_ctrl_c
 
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "add_generation_prompt"}
 _OF_CONVERSATIONS |= {"continue_final_message", "message_deltas"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from outrider import Result
-from tests.gateway.events import SentEvent, read_events
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.events import SentEvent, read_events
+from tests.gateway.harness.running_gateway import RunningGateway
 
 PROMPT = "def read(self, path):"
 ASKED: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 
 PROMPT, NEGATIVE = "def main(argv):\n", "class Shape:\n"
 ASKED = {"prompt": PROMPT, "seed": 3, "max_tokens": 24, "guidance_scale": 1.5}

@@ -6,9 +6,9 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.gateway.running_gateway import RunningGateway
-from tests.lora_folders import write_adapter
-from tests.server import target_server
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.models.lora_folders import write_adapter
+from tests.harness.servers.server import target_server
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import anthropic
 import pytest
 
 from outrider import Result
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
 SAMPLED: dict[str, Any] = {"model": MODEL, "max_tokens": 40, "extra_body": {"seed": 5, "temperature": 0.7}}

@@ -9,13 +9,13 @@ import httpx2
 import pytest
 
 from outrider import Client
-from tests.checkpoints import CHAT_TEMPLATE, copy_of
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import RunningDraft
-from tests.server import wait_until
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.models.checkpoints import CHAT_TEMPLATE, copy_of
+from tests.harness.servers.server import wait_until
+from tests.rpc.harness.draft_link import RunningDraft
 
 PROMPT = "def read(self, path):"
 SAID = [{"role": "user", "content": PROMPT}]

@@ -10,7 +10,7 @@ from services.gateway.app import make_app
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
 from services.gateway.openai.completions.request import CompletionRequest
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 
 
 async def test_every_path_is_told_of():

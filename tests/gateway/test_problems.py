@@ -9,9 +9,9 @@ import pytest
 
 from outrider import ResourceExhausted
 from services.gateway.generation.field_names import common_name, problem_of
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Fault, ScriptedServer
-from tests.server import RunningTarget
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
+from tests.harness.servers.server import RunningTarget
 
 JSON = {"content-type": "application/json"}
 ENDLESS = {"prompt": "def main(argv):", "max_tokens": 1900, "ignore_eos": True}

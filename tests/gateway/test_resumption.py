@@ -6,9 +6,9 @@ import pytest
 
 from outrider.v1 import generation_pb2
 from services.gateway.generation.piece import MOST_OF_PROMPT
-from tests.gateway.events import SentEvent, read_events
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Request, ScriptedServer, ScriptedServicer
+from tests.gateway.harness.events import SentEvent, read_events
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Request, ScriptedServer, ScriptedServicer
 
 PROMPT = "def read(self, path):"
 COMPLETION: dict[str, Any] = {

@@ -9,10 +9,10 @@ import pytest
 
 from services.target.models.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
-from tests.checkpoints import Kind, random_checkpoint
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import ScriptedServer
-from tests.server import engine_config, target_server
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.scripted_server import ScriptedServer
+from tests.harness.servers.server import engine_config, target_server
 
 
 @pytest.fixture(scope="module")

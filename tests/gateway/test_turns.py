@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.gateway.events import read_events
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
+from tests.gateway.harness.events import read_events
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 
 CANDIDATES = 100
 PROMPT = "ab" * 5000

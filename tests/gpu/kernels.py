@@ -21,7 +21,7 @@ from services.bench.machine_rates import timed
 from services.engine.decoder.native import BLOCK_SIZE, Device, ReadProbe, kv_bytes
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.gpu.shapes import PLANS, ModelShape, Plan
-from tests.native.devices import GPU, make_device
+from tests.native.harness.devices import GPU, make_device
 
 _WEIGHT_BITS = {"bf16": 16, "int8": 8, "int4": 9 / 2, "fp8": 8}  # a tile of int4 has its scales
 _CHUNK = 512  # rows of a weight that are made once and stored again and again
@@ -48,7 +48,7 @@ class KernelTime:
 def main() -> None:
     """Measure all of a plan, print each figure when it is known, and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default=GPU, help="one of tests.native.devices (%(default)s)")
+    parser.add_argument("--device", default=GPU, help="one of tests.native.harness.devices (%(default)s)")
     parser.add_argument("--plan", choices=PLANS, default="whole", help="what is measured (%(default)s)")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="where the figures go")
     options = parser.parse_args()

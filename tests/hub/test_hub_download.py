@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub.hub_server import TOKEN, HubServer, Repository, hub_server
-from tests.rpc.commands import OUTRIDER, outrider_run
+from tests.rpc.harness.commands import OUTRIDER, outrider_run
 
 DEMO = Path(__file__).parents[2] / "models" / "demo" / "target"
 NEEDED = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import outrider
-from tests.checkpoints import Kind
-from tests.gguf_files import BF16, representable_checkpoint, write_gguf
+from tests.harness.models.checkpoints import Kind
+from tests.harness.models.gguf_files import BF16, representable_checkpoint, write_gguf
 from tests.hub.hub_server import Repository, hub_server
-from tests.rpc.commands import SMALL, outrider_begin, outrider_run
+from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run
 
 
 def test_a_gguf_file_in_parts_is_served_by_its_name(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import outrider
 from tests.hub.hub_server import HubServer, Repository, hub_server
-from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
+from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 
 DEMO = Path(__file__).parents[2] / "models" / "demo"
 PROMPT = "import os\nimport sys\n\ndef main(argv):\n"

@@ -10,8 +10,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.e2e.draft_rig import Service
-from tests.e2e.models import DEMO_TARGET, ROOT
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.models import DEMO_TARGET, ROOT
 from tests.load.crowd import Outcome, Setting
 from tests.load.watcher import Watcher
 

@@ -25,8 +25,8 @@ import pytest
 import torch
 
 from services.engine.decoder.native import isas
-from tests.further import covering_choice, key_of
-from tests.native.devices import DEVICES, EMULATION, GPU, needs_emulation
+from tests.harness.further import covering_choice, key_of
+from tests.native.harness.devices import DEVICES, EMULATION, GPU, needs_emulation
 
 _BEST_ISA = isas()[0]
 _IN_ALL_COMBINATIONS = {None, GPU}

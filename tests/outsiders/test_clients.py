@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.outsiders.conftest import Run, found
 from tests.outsiders.tools import MissingToolError, node_script
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from tests.e2e.models import DEMO_TARGET
-from tests.gateway.running_gateway import RunningGateway
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.outsiders.conftest import Run, found
 
 LINES = [

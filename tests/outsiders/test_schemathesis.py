@@ -2,7 +2,7 @@
 
 import re
 
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.outsiders.conftest import Run, found
 from tests.outsiders.tools import SCRIPTS
 

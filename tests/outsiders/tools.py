@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 
 _HERE = Path(__file__).parent
 _INSTALLED = ROOT / "build" / "outsiders"

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.native.sampling_reference import Settings
+from tests.native.harness.sampling_reference import Settings
 from tests.peers.reasons import (
     SHARE_TOO,
     Reason,

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tests.native.sampling_reference import Doubles, Floats, Settings
+from tests.native.harness.sampling_reference import Doubles, Floats, Settings
 from tests.peers.cases import UNEXPLAINED, Case, Tally
 from tests.peers.our_sampler import our_shares
 from tests.peers.reasons import Difference

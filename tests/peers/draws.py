@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.native.sampling_reference import Settings
-from tests.native.step_reference import best_first
+from tests.native.harness.sampling_reference import Settings
+from tests.native.harness.step_reference import best_first
 from tests.peers.cases import UNEXPLAINED, Tally
 from tests.peers.exllama_samplers import ExllamaSamplers
 from tests.peers.our_sampler import our_shares

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from tests.native.sampling_reference import Doubles, Floats, Settings
+from tests.native.harness.sampling_reference import Doubles, Floats, Settings
 from tests.peers.sources import EXLLAMA, library_of
 
 _NUMBERS = {

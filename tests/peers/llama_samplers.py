@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.native.sampling_reference import Doubles, Floats, Settings
+from tests.native.harness.sampling_reference import Doubles, Floats, Settings
 from tests.peers.sources import LLAMA, library_of
 
 _TOKEN = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])

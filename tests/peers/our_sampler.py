@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.native.sampling_reference import Doubles, Floats, Settings, reported_logprobs, sample
+from tests.native.harness.sampling_reference import Doubles, Floats, Settings, reported_logprobs, sample
 
 
 def our_shares(logits: Floats, asked: Seq[Settings], histories: Seq[Seq[int]]) -> Iterator[Doubles]:

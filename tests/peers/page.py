@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 from tests.peers.cases import Tally
 
 PAGE = ROOT / "docs" / "use" / "samplers-elsewhere.md"

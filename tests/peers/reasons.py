@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.native.feedback_reference import first_level, step
-from tests.native.sampling_reference import Doubles, Settings
-from tests.native.step_reference import STEPS, best_first, entropy, only, probabilities
+from tests.native.harness.feedback_reference import first_level, step
+from tests.native.harness.sampling_reference import Doubles, Settings
+from tests.native.harness.step_reference import STEPS, best_first, entropy, only, probabilities
 
 _NEAR = 1e-4  # a part of a cut, which sums in float32 of up to 5,000 tokens may miss
 _SMALLEST = 2.0**-24  # a rounding of a probability

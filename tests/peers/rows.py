@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tests.native.sampling_reference import Floats
+from tests.native.harness.sampling_reference import Floats
 
 _SIZES = {64: 0.5, 300: 0.4, 1200: 0.096, 32_768: 0.004}  # shares of the rows
 _Draw = Callable[[np.random.Generator, int], np.ndarray]

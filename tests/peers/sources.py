@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from tests.e2e.models import ROOT
+from tests.e2e.harness.models import ROOT
 
 LLAMA, EXLLAMA = "llama-cpp-python==0.3.36", "exllamav2==0.3.2"
 _FOLDER = ROOT / "build" / "peers"

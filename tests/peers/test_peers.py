@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.native.sampling_reference import Doubles, Floats, Settings
+from tests.native.harness.sampling_reference import Doubles, Floats, Settings
 from tests.peers import page
 from tests.peers.cases import EXLLAMA, EXLLAMA_CASES, LLAMA, LLAMA_CASES, UNEXPLAINED, Case
 from tests.peers.comparison import Peer, compared

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from services.engine.decoder.weight_choice import STORED
-from tests.e2e.models import place
-from tests.e2e.store import store_of_this_build
+from tests.e2e.harness.models import place
+from tests.e2e.matrix.store import store_of_this_build
 from tests.real.acceptance import TEMPERATURES, measure_acceptance
 from tests.real.answer import ask, merges_sorted_lists
 from tests.real.equality import pair_cells, run_cells

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from outrider import AsyncClient
-from tests.e2e.acceptance import share, tokens_per_pass
-from tests.e2e.draft_rig import Service
-from tests.e2e.pass_log import Pass, PassLog
+from tests.e2e.acceptance.acceptance import share, tokens_per_pass
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.pass_log import Pass, PassLog
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.real.texts import Question, tasks
-from tests.server import RunningTarget, target_server
 
 TEMPERATURES = (0.0, 0.7, 1.0)
 NUM_PREDICTIONS = 4

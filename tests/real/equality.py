@@ -5,11 +5,11 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 
 from services.engine.decoder.native import isas
-from tests.e2e.cells import Cell, Setup, by_setup
-from tests.e2e.models import place
-from tests.e2e.rig import Rig
-from tests.e2e.store import CellResult, store_of_this_build
-from tests.e2e.streams import streams_of
+from tests.e2e.harness.models import place
+from tests.e2e.matrix.cells import Cell, Setup, by_setup
+from tests.e2e.matrix.rig import Rig
+from tests.e2e.matrix.store import CellResult, store_of_this_build
+from tests.e2e.matrix.streams import streams_of
 
 _DRAFTS = (("absent", "spared"), ("good", "spared"), ("paused", "spared"), ("killed", "spared"), ("good", "killed"))
 

@@ -7,7 +7,7 @@ import pytest
 from outrider import Client, Message
 from services.cli.service_pair import ModelPair, running_pair
 from services.engine.decoder.native import isas
-from tests.e2e.cells import Cell, Setup
+from tests.e2e.matrix.cells import Cell, Setup
 from tests.real.equality import run_cells
 from tests.real.fetch import DEFAULT_CACHE, FetchError, fetch
 from tests.real.parity import measure_parity

@@ -8,10 +8,10 @@ import pytest
 
 from services.target.api import servicer
 from services.target.prompt import chat_template
-from tests.checkpoints import Kind, random_checkpoint
-from tests.rpc.draft_link import PROMPT, Link, RunningDraft, hello_of
-from tests.rpc.ends_by_time import MARGIN
-from tests.server import RunningTarget, target_server
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.server import RunningTarget, target_server
+from tests.rpc.harness.draft_link import PROMPT, Link, RunningDraft, hello_of
+from tests.rpc.harness.ends_by_time import MARGIN
 
 
 @pytest.fixture(scope="session")

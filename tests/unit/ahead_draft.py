@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
 
 TOKEN = 1

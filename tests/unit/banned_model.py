@@ -18,7 +18,7 @@ from services.engine.events import FinishReason, Suppressed
 from services.engine.grammar.grammar import Grammar
 from services.engine.request import Loop, Request
 from services.engine.text.tokenizer import Tokenizer
-from tests.grammars import allowed as allowed_ids
+from tests.harness.grammar.grammars import allowed as allowed_ids
 
 _PIECES = ["a", "b", "A", "ab", "Ba", "abb", "ß", "s", "S", "<0xC3>", "<0x9F>", " "]
 END, HIDDEN = len(_PIECES), len(_PIECES) + 1

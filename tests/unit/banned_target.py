@@ -28,7 +28,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation
-from tests.grammars import compiler
+from tests.harness.grammar.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
 from tests.unit.sequences import make_output
 from tests.unit.toy_model import DEVICE, ToyModel

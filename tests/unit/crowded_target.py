@@ -23,7 +23,7 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_output, make_request, make_stream
 from tests.unit.toy_model import DEVICE
 

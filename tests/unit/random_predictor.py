@@ -5,7 +5,7 @@ from random import Random
 
 from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE
 from tests.unit.toy_model import next_token
 

@@ -15,7 +15,7 @@ from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.draft_config import DraftConfig
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
 
 WINDOW = 2.0

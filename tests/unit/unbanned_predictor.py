@@ -4,7 +4,7 @@ import math
 from random import Random
 
 from services.target.sequence.sequence import Sequence
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.banned_model import VOCAB_SIZE, scores_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from smg_grpc_proto.generated import vllm_engine_pb2, vllm_engine_pb2_grpc
 
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 PROMPT = [5, 77, 130, 21, 300, 42, 9]
 DEFAULTS = {"seed": 5, "max_tokens": 24, "ignore_eos": True}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import Kind, random_checkpoint
-from tests.server import RunningTarget, target_server
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.server import RunningTarget, target_server
 
 
 @pytest.fixture(scope="session")

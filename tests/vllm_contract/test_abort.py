@@ -7,9 +7,9 @@ import grpc
 import pytest
 from smg_grpc_proto.generated import vllm_engine_pb2, vllm_engine_pb2_grpc
 
-from tests.rpc.predictors import GatePredictor
-from tests.rpc.requests import violations
-from tests.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.predictors import GatePredictor
+from tests.rpc.harness.requests import violations
 from tests.vllm_contract.asking import ask, contract_request, stub_of
 
 

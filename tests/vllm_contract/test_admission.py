@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from services.service.server_config import ServerConfig
-from tests.rpc.predictors import GatePredictor
-from tests.rpc.requests import stream_request
-from tests.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.predictors import GatePredictor
+from tests.rpc.harness.requests import stream_request
 from tests.vllm_contract.asking import ask, contract_request, stub_of
 
 FULL = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=1)

@@ -7,10 +7,10 @@ import pytest
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from services.target.api import servicer
-from tests.rpc.ends_by_time import MARGIN, ended_in_time
-from tests.rpc.predictors import SlowPredictor
-from tests.rpc.requests import stream, stream_request
-from tests.server import RunningTarget, target_server
+from tests.harness.servers.server import RunningTarget, target_server
+from tests.rpc.harness.ends_by_time import MARGIN, ended_in_time
+from tests.rpc.harness.predictors import SlowPredictor
+from tests.rpc.harness.requests import stream, stream_request
 from tests.vllm_contract.asking import PROMPT, ask, ask_all, contract_request, stub_of
 
 COLD: dict[str, Any] = {"temperature": 0.0}

@@ -9,9 +9,9 @@ from google.protobuf.descriptor import Descriptor
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import generation_pb2
-from tests.checkpoints import CONTEXT_LENGTH
-from tests.rpc.requests import stream, stream_request, violations
-from tests.server import RunningTarget
+from tests.harness.models.checkpoints import CONTEXT_LENGTH
+from tests.harness.servers.server import RunningTarget
+from tests.rpc.harness.requests import stream, stream_request, violations
 from tests.vllm_contract.asking import PROMPT, ask, contract_request, stub_of
 
 HOT: dict[str, Any] = {"temperature": 1.0}

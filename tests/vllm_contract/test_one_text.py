@@ -9,10 +9,10 @@ from smg_grpc_proto.generated import vllm_engine_pb2
 from outrider.v1 import common_pb2
 from services.target.vllm_contract import servicer
 from services.target.vllm_contract.request import read_request
-from tests.e2e.draft_rig import Service
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.requests import stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
+from tests.e2e.harness.draft_rig import Service
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.requests import stream, stream_request
 from tests.vllm_contract.asking import PROMPT, Asked, ask, ask_all, contract_request, stub_of
 
 CODE = 'class Stack:\n    """A last-in, first-out stack."""\n'

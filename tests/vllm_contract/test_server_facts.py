@@ -16,8 +16,8 @@ from services.engine.config import ConfigError
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.servicer import Context
 from services.target.vllm_contract.contract import SERVICE
-from tests.rpc.requests import as_unary, stream_request
-from tests.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.requests import as_unary, stream_request
 from tests.vllm_contract.asking import PROMPT, ask, contract_request, stub_of
 
 TEXT = "def main(argv):\n    return [wörld]\n"

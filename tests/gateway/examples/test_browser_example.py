@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.cutting_proxy import CuttingProxy
 from tests.gateway.examples.conftest import EXAMPLES
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.network.cutting_proxy import CuttingProxy
 
 RUN = """
 import {{ complete }} from {module};

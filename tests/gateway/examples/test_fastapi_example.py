@@ -12,8 +12,8 @@ import uvicorn
 
 from outrider import Client
 from tests.gateway.examples.conftest import EXAMPLES
-from tests.scripted_server import Fault, ScriptedServer
-from tests.server import RunningTarget, wait_until
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
+from tests.harness.servers.server import RunningTarget, wait_until
 
 PROMPT = "def average(numbers):\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from outrider import Client
 from scripts.example_environments import ROOT
-from tests.server import RunningTarget
+from tests.harness.servers.server import RunningTarget
 
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

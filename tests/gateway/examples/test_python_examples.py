@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.examples.conftest import python_of, run_example
-from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.server import RunningTarget
 
 
 def test_json_extraction_follows_its_schema(demo: RunningTarget):

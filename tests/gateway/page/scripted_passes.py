@@ -1,7 +1,7 @@
 """PassesServicer: a toy whose passes are written down, so that one knows what each token came from."""
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.scripted_server import Request, ScriptedServicer
+from tests.harness.servers.scripted_server import Request, ScriptedServicer
 
 NOTHING = common_pb2.PREDICTION_SOURCE_UNSPECIFIED
 DRAFT, LOOKUP = common_pb2.PREDICTION_SOURCE_DRAFT, common_pb2.PREDICTION_SOURCE_LOOKUP

@@ -9,13 +9,13 @@ import pytest
 
 from services.gateway import endpoint
 from services.gateway.web.event_response import encode_event
-from tests.e2e.link_proxy import LinkProxy
-from tests.free_port import free_port
+from tests.e2e.harness.link_proxy import LinkProxy
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.gateway.page.scripted_passes import PassesServicer, kind_of
 from tests.gateway.page.shown_page import ShownPage
-from tests.gateway.running_gateway import RunningGateway
-from tests.loop_thread import LoopThread
-from tests.scripted_server import ScriptedServer, answer, text_of
+from tests.harness.network.free_port import free_port
+from tests.harness.servers.loop_thread import LoopThread
+from tests.harness.servers.scripted_server import ScriptedServer, answer, text_of
 
 WHOLE = answer(list(b"ab"), 5)
 

@@ -8,10 +8,10 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser
 
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.gateway.page.scripted_passes import PER_PASS, PassesServicer, kind_of
 from tests.gateway.page.shown_page import ShownPage
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Fault, ScriptedServer, answer, text_of
+from tests.harness.servers.scripted_server import Fault, ScriptedServer, answer, text_of
 
 Show = Callable[..., ShownPage]
 PROMPT, SEED = "ab", 5

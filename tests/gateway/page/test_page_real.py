@@ -18,12 +18,12 @@ from services.gateway.web.event_response import encode_event
 from services.service.server_config import ServerConfig
 from services.target.generation.step import TargetStep
 from services.target.sequence.sequence import Sequence
-from tests.e2e.draft_rig import Service, serving
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.harness.draft_rig import Service, serving
+from tests.e2e.harness.models import DEMO_TARGET
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.gateway.page.shown_page import ShownPage
-from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import drafted_target
-from tests.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.draft_link import drafted_target
 
 Show = Callable[..., ShownPage]
 PROMPT = "def read(self, path):"

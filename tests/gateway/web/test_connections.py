@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from services.gateway.web.bounded_protocol import _MOST_PENDING, _MOST_QUEUED
-from tests.gateway.running_gateway import RunningGateway
+from tests.gateway.harness.running_gateway import RunningGateway
 
 ASKED = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

@@ -13,8 +13,8 @@ from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
 from services.gateway.generation import clients
 from services.service.server_config import ServerConfig
-from tests.gateway.running_gateway import RunningGateway
-from tests.server import target_server
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.server import target_server
 
 KEY = "key-of-alice-0123456789"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.server import RunningTarget
 
 PAGE = "https://a.example"
 BODY = b'{"prompt": "a", "max_tokens": 1}'

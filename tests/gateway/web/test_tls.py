@@ -10,9 +10,9 @@ import pytest
 
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority
-from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget, target_server
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.network.certificate_authority import CertificateAuthority
+from tests.harness.servers.server import RunningTarget, target_server
 
 BODY = {"prompt": "a", "seed": 5, "max_tokens": 300, "ignore_eos": True, "stream": True}
 

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from outrider.tracing import call_span
-from tests.e2e.otlp_receiver import OtlpReceiver
-from tests.gateway.running_gateway import RunningGateway
-from tests.scripted_server import Event, Fault, Request, ScriptedServer, ScriptedServicer
+from tests.e2e.harness.otlp_receiver import OtlpReceiver
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Event, Fault, Request, ScriptedServer, ScriptedServicer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CALLER = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -7,9 +7,9 @@ import pytest
 
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority, Files
-from tests.free_port import free_port
-from tests.rpc.draft_link import RunningDraft
+from tests.harness.network.certificate_authority import CertificateAuthority, Files
+from tests.harness.network.free_port import free_port
+from tests.rpc.harness.draft_link import RunningDraft
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from tests.certificate_authority import CertificateAuthority
-from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
-from tests.rpc.requests import PROMPT
+from tests.harness.network.certificate_authority import CertificateAuthority
+from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
+from tests.rpc.harness.requests import PROMPT
 
 
 def test_up_serves_who_shows_a_certificate(model: Path, authority: CertificateAuthority) -> None:

@@ -11,10 +11,10 @@ from services.service.access.caller import Scope
 from services.service.access.credential_files import CredentialFiles
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from tests.log_scan import LogScan, betrayals, betrayals_in
-from tests.rpc.draft_link import RunningDraft
-from tests.rpc.requests import PROMPT
-from tests.server import target_server
+from tests.harness.log_scan import LogScan, betrayals, betrayals_in
+from tests.harness.servers.server import target_server
+from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.requests import PROMPT
 
 SECRET = "quokka wombat"  # a prompt that nothing else says
 OPTIONS = GenerateOptions(max_tokens=24, seed=123456789123, ignore_eos=True, speculation="always")

@@ -15,10 +15,10 @@ from outrider import Client, Unavailable
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority
+from tests.harness.network.certificate_authority import CertificateAuthority
+from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.access.conftest import tls_config
-from tests.rpc.draft_link import RunningDraft
-from tests.server import RunningTarget, target_server
+from tests.rpc.harness.draft_link import RunningDraft
 
 PROTOS = Path(__file__).parents[3] / "protos/outrider/v1"
 HEALTH, REFLECTION = (

@@ -10,13 +10,13 @@ import pytest
 from outrider import Client, GenerateOptions, Unavailable
 from services.engine.config import ConfigError
 from services.service.access.credential_files import CredentialFiles
-from tests.certificate_authority import CertificateAuthority, Files
-from tests.free_port import free_port
+from tests.harness.network.certificate_authority import CertificateAuthority, Files
+from tests.harness.network.free_port import free_port
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.access.conftest import shown_files, tls_config
-from tests.rpc.draft_link import RunningDraft
-from tests.rpc.predictors import GatePredictor
-from tests.rpc.requests import PROMPT
-from tests.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.predictors import GatePredictor
+from tests.rpc.harness.requests import PROMPT
 
 Issue = Callable[[CertificateAuthority], Files]
 OPTIONS = GenerateOptions(max_tokens=24, seed=5, ignore_eos=True, lookup=False)

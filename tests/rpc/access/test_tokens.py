@@ -13,10 +13,10 @@ from services.service.access.caller import Scope
 from services.service.access.credential_files import CredentialFiles
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from tests.rpc.commands import outrider_run
-from tests.rpc.draft_link import RunningDraft
-from tests.rpc.requests import PROMPT
-from tests.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.commands import outrider_run
+from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.requests import PROMPT
 
 OPTIONS = GenerateOptions(max_tokens=24, seed=5, ignore_eos=True, lookup=False)
 

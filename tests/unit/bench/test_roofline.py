@@ -11,7 +11,7 @@ from services.engine.checkpoint.weight_shapes import count_active_parameters, co
 from services.engine.config import resolve_isa
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Device
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 
 
 def work(kind: Kind, position: int, rows: int, asked: int) -> Work:

@@ -18,7 +18,7 @@ from services.cli.calls import readiness
 from services.cli.calls.readiness import Readiness
 from services.cli.terminal import Terminal
 from services.service.loading_health import DETAIL
-from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer, answer, text_of
 
 TEXT = text_of(answer([*b"Hi"], 5), is_whole=True)
 

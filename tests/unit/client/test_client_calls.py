@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 import outrider
-from tests.client_drivers import PROMPT, WHOLE
-from tests.scripted_server import EOS, Fault, ScriptedServer, text_of
+from tests.harness.servers.client_drivers import PROMPT, WHOLE
+from tests.harness.servers.scripted_server import EOS, Fault, ScriptedServer, text_of
 
 Calls = outrider.Client | outrider.AsyncClient
 

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import outrider
-from tests.client_drivers import PROMPT, WHOLE, Collect, with_both_clients
-from tests.full_servicer import FULL, MUCH_LATER, full_servicer
-from tests.scripted_server import Fault, ScriptedServer
-from tests.server import wait_until
+from tests.harness.servers.client_drivers import PROMPT, WHOLE, Collect, with_both_clients
+from tests.harness.servers.full_servicer import FULL, MUCH_LATER, full_servicer
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
+from tests.harness.servers.server import wait_until
 
 HANG = Fault(at=9, how="hang")
 PATIENCE = 60  # seconds after which something is broken

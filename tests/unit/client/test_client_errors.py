@@ -12,8 +12,8 @@ from grpc_status import rpc_status
 import outrider
 from outrider import Violation
 from outrider.errors import as_error
-from tests.client_drivers import Collect, with_both_clients
-from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
+from tests.harness.servers.client_drivers import Collect, with_both_clients
+from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 
 VIOLATIONS = [("sampling.top_p", "must be in (0, 1], not 7"), ("stop.strings[1]", "must not be empty")]
 

@@ -9,12 +9,12 @@ import grpc
 import pytest
 
 import outrider
-from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
-from tests.cutting_proxy import CuttingProxy
-from tests.dying_server import DyingServer
-from tests.mute_health import BROKEN, MuteHealth
-from tests.scripted_server import Fault, ScriptedServer
-from tests.server import wait_until
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.servers.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
+from tests.harness.servers.dying_server import DyingServer
+from tests.harness.servers.mute_health import BROKEN, MuteHealth
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
+from tests.harness.servers.server import wait_until
 
 pytestmark = pytest.mark.process
 

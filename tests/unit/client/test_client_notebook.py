@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from outrider import Client, PredictionSource, Result, Token
-from tests.scripted_server import ScriptedServer
+from tests.harness.servers.scripted_server import ScriptedServer
 
 HOSTILE = "</pre><script>alert('&amp;')</script>\n\"x\""
 

@@ -5,10 +5,10 @@ import pytest
 
 import outrider
 from outrider import Chunk
-from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, collect_sync, with_both_clients
-from tests.cutting_proxy import CuttingProxy
-from tests.free_port import free_port
-from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, text_of
+from tests.harness.network.cutting_proxy import CuttingProxy
+from tests.harness.network.free_port import free_port
+from tests.harness.servers.client_drivers import PROMPT, WHOLE, Collect, check_whole, collect_sync, with_both_clients
+from tests.harness.servers.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, text_of
 
 
 @pytest.mark.parametrize("cut", range(len(WHOLE) + 1))

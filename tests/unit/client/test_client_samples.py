@@ -7,8 +7,17 @@ import grpc
 import pytest
 
 import outrider
-from tests.client_drivers import PROMPT, Collect, collect_sync, with_both_clients
-from tests.scripted_server import DRAWN_SEED, Event, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.harness.servers.client_drivers import PROMPT, Collect, collect_sync, with_both_clients
+from tests.harness.servers.scripted_server import (
+    DRAWN_SEED,
+    Event,
+    Fault,
+    Request,
+    ScriptedServer,
+    ScriptedServicer,
+    answer,
+    text_of,
+)
 
 NUM_SAMPLES = 3
 ANSWERS = [answer(list(PROMPT.encode()), DRAWN_SEED + index) for index in range(NUM_SAMPLES)]

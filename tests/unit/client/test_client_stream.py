@@ -7,8 +7,8 @@ import pytest
 from outrider import Chunk, Dtype, FinishReason, NoSpeculationReason, Tensor
 from outrider.response import parse_finish_reason
 from outrider.v1 import common_pb2
-from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
-from tests.scripted_server import DRAWN_SEED, EOS, HELD_TEXT, Fault, ScriptedServer, text_of
+from tests.harness.servers.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
+from tests.harness.servers.scripted_server import DRAWN_SEED, EOS, HELD_TEXT, Fault, ScriptedServer, text_of
 
 
 @with_both_clients

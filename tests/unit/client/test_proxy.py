@@ -8,9 +8,9 @@ import pytest
 from services.cli.connection import open_channel, open_local_channel
 from services.service.access.credential_files import Credentials
 from services.target.speculation.link import draft_client
-from tests.client_drivers import Collect, check_whole, with_both_clients
-from tests.scripted_server import ScriptedServer
-from tests.unused_proxy import unused_proxy
+from tests.harness.network.unused_proxy import unused_proxy
+from tests.harness.servers.client_drivers import Collect, check_whole, with_both_clients
+from tests.harness.servers.scripted_server import ScriptedServer
 
 SECONDS = 20
 

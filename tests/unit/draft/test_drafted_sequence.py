@@ -6,7 +6,7 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.sampling_params import SamplingParams
-from tests.grammars import allowed, compiled
+from tests.harness.grammar.grammars import allowed, compiled
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
 PROMPT = [1, 2, 3]

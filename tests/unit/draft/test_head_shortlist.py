@@ -9,7 +9,7 @@ from services.draft.head_shortlist import HeadShortlist
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import Batch, isas
 from services.engine.loaded_model import LoadedModel
-from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, Kind, random_checkpoint
+from tests.harness.models.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, Kind, random_checkpoint
 
 SIZE, FIXED = 80, 60
 

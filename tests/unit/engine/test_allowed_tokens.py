@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.draft_protocol.conversions import read_allowed_tokens, write_allowed_tokens
 from services.engine.allowed_tokens import AllowedTokens
-from tests.grammars import allowed as allowed_ids
+from tests.harness.grammar.grammars import allowed as allowed_ids
 
 sizes = st.integers(1, 200)
 ids_and_size = sizes.flatmap(lambda size: st.tuples(st.lists(st.integers(0, size - 1), min_size=1), st.just(size)))

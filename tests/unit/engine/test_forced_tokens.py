@@ -6,7 +6,7 @@ import torch
 from transformers import ForcedBOSTokenLogitsProcessor, ForcedEOSTokenLogitsProcessor
 
 from services.engine.forced_tokens import ForcedIds
-from tests.grammars import allowed
+from tests.harness.grammar.grammars import allowed
 
 VOCAB = 70  # of three words, the last of them begun
 SECOND, LAST = 7, (2, 69)

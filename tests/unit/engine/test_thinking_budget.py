@@ -9,7 +9,7 @@ import pytest
 
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.thinking_budget import ThinkingBudget, Thought
-from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
+from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
 
 START, END = b"<t>", b"</t>"
 TOKENIZER = Tokenizer.from_folder(random_checkpoint(Kind.LLAMA))

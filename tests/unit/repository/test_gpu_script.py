@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from tests.gpu import figures
 from tests.gpu.wheels import MAX_BYTES, OWN, carried, pins
-from tests.native.devices import needs_emulation
+from tests.native.harness.devices import needs_emulation
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,7 @@
 //   counter  token id / 4, position mod 2^32, position / 2^32, stream
 //   word     token id mod 4 of the four that one call of Philox4x32-10 returns
 // `position` is the index, in prompt + generated, of the token being drawn: the length of the history before
-// it. tests/native/test_noise.py holds the known answers.
+// it. tests/native/sampling/test_noise.py holds the known answers.
 #pragma once
 
 #include <cstdint>

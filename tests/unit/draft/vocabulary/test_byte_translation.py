@@ -13,7 +13,7 @@ from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
-from tests.grammars import allowed
+from tests.harness.grammar.grammars import allowed
 from tests.unit.merged_tokenizer import END, merged_tokenizer, merges
 
 WINDOW = 5

@@ -7,7 +7,7 @@ from services.draft.vocabulary.translation import Run
 from services.draft.vocabulary.vocabularies import translation_along
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.sampling_params import SamplingParams
-from tests.grammars import allowed
+from tests.harness.grammar.grammars import allowed
 from tests.unit.draft.vocabulary.test_vocabulary_map import make_map
 
 OWN = ["a", "b", "c", "ab"]

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
+from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
 
 Q_PROJ = "model.layers.2.self_attn.q_proj.weight"
 

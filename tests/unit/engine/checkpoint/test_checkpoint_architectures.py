@@ -9,7 +9,15 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
-from tests.checkpoints import CONTEXT_LENGTH, LONGROPE_ORIGINAL, VOCAB_SIZE, Kind, copy_of, edit_json, random_checkpoint
+from tests.harness.models.checkpoints import (
+    CONTEXT_LENGTH,
+    LONGROPE_ORIGINAL,
+    VOCAB_SIZE,
+    Kind,
+    copy_of,
+    edit_json,
+    random_checkpoint,
+)
 
 
 def config_of(kind: Kind) -> ModelConfig:

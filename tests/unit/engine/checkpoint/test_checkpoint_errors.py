@@ -10,7 +10,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Device
 from services.engine.files.checkpoint_error import CheckpointError
-from tests.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
+from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
 
 Q_PROJ = "model.layers.2.self_attn.q_proj.weight"
 _FULL, _SLIDING = "full_attention", "sliding_attention"

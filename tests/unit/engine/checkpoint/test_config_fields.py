@@ -12,7 +12,7 @@ from services.engine.checkpoint.architectures.table import ARCHITECTURES, read_a
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.harness.models.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from services.engine.checkpoint.architectures.table import ARCHITECTURES
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
-from tests.checkpoints import copy_of, edit_json, edit_weights
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 _ROPE = ("rope_theta", "rope_local_base_freq", "rope_parameters")
 

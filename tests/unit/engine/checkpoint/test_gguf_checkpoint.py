@@ -12,9 +12,15 @@ from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, Kind, random_checkpoint, write_random_checkpoint
-from tests.gguf_files import BF16, F16, F32, FURTHER, representable_checkpoint, write_gguf
-from tests.gguf_vocabularies import finish
+from tests.harness.models.checkpoints import (
+    SPECIAL_TOKENS,
+    VOCAB_SIZE,
+    Kind,
+    random_checkpoint,
+    write_random_checkpoint,
+)
+from tests.harness.models.gguf_files import BF16, F16, F32, FURTHER, representable_checkpoint, write_gguf
+from tests.harness.models.gguf_vocabularies import finish
 
 QUANTISED = [
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),

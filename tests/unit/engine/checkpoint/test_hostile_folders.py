@@ -15,9 +15,9 @@ from services.engine.decoder.native import isas
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.loaded_model import LoadedModel
-from tests.checkpoints import Kind, copy_of, random_checkpoint
-from tests.further import all_with, further
-from tests.gguf_files import write_gguf
+from tests.harness.further import all_with, further
+from tests.harness.models.checkpoints import Kind, copy_of, random_checkpoint
+from tests.harness.models.gguf_files import write_gguf
 
 _NUMBERS = [-1, 0, 1, 7, 2**31 - 2, 2**31, 2**63, 10**30, 1e-300, 1e308, float("nan"), float("inf"), 0.5]
 _OTHERS = ["7", "", None, True, False, [], [1, 2], {}, {"a": {"b": []}}, "x" * 10_000, [[[]]] * 1000]

@@ -13,8 +13,8 @@ import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
-from tests.checkpoints import copy_of, edit_json, edit_weights
-from tests.quantised_folders import Tensors, config_of, quantised_folder
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.quantised_folders import Tensors, config_of, quantised_folder
 
 O = "model.layers.0.self_attn.o_proj."  # noqa: E741  # [64, 64]
 

@@ -11,9 +11,9 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.checkpoints import copy_of, edit_json, edit_weights
-from tests.further_checkpoints import Further, further_checkpoint
-from tests.gguf_files import representable_checkpoint, write_gguf
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
 
 EARLIER = {
     **{"full_attn_idxs": [2], "layer_types": None, "intermediate_size": None, "block_ff_dim": 96},

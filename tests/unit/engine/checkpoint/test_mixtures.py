@@ -13,8 +13,8 @@ from services.engine.checkpoint.ordered_tensors import ExpertStacks
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.checkpoints import copy_of, edit_json, edit_weights
-from tests.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 MIXTURES = (Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE)
 

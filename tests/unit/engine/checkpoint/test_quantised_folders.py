@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from tests.quantised_folders import WAYS, plain_folder, quantised_folder
+from tests.harness.models.quantised_folders import WAYS, plain_folder, quantised_folder
 
 SIMILAR = {
     *("gptq of all inputs", "gptq with zero points, v2", "gptq of 2 bits", "awq", "int6 packed", "int8 of 64"),

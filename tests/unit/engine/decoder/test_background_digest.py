@@ -10,7 +10,7 @@ import pytest
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.digest_record import DigestRecord
-from tests.checkpoints import Kind, random_checkpoint
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.decoder.digest_record import DigestRecord
-from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.harness.models.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 
 
 @pytest.fixture

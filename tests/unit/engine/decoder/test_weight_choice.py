@@ -6,7 +6,7 @@ import pytest
 
 from services.engine.checkpoint.model_config import Experts
 from services.engine.decoder.weight_choice import choose_weights
-from tests.native.random_models import PLAIN
+from tests.native.harness.random_models import PLAIN
 
 SMALL = replace(PLAIN, hidden_size=64, intermediate_size=96, num_heads=4, head_dim=16)
 LARGE = replace(SMALL, vocab_size=200_000)

@@ -11,7 +11,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import read_model_file, read_model_text
 from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt.chat_template import ChatTemplate
-from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.harness.models.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 
 pytestmark = pytest.mark.process
 

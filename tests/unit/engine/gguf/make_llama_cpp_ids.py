@@ -14,8 +14,8 @@ import llama_cpp
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS
-from tests.gguf_vocabularies import write_vocabulary
-from tests.odd_texts import CONTROL_TEXTS, ODD_TEXTS
+from tests.harness.models.gguf_vocabularies import write_vocabulary
+from tests.harness.odd_texts import CONTROL_TEXTS, ODD_TEXTS
 
 ROOT = Path(__file__).parents[4]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)

@@ -14,8 +14,8 @@ import pytest
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.gguf_file import GgufFile, is_gguf
 from services.engine.gguf.header_reader import HeaderReader
-from tests.checkpoints import Kind, random_checkpoint
-from tests.gguf_files import write_gguf
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.gguf_files import write_gguf
 
 _SLACK = 1 << 20  # bytes: what Python takes for any file
 

@@ -9,8 +9,8 @@ import pytest
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS
 from services.engine.text.tokenizer import Tokenizer
-from tests.gguf_vocabularies import write_vocabulary
-from tests.odd_texts import CONTROL_TEXTS, ODD_TEXTS
+from tests.harness.models.gguf_vocabularies import write_vocabulary
+from tests.harness.odd_texts import CONTROL_TEXTS, ODD_TEXTS
 
 DATA = json.loads(Path(__file__).with_name("llama_cpp_ids.json").read_text())
 TEXTS = [*ODD_TEXTS, *CONTROL_TEXTS]

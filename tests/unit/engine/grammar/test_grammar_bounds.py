@@ -6,7 +6,7 @@ import pytest
 
 from services.engine.grammar.bounds import check_bounds
 from services.engine.grammar.source import GrammarKind, GrammarSource
-from tests.grammars import SOURCES
+from tests.harness.grammar.grammars import SOURCES
 
 TOO_MUCH = {
     "optional": (GrammarKind.REGEX, "a?" * 1001),

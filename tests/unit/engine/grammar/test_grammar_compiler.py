@@ -7,7 +7,7 @@ import pytest
 from services.engine.grammar.compiler import GrammarError, GrammarVocabulary
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.text.tokenizer import Tokenizer
-from tests.grammars import SOURCES, compiled, compiler, random_walk
+from tests.harness.grammar.grammars import SOURCES, compiled, compiler, random_walk
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
 BAD = {

@@ -10,10 +10,10 @@ from services.engine.grammar import process as grammar_process
 from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.source import GrammarSource
-from tests.child_processes import child_processes
-from tests.further import all_with
-from tests.grammars import SOURCES, compiler
-from tests.hostile_grammars import HOSTILE, SLOW
+from tests.harness.further import all_with
+from tests.harness.grammar.grammars import SOURCES, compiler
+from tests.harness.grammar.hostile_grammars import HOSTILE, SLOW
+from tests.harness.processes.child_processes import child_processes
 from tests.unit.engine.grammar import patient_worker
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 

@@ -12,7 +12,7 @@ from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.grammar.state import GrammarState
 from services.engine.text.tokenizer import Tokenizer
-from tests.grammars import SOURCES, allowed, compiled, compiler, random_walk
+from tests.harness.grammar.grammars import SOURCES, allowed, compiled, compiler, random_walk
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
 DEMO = Tokenizer.from_folder(Path(__file__).parents[4] / "models" / "demo" / "target")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.engine.text.tokenizer import Tokenizer
-from tests.grammar_walks import PredictedWalk, Vocabulary, walk
+from tests.harness.grammar.grammar_walks import PredictedWalk, Vocabulary, walk
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
 DEMO = Tokenizer.from_folder(Path(__file__).parents[4] / "models" / "demo" / "target")

@@ -13,9 +13,9 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.lora.peft_folder import PeftFolder
-from tests.checkpoints import Kind, random_checkpoint
-from tests.further_checkpoints import Further, further_checkpoint
-from tests.lora_folders import PREFIX, write_adapter
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.lora_folders import PREFIX, write_adapter
 
 WEIGHTS = "adapter_model.safetensors"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from services.engine.events import Chunk, FinishReason, Progress, Refused
 from services.engine.text.healing import Healing, plan_healing
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
+from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.unit.sequences import make_output, make_request, make_stream, records_of
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())

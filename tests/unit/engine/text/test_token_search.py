@@ -4,7 +4,7 @@ import pytest
 
 from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 
 
 @pytest.fixture(scope="module")

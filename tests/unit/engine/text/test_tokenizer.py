@@ -12,7 +12,7 @@ from tokenizers import decoders, models, normalizers
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.detokenizer import Detokenizer
-from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
+from tests.harness.models.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 BEGIN, END, USER, ASSISTANT = range(4)

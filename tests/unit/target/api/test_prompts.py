@@ -17,8 +17,8 @@ from services.target.message.syntax import MessageSyntax
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
-from tests.checkpoints import Kind, random_checkpoint
-from tests.grammars import compiler
+from tests.harness.grammar.grammars import compiler
+from tests.harness.models.checkpoints import Kind, random_checkpoint
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from services.engine.events import Chunk, FinishReason, Refused
 from services.engine.request import Loop, Request, SpeculationMode, SpeculationPolicy
-from tests.further import further
+from tests.harness.further import further
 from tests.unit.banned_model import END, VOCAB_SIZE, answer, scores_of
 from tests.unit.banned_target import Target, complete, make, step_by_step, tuple_of
 

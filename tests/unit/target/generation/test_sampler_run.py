@@ -13,7 +13,7 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import OutputOptions, Request
 from services.target.generation.sampler import Sampler, SamplerOutput
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from tests.grammars import compiler
+from tests.harness.grammar.grammars import compiler
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
 
 DEVICE = Device.cpu("portable", 1)

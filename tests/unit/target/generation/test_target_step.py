@@ -28,7 +28,7 @@ from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.speculation import Speculation
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_output, make_request
 from tests.unit.toy_model import DEVICE, ToyModel, next_token
 

@@ -4,7 +4,7 @@ import pytest
 
 from services.engine.text.tokenizer import Tokenizer
 from services.target.message.syntax import REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 from tests.unit.target.prompt.template_conversations import template_of
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())

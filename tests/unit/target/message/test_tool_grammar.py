@@ -15,7 +15,7 @@ from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax, ToolSyntax
 from services.target.message.thought import PromptThought, thought_of
 from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 
 SCHEMA = {
     "type": "object",

@@ -7,8 +7,8 @@ import pytest
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.target.models.memory_plan import plan_memory, weight_memory
-from tests.checkpoints import CONTEXT_LENGTH, Kind, random_checkpoint
-from tests.server import engine_config
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, Kind, random_checkpoint
+from tests.harness.servers.server import engine_config
 
 AMPLE = 1 << 40
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.detokenizer import Detokenizer
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 END = 1

@@ -15,7 +15,7 @@ from services.target.output.loop_detector import LoopDetector
 from services.target.output.stop_strings import StopStrings
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.suffix_automaton import SuffixAutomaton
-from tests.grammars import compiled
+from tests.harness.grammar.grammars import compiled
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence
 
 STRINGS = ["ab", "bé", "<end>b"]

@@ -6,7 +6,7 @@ import pytest
 
 from services.engine.events import Failed, FinishReason, Progress, TokenRecord
 from services.engine.request import Loop
-from tests.grammars import compiled
+from tests.harness.grammar.grammars import compiled
 from tests.unit.consumer import Consumer
 from tests.unit.sequences import (
     END,

@@ -5,7 +5,7 @@ import copy
 import json
 from typing import Any
 
-from tests.checkpoints import byte_level_tokenizer
+from tests.harness.models.checkpoints import byte_level_tokenizer
 from tests.unit.target.prompt.template_conversations import (
     CONVERSATIONS,
     FOLDER,

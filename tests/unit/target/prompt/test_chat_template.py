@@ -10,9 +10,9 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import chat_template
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
-from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
-from tests.further import further
-from tests.gguf_vocabularies import write_vocabulary
+from tests.harness.further import further
+from tests.harness.models.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
+from tests.harness.models.gguf_vocabularies import write_vocabulary
 
 pytestmark = pytest.mark.process
 

@@ -19,8 +19,8 @@ from services.target.prompt.prompt_encoder import (
     PromptText,
     TooManyTokensError,
 )
-from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
-from tests.cpu_time import cpu_seconds
+from tests.harness.models.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
+from tests.harness.processes.cpu_time import cpu_seconds
 from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
 
 pytestmark = pytest.mark.process

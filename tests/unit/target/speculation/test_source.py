@@ -9,7 +9,7 @@ from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.source import Source
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Clock
 

@@ -14,8 +14,8 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
-from tests.grammars import compiler
-from tests.silent_predictor import SilentPredictor
+from tests.harness.grammar.grammars import compiler
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, draw, make_request, make_sequence, records_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from services.service.errors import InvalidRequestError
 from services.target.vllm_contract import gbnf
 from services.target.vllm_contract.gbnf import GbnfReader
-from tests.cpu_time import cpu_seconds
+from tests.harness.processes.cpu_time import cpu_seconds
 
 pytestmark = pytest.mark.process
 

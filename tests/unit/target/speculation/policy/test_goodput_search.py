@@ -13,7 +13,7 @@ from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig, SpeedupThreshold
 from services.target.speculation.policy.speculation_plan import AutoSequence
 from services.target.speculation.policy.step_cost import StepCost
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 
 CONFIG = PolicyConfig()

@@ -7,7 +7,7 @@ import pytest
 
 from services.target.speculation.policy.goodput_search import GoodputSearch
 from services.target.speculation.policy.speculation_plan import AutoSequence
-from tests.further import all_with
+from tests.harness.further import all_with
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Simulation, World
 

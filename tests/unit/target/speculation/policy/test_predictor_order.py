@@ -3,7 +3,7 @@
 import pytest
 
 from services.target.speculation.policy.predictor_order import with_lookup
-from tests.silent_predictor import SilentPredictor
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 
 

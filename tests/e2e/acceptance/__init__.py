@@ -1,0 +1,1 @@
+"""How often a draft is right, offline and online."""

@@ -1,0 +1,1 @@
+"""Drafts that come and go, are wrong, are hostile, or know another vocabulary."""

@@ -1,0 +1,253 @@
+"""Stepper: the target's engine without its thread: one pass at a time, with every free block full of NaN."""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.kv_offload import KvOffload
+from services.engine.cache.page_store import PageStore
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
+from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.decoder.native.testing import poison
+from services.engine.events import Chunk, Event, Finished
+from services.engine.lora.adapter import NO_ADAPTER, Adapter
+from services.engine.lora.adapter_set import AdapterSet
+from services.engine.request import (
+    OutputOptions,
+    Request,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.engine.sampling_params import SamplingParams
+from services.engine.text.tokenizer import Tokenizer
+from services.target.generation.deferred_calls import DeferredCalls
+from services.target.generation.model_runner import ModelRunner
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.output.output_pipeline import OutputPipeline
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
+from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.speculation import Speculation
+from tests.e2e.harness.models import folder
+from tests.e2e.matrix.transcript import Transcript
+
+_MAX_ROWS = 4096
+_MAX_STEPS = 20_000
+
+
+@dataclass(slots=True)
+class Generation:
+    """One sequence and its consumer, who reads only when told to."""
+
+    sequence: Sequence
+    stream: TokenStream
+    events: list[Event] = field(default_factory=list)
+
+    async def read(self) -> list[Event]:
+        """Read to the end, which must have been reached."""
+        self.events.extend([event async for event in self.stream])
+        return self.events
+
+    async def transcript(self) -> Transcript:
+        """Read to the end, and return all that must be the same to the byte."""
+        return Transcript.of_events(await self.read())
+
+    @property
+    def end(self) -> Finished:
+        """The last event, once it has been read."""
+        end = self.events[-1]
+        assert isinstance(end, Finished)
+        return end
+
+    def boundaries(self) -> dict[int, str]:
+        """The text released so far after so many tokens, wherever a chunk that was read ended."""
+        texts, num_tokens, text = {0: ""}, 0, ""
+        for event in self.events:
+            if isinstance(event, Chunk):
+                num_tokens, text = num_tokens + len(event.records), text + event.text
+                texts[num_tokens] = text
+        return texts
+
+
+class CountingRunner(ModelRunner):
+    """Knows how many tokens it has computed, those of predictions left out."""
+
+    num_tokens = 0
+
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
+        """As the runner does."""
+        self.num_tokens += sum(rows.num_tokens for rows in scheduled)
+        return super().forward(scheduled)
+
+
+class Stepper:
+    """Builds the engine's parts as the target does; needs a running event loop. Checks every block after every step."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        predictors: Seq[Predictor] = (),
+        isa: str | None = None,
+        weights: str = "bf16",
+        kv: str = "bf16",
+        num_blocks: int = 64,
+        prefill_chunk: int = _MAX_ROWS,
+        stream_capacity: int = 1 << 20,
+        loras: Mapping[str, Path] | None = None,
+        make_store: Callable[[int], PageStore] | None = None,
+    ) -> None:
+        """`make_store` makes what blocks are offloaded to, of the bytes of one."""
+        checkpoint = load_checkpoint(folder(model))
+        device = Device.cpu(isa or isas()[0], 1)
+        self.model = model
+        self.tokenizer = Tokenizer.from_folder(folder(model))
+        self.vocab_size = checkpoint.config.vocab_size
+        self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
+        self.offload = self._make_offload(make_store) if make_store else None
+        self.blocks = BlockManager(
+            num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block, offload=self.offload
+        )
+        limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
+        self.scheduler = Scheduler(limits, self.blocks)
+        self.most_sequences = 0
+        self.num_copies = 0
+        self._stream_capacity = stream_capacity
+        self._adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
+        self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
+        speculation = Speculation(predictors, vocab_size=self.vocab_size)
+        self._step = TargetStep(
+            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
+        )
+
+    def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
+        """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
+        if request.lora is not None:
+            request = replace(request, lora=self._adapters[request.lora.name])
+        stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
+        context_length = self.blocks.num_blocks * BLOCK_SIZE
+        sequence = Sequence(request, stream, context_length=context_length, first_sample=first_sample)
+        output = OutputPipeline(sequence, self.tokenizer)
+        if sequence.is_finished:
+            output.deliver_end()
+        else:
+            self._step.add(output)
+        return Generation(sequence, stream)
+
+    def submit_samples(self, request: Request) -> list[Generation]:
+        """Begin all samples of a request."""
+        first = self.submit(request)
+        further = range(1, request.num_samples)
+        return [first, *(self.submit(request.sample(index), first.sequence) for index in further)]
+
+    def step(self) -> bool:
+        """One pass; False if no sequence has work."""
+        poison(self._decoder, self.blocks.empty)
+        did_work = self._step.step()
+        self.blocks.check_integrity(text for sequence in self.scheduler.sequences for text in sequence.texts)
+        self.most_sequences = max(self.most_sequences, len(self.scheduler.running))
+        return did_work
+
+    def run(self) -> None:
+        """Step until no sequence has work."""
+        for _ in range(_MAX_STEPS):
+            if not self.step():
+                return
+        raise AssertionError(f"there is still work after {_MAX_STEPS} steps")
+
+    def drop(self, generation: Generation) -> None:
+        """Cancel a generation."""
+        self._step.drop(generation.sequence)
+
+    async def complete(self, request: Request) -> Transcript:
+        """Run one request, and everything else there is, to the end."""
+        generation = self.submit(request)
+        self.run()
+        return await generation.transcript()
+
+    async def one_by_one(self, request: Request) -> tuple[Transcript, Generation]:
+        """Run one request and read after every step, so that what each of them committed has a chunk of its own."""
+        generation = self.submit(request)
+        events = aiter(generation.stream)
+        while not generation.sequence.is_finished:
+            before = generation.sequence.num_generated
+            self.step()
+            if generation.sequence.num_generated > before:
+                while not isinstance(event := await anext(events), Chunk):
+                    generation.events.append(event)
+                generation.events.append(event)
+        generation.events.extend([event async for event in events])
+        return Transcript.of_events(generation.events), generation
+
+    def _make_offload(self, make_store: Callable[[int], PageStore]) -> KvOffload:
+        decoder = self._decoder
+        store = make_store(decoder.block_bytes)
+        return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block)
+
+    def _copy_block(self, source: int, target: int) -> None:
+        self.num_copies += 1
+        self._decoder.copy_block(source, target)
+
+
+def request(prompt: Seq[int], **fields: Any) -> Request:
+    """A request with everything recorded; keyword arguments go where the request keeps the field of that name, and an
+    adapter is named: the Stepper has it.
+    """
+    if lora := fields.pop("lora", ""):
+        fields["lora"] = Adapter(lora, digest="", number=NO_ADAPTER)
+    parts: dict[str, dict[str, Any]] = {"sampling": {"seed": 1}, "stops": {"max_tokens": 40}, "speculation": {}}
+    owners = {
+        **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
+        **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
+    }
+    top_level = (
+        "healing",
+        "grammar",
+        "thinking",
+        "forced",
+        "guidance",
+        "received",
+        "deadline",
+        "request_id",
+        "cache",
+        "lora",
+        "num_samples",
+        "num_scored",
+        "pooling",
+    )
+    top = {name: fields.pop(name) for name in top_level if name in fields}
+    prompt_logprobs = fields.pop("prompt_logprobs", True)
+    if predictions := fields.pop("num_predictions", 0):
+        parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}
+    for name, value in fields.items():
+        parts[owners[name]][name] = value
+    return Request(
+        **{"request_id": "test", **top},
+        prompt=tuple(prompt),
+        sampling=SamplingParams(**parts["sampling"]),
+        stops=StopConditions(**parts["stops"]),
+        output=OutputOptions(
+            records=True,
+            logprobs=True,
+            num_candidates=4,
+            rank=True,
+            entropy=True,
+            logits=True,
+            prompt_logprobs=prompt_logprobs,
+        ),
+        speculation=SpeculationPolicy(**parts["speculation"]),
+    )
+
+
+def _nothing() -> None:
+    pass

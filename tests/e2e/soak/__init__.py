@@ -1,0 +1,1 @@
+"""The soak: long, random, and under all kinds of trouble."""

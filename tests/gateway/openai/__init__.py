@@ -1,0 +1,1 @@
+"""OpenAI's API, mostly by its own clients."""

@@ -1,0 +1,81 @@
+"""Token ids by HTTP are those of the RPC."""
+
+import threading
+
+import grpc
+import httpx2
+import pytest
+
+from outrider.v1 import generation_pb2
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import ScriptedServer, ScriptedServicer
+
+
+def test_a_text_becomes_ids_and_ids_become_text(gateway: RunningGateway):
+    with gateway.rpc() as client:
+        ids = client.tokenize("def read(self):").token_ids
+    answer = gateway.post("/tokenize", {"prompt": "def read(self):"}).json()
+    assert (answer["tokens"], answer["count"]) == ([*ids], len(ids))
+    assert "".join(answer["token_strs"]) == "def read(self):"
+    assert gateway.post("/detokenize", {"tokens": [*ids]}).json() == {"prompt": "def read(self):"}
+
+
+def test_a_conversation_becomes_ids(chat_gateway: RunningGateway):
+    messages = [{"role": "user", "content": "a"}]
+    with chat_gateway.rpc() as client:
+        ids = client.tokenize(messages).token_ids
+    assert chat_gateway.post("/tokenize", {"messages": messages}).json()["tokens"] == [*ids]
+
+
+def test_a_bad_field_is_named(gateway: RunningGateway):
+    for path, body, name in (
+        ("/tokenize", {}, "messages"),
+        ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "messages"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "a"}]}, "messages"),
+        ("/detokenize", {"tokens": [1 << 20]}, "tokens[0]"),
+        ("/detokenize", {"tokens": "a"}, "tokens"),
+    ):
+        answer = gateway.post(path, body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+class SlowServicer(ScriptedServicer):
+    """Answers what writes no text only once its caller has left."""
+
+    came, left = threading.Event(), threading.Event()
+
+    def Tokenize(  # noqa: N802
+        self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.TokenizeResponse:
+        """Late."""
+        self._wait(context)
+        return super().Tokenize(request, context)
+
+    def GetModelInfo(  # noqa: N802
+        self, request: generation_pb2.GetModelInfoRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.GetModelInfoResponse:
+        """Late."""
+        self._wait(context)
+        return super().GetModelInfo(request, context)
+
+    def _wait(self, context: grpc.ServicerContext) -> None:
+        self.came.set()
+        gone = threading.Event()
+        context.add_callback(gone.set)
+        if gone.wait(30):
+            self.left.set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"), [("POST", "/tokenize", {"prompt": "a"}), ("GET", "/v1/models", None)]
+)
+def test_what_nobody_waits_for_any_more_is_not_asked_further(method: str, path: str, body: object):
+    SlowServicer.came.clear()
+    SlowServicer.left.clear()
+    with ScriptedServer(servicer_type=SlowServicer) as server, RunningGateway(server.address) as gateway:
+        for seconds in (0.3, 3.0, 20.0):  # a slow machine needs more of them until the target is asked
+            with pytest.raises(httpx2.ReadTimeout):
+                httpx2.request(method, f"{gateway.url}{path}", json=body, timeout=seconds)
+            if SlowServicer.came.is_set():
+                break
+        assert SlowServicer.left.wait(60)

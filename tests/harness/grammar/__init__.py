@@ -1,0 +1,1 @@
+"""Grammars, good and hostile, and texts that follow them."""

@@ -1,0 +1,1 @@
+"""Small random checkpoints, adapters and GGUF files."""

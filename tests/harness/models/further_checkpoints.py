@@ -1,0 +1,183 @@
+"""Small random checkpoints of further architectures and rotary scalings, in which each feature changes the output.
+
+They are kept from `Kind`, whose every member runs on each instruction set: what is new of these lies above the kernels.
+"""
+
+import copy
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.harness.models.checkpoints import LONGROPE_ORIGINAL, scratch, write_model
+
+_SHAPE: dict[str, Any] = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": None,
+}
+_YARN: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": LONGROPE_ORIGINAL,
+}
+_LONGROPE: dict[str, Any] = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": LONGROPE_ORIGINAL,
+    "short_factor": [1.0 + 0.05 * i for i in range(8)],
+    "long_factor": [1.0 + 0.5 * i for i in range(8)],
+}
+_TYPES = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
+
+
+class Further(StrEnum):
+    """What a random checkpoint exercises."""
+
+    LLAMA_BIASED = "llama_biased"  # biases on all products, longrope
+    MINISTRAL = "ministral"  # some layers windowed, dynamic scaling within the context
+    MINISTRAL3 = "ministral3"  # YaRN with scales of its own
+    SMOLLM3 = "smollm3"  # every fourth layer without rotary embeddings, YaRN, tied embeddings
+    GRANITE = "granite"  # multipliers of embeddings, scores, sublayers and logits
+    OLMO3 = "olmo3"  # windows, and YaRN on the layers without
+    GLM = "glm"  # neighbours turn together, in half of each head; fused tensors, biases
+    GLM4 = "glm4"  # as before, norms on both sides
+    STABLELM = "stablelm"  # layer norms, a quarter of each head turns, biases on query, key and value
+    STABLELM_PARALLEL = "stablelm_parallel"  # norms of each head with weights of its own, an MLP beside attention
+    STARCODER2 = "starcoder2"  # layer norms, biases on all products, no gate, all layers windowed, tied embeddings
+    COHERE = "cohere"  # layer norms without biases, an MLP beside attention, neighbours turn together
+    COHERE_PLUS = "cohere_plus"  # norms of each query and key with weights of its own
+    COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
+    PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
+    LFM2 = "lfm2"  # short convolutions with biases on most layers, norms of each query and key, tied embeddings
+    OLMOE = "olmoe"  # experts, norms of query and key over all heads
+    QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
+    MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
+    QWEN2_MOE = "qwen2_moe"  # experts, and one for all tokens by a gate; biases on query, key and value
+    GPT_OSS = "gpt_oss"  # experts with biases and clamped gates, sinks, every other layer windowed, YaRN
+    GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
+    MISTRAL3_PICTURES = "mistral3_pictures"
+
+
+_FEW = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+_VISION: dict[str, Any] = {**_FEW, "image_size": 28, "patch_size": 14}
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+_YARN_SCALED = {
+    **{**_YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 4.0, "beta_slow": 1.0},
+    **{"original_max_position_embeddings": 256, "llama_4_scaling_beta": 0.1},
+}
+_LONGROPE_OF_A_PART = {
+    **{**_LONGROPE, "partial_rotary_factor": 0.75},
+    **{name: _LONGROPE[name][:6] for name in ("short_factor", "long_factor")},
+}
+_TWO_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": _YARN}
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
+_CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
+    Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
+    Further.MINISTRAL: (
+        "MinistralConfig",
+        {"layer_types": _TYPES, "sliding_window": 16, "head_dim": 16, "rope_parameters": _DYNAMIC},
+    ),
+    Further.MINISTRAL3: ("Ministral3Config", {"head_dim": 32, "rope_parameters": _YARN_SCALED}),
+    Further.SMOLLM3: ("SmolLM3Config", {"rope_parameters": _YARN}),
+    Further.GRANITE: (
+        "GraniteConfig",
+        {
+            **{"embedding_multiplier": 3.0, "attention_multiplier": 0.125, "residual_multiplier": 0.4},
+            **{"logits_scaling": 1.6, "tie_word_embeddings": True},
+        },
+    ),
+    Further.OLMO3: ("Olmo3Config", {"rope_parameters": _TWO_ROPES, "sliding_window": 16}),
+    Further.GLM: ("GlmConfig", {"intermediate_size": 128, "head_dim": 32}),
+    Further.GLM4: ("Glm4Config", {"head_dim": 16}),
+    Further.STABLELM: ("StableLmConfig", {"use_qkv_bias": True}),
+    Further.STABLELM_PARALLEL: ("StableLmConfig", {"qk_layernorm": True, "use_parallel_residual": True}),
+    Further.STARCODER2: ("Starcoder2Config", {"sliding_window": 16}),
+    Further.COHERE: ("CohereConfig", {"logit_scale": 0.3, "attention_bias": True}),
+    Further.COHERE_PLUS: ("CohereConfig", {"logit_scale": 0.3, "use_qk_norm": True}),
+    Further.COHERE2: ("Cohere2Config", {"sliding_window": 16, "logit_scale": 0.3}),
+    Further.PHI4_MINI: (
+        "Phi3Config",
+        {
+            **{"rope_parameters": _LONGROPE_OF_A_PART, "original_max_position_embeddings": LONGROPE_ORIGINAL},
+            "tie_word_embeddings": True,
+        },
+    ),
+    Further.LFM2: (
+        "Lfm2Config",
+        {
+            **{"layer_types": ["conv", "conv", "full_attention", "conv"], "conv_bias": True},
+            **{"block_multiple_of": 28, "max_position_embeddings": 512},
+        },
+    ),
+    Further.OLMOE: ("OlmoeConfig", {"intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 3}),
+    Further.QWEN3_MOE: (
+        "Qwen3MoeConfig",
+        {**_EXPERTS, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
+    ),
+    Further.MIXTRAL: ("MixtralConfig", {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 16}),
+    Further.QWEN2_MOE: (
+        "Qwen2MoeConfig",
+        {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56},
+    ),
+    Further.GPT_OSS: (
+        "GptOssConfig",
+        {
+            **{"num_local_experts": 8, "num_experts_per_tok": 3, "head_dim": 16, "sliding_window": 16},
+            "rope_parameters": _YARN | {"truncate": False},
+        },
+    ),
+    Further.GEMMA3_PICTURES: (
+        "Gemma3Config",
+        {
+            "text_config": {
+                **{**_SHAPE, "hidden_size": 128, "intermediate_size": 192, "head_dim": 32},
+                **{"sliding_window": 16, "query_pre_attn_scalar": 24, "layer_types": _TYPES},
+            },
+            "vision_config": _VISION,
+            "mm_tokens_per_image": 4,
+        },
+    ),
+    Further.MISTRAL3_PICTURES: (
+        "Mistral3Config",
+        {
+            "text_config": {**_SHAPE, "model_type": "mistral", "head_dim": 16, "sliding_window": None},
+            "vision_config": {**_VISION, "model_type": "pixtral", "head_dim": 8},
+            "tie_word_embeddings": False,
+        },
+    ),
+}
+
+
+def further_config(kind: Further) -> transformers.PreTrainedConfig:
+    """Return the configuration of one kind."""
+    name, fields = copy.deepcopy(_CONFIGS[kind])
+    return getattr(transformers, name)(**(fields if "text_config" in fields else _SHAPE | fields))
+
+
+def further_checkpoint(kind: Further) -> Path:
+    """Return the folder of a random checkpoint, made once per process; it goes when the process ends."""
+    folder = scratch() / f"further-{kind}"
+    if not folder.exists():
+        write_further_checkpoint(folder, kind)
+    return folder
+
+
+def write_further_checkpoint(folder: Path, kind: Further) -> None:
+    """Write a whole checkpoint folder: the same bytes on every call."""
+    config = further_config(kind)
+    sees = kind in {Further.GEMMA3_PICTURES, Further.MISTRAL3_PICTURES}
+    auto = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
+    model = auto.from_config(config, dtype=torch.float32)
+    write_model(folder, model, norm_offset=float(kind is Further.GEMMA3_PICTURES), output_biases=True)

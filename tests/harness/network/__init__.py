@@ -1,0 +1,1 @@
+"""Ports, proxies and certificates."""

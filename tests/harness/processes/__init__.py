@@ -1,0 +1,1 @@
+"""Processes that start at once, and what a process has computed and started."""

@@ -1,0 +1,182 @@
+"""Attention whose work is cut among many blocks: the bits of a row are those that one block alone gives it."""
+
+from collections.abc import Sequence as Seq
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.engine.decoder.native import BLOCK_SIZE, Device
+from services.engine.decoder.native.testing import KvLayer
+from tests.native.harness.devices import count_arrivals, emulated_device, make_device, needs_emulation, on_cuda
+from tests.native.harness.row_invariance import same_bits
+
+pytestmark = needs_emulation
+
+SPAN = 8 * BLOCK_SIZE  # positions
+MOST_SPANS = 512
+STORED = 40  # blocks, which lie in the tables again and again
+KV_FORMATS = ["f32", "bf16", "int8", "fp8"]
+Place = tuple[int, int]
+"""A sequence, and a position."""
+
+
+class Contexts:
+    """Sequences of any length, whose keys and values are a few blocks in an order of each sequence's own."""
+
+    def __init__(
+        self,
+        device: Device,
+        kv_format: str,
+        *,
+        heads: int = 2,
+        head_dim: int = 16,
+        window: int = 0,
+        has_sinks: bool = False,
+    ) -> None:
+        rng = np.random.default_rng(7)
+        width = (heads + 2) * head_dim
+        self._window = window
+        self._sinks = np.linspace(-1.0, 8.0, heads, dtype=np.float32) if has_sinks else None
+        self._queries = rng.standard_normal((97, width)).astype(np.float32)
+        self._tables = rng.integers(0, STORED, (8, MOST_SPANS * SPAN // BLOCK_SIZE), dtype=np.int32)
+        self._cache = KvLayer(device, kv_format, num_blocks=STORED, num_kv_heads=1, head_dim=head_dim)
+        positions = np.arange(STORED * BLOCK_SIZE, dtype=np.int32)
+        self._cache.rotate_and_store(
+            rng.standard_normal((len(positions), width)).astype(np.float32),
+            positions,
+            np.zeros(len(positions), np.int32),
+            np.arange(STORED, dtype=np.int32)[None],
+            angles=np.zeros((len(positions), 2, 0), np.float32),
+            qk_norm="none",
+            q_norm=None,
+            k_norm=None,
+            eps=1e-6,
+            query_scale=1.0,
+        )
+
+    def attend(self, places: Seq[Place], spans: int = MOST_SPANS) -> np.ndarray:
+        """With tables of so many spans."""
+        sequences, positions = np.array(places, np.int32).T
+        return self._cache.attention(
+            self._queries[positions % 97] * np.float32(0.3),
+            np.ascontiguousarray(positions),
+            np.ascontiguousarray(sequences),
+            np.ascontiguousarray(self._tables[:, : spans * SPAN // BLOCK_SIZE]),
+            window=self._window,
+            softcap=0.0,
+            format="f32",
+            sinks=self._sinks,
+        )
+
+    def attend_whole(self, places: Seq[Place]) -> np.ndarray:
+        """Each context by one block: beside three more of the longest, two blocks have enough of whole ones."""
+        before = count_arrivals()
+        longest = max(places, key=lambda place: place[1])[0]
+        result = self.attend([*places, *[place for place in places if place[0] == longest] * 3])
+        assert count_arrivals() == before
+        return result[: len(places)]
+
+
+def last_of(spans: int) -> int:
+    """The last position but one of so many spans."""
+    return spans * SPAN - 2
+
+
+def expected_of(places: Seq[Place], kv_format: str, **shape: Any) -> np.ndarray:
+    return Contexts(emulated_device(1, multiprocessors=1), kv_format, **shape).attend_whole(places)
+
+
+def parts_merged(contexts: Contexts, places: Seq[Place], expected: np.ndarray, spans: int = MOST_SPANS) -> int:
+    before = count_arrivals()
+    assert same_bits(contexts.attend(places, spans), expected)
+    return count_arrivals() - before
+
+
+def mixed(most: int) -> list[Place]:
+    return [(0, last_of(1)), (1, last_of(31)), (2, last_of(most))]
+
+
+def num_parts(multiprocessors: int, most: int) -> int:
+    """Stretches of the longer two, or else spans of these; a context of one span is no part."""
+    stretches = -(-most // 8) + 4
+    return stretches if multiprocessors == 6 else most + 31 + stretches
+
+
+# In the formats that go through an emulated tensor core, the longest context takes seconds.
+@pytest.mark.parametrize(
+    ("kv_format", "most"),
+    [("f32", 512), ("bf16", 96), *(pytest.param(each, 96, marks=pytest.mark.exhaustive) for each in ("int8", "fp8"))],
+)
+def test_long_contexts_beside_short_ones_are_cut_and_keep_their_bits(kv_format, most):
+    places = mixed(most)
+    expected = expected_of(places, kv_format)
+    for multiprocessors in (6, 6, 132):  # what counts parts is as it was before
+        contexts = Contexts(emulated_device(1, multiprocessors=multiprocessors), kv_format)
+        assert parts_merged(contexts, places, expected) == num_parts(multiprocessors, most)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kv_format", KV_FORMATS)
+@pytest.mark.parametrize(("heads", "head_dim", "window"), [(1, 24, 0), (8, 128, 0), (20, 64, 30_000), (3, 20, 5000)])
+def test_the_longest_contexts_of_any_shape(kv_format, heads, head_dim, window):
+    places = [*mixed(MOST_SPANS), (3, 100), (3, 101), *((4, last_of(77) + row) for row in range(9))]
+    shape = {"heads": heads, "head_dim": head_dim, "window": window}
+    expected = expected_of(places, kv_format, **shape)
+    for multiprocessors in (6, 108, 132, 148):
+        contexts = Contexts(emulated_device(1, multiprocessors=multiprocessors), kv_format, **shape)
+        for chosen in (places, places[::-1]):
+            assert same_bits(contexts.attend(chosen), expected[[places.index(place) for place in chosen]])
+
+
+@pytest.mark.parametrize("kv_format", ["f32", "bf16"])
+def test_sinks_are_in_each_softmax_once(kv_format):
+    places = [(0, 100), (1, last_of(1)), (2, last_of(31))]
+    expected = expected_of(places, kv_format, has_sinks=True)
+    contexts = Contexts(emulated_device(1, multiprocessors=148), kv_format, has_sinks=True)
+    assert parts_merged(contexts, places, expected) == 31 + 4
+    without = Contexts(emulated_device(1), kv_format).attend(places)
+    share = expected[:, 16:] / without[:, 16:]  # of all positions, beside the sink of the second head
+    assert (np.abs(share - share[:, :1]) < 1e-3).all()
+    assert (np.diff(share[:, 0]) > 0).all()  # the more positions, the less has the sink
+    assert (share < 1).all()
+
+
+@pytest.mark.parametrize("spans", [1, 31])
+def test_tables_of_few_spans(spans):
+    places = [(sequence, last_of(spans) - 40 * sequence) for sequence in range(3)]
+    expected = expected_of(places, "bf16")
+    contexts = Contexts(emulated_device(1, multiprocessors=148), "bf16")
+    assert parts_merged(contexts, places, expected, spans) == (0 if spans == 1 else 3 * (31 + 4))
+
+
+def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
+    """Where rows are many, groups have up to 32, and end at multiples of that."""
+    firsts = [(0, 246 * 32), (1, 670 * 32), (2, 0)]
+    places = [(sequence, first + row) for sequence, first in firsts for row in range(32)]
+    expected = expected_of(places, "bf16", heads=1)
+    contexts = Contexts(emulated_device(1, multiprocessors=132), "bf16", heads=1)
+    of_the_second = 84 + 11
+    assert 32 * (31 + 4) < 4096 < 32 * (31 + 4 + of_the_second)
+    assert parts_merged(contexts, places, expected) == 31 + 4
+
+
+@pytest.mark.parametrize("kv_format", ["f32", "bf16"])
+def test_the_widest_heads_fit_into_the_blocks_of_the_smallest_gpus(kv_format):
+    """Ada and consumers' Blackwell: where rows are many, tiles become fewer."""
+    places = [(0, SPAN - 30 + row) for row in range(66)]
+    large, small = (
+        Contexts(emulated_device(1, block_memory=size), kv_format, heads=1, head_dim=256).attend(places, spans=2)
+        for size in (227, 99)
+    )
+    assert same_bits(small, large)
+
+
+@on_cuda
+@pytest.mark.parametrize("kv_format", ["f32", "bf16"])
+def test_a_window_begins_amid_a_stretch(device_name, kv_format):
+    """Of a long context only the last spans are anybody's work."""
+    places = [(2, last_of(500)), (2, last_of(500) + 1), (1, last_of(20))]
+    expected = expected_of(places, kv_format, window=4000)
+    contexts = Contexts(make_device(device_name, threads=1), kv_format, window=4000)
+    assert same_bits(contexts.attend(places), expected)

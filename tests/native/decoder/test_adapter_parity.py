@@ -1,0 +1,59 @@
+"""A checkpoint with an adapter gives the logits that transformers gives for the weights W + scale * B A."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.config import resolve_isa
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import Batch
+from services.engine.lora.adapter import NO_ADAPTER
+from services.engine.lora.adapter_set import AdapterSet
+from tests.e2e.harness.models import folder
+from tests.harness.models.checkpoints import Kind
+from tests.harness.models.further_checkpoints import Further
+from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
+from tests.harness.models.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, merge, write_adapter
+from tests.native.harness.devices import make_device
+from tests.native.harness.parity import PROMPT, transformers_model
+
+NUM_BLOCKS = 4
+MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2")
+"""Tensors of several weights, rows in another order, and short convolutions."""
+MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2})
+
+
+def logits(base: Path, adapter: Path, name: str) -> torch.Tensor:
+    """Of a prompt, by the adapter if it is named."""
+    checkpoint = load_checkpoint(base)
+    decoder = load_decoder(checkpoint, make_device(resolve_isa(), 1), weights="f32", kv="f32", num_blocks=NUM_BLOCKS)
+    adapters = AdapterSet.load({"one": adapter}, checkpoint, decoder)
+    batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=NUM_BLOCKS)
+    number = adapters[name].number if name else NO_ADAPTER
+    batch.append(PROMPT, position=0, blocks=range(NUM_BLOCKS), num_logits=len(PROMPT), adapter=number)
+    return torch.from_numpy(decoder.forward(batch).numpy())
+
+
+@pytest.mark.parametrize("is_stabilised", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabilised: bool, tmp_path: Path) -> None:
+    base = folder(model)
+    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES, use_rslora=is_stabilised)
+    scale = 16 / math.sqrt(8) if is_stabilised else 2.0
+    expected = transformers_model(merge(tmp_path / "merged", base, adapter, scale), torch.float32)(PROMPT)
+    difference = (logits(base, adapter, "one") - expected).abs().max()
+    assert difference < 1e-3 < (logits(base, adapter, "") - expected).abs().max()
+
+
+@pytest.mark.parametrize("kind", [Kind.LLAMA_LINEAR, Kind.QWEN2, Kind.PHI3, Further.GLM4, Further.COHERE, Further.LFM2])
+def test_an_adapter_changes_a_gguf_file_as_the_folder_that_it_was_made_of(kind: Kind | Further, tmp_path: Path) -> None:
+    """Whichever of them keeps the rows of queries and keys in another order than the adapter."""
+    base = representable_checkpoint(kind, tmp_path / "base")
+    file = write_gguf(base, tmp_path / "model.gguf")
+    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES)
+    expected = logits(base, adapter, "one")
+    assert torch.equal(logits(file, adapter, "one"), expected)
+    assert not torch.equal(logits(file, adapter, ""), expected)

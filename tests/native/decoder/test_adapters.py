@@ -1,0 +1,127 @@
+"""Adapters: rows that ask for one are those of the changed weights, and all others as if there were none."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.config import CPU_WEIGHT_FORMATS
+from services.engine.decoder.native import isas
+from tests.native.harness.devices import make_device, on_cpus, on_cuda
+from tests.native.harness.random_models import PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.harness.row_invariance import prefill, random_passes, same_bits
+
+CHANGED = ("q", "k", "v", "o", "gate", "up", "down")
+ADAPTERS = [-1, 0, 1, 0, -1]  # of the sequences; there is a third adapter that none asks for
+RANKS = {0: 3, 1: 16, 2: 9}
+SCALE = 0.75
+LENGTH = 60
+Updates = dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
+
+
+def updates(adapter: int, names: tuple[str, ...] = CHANGED) -> Updates:
+    """A change of these weights of all layers."""
+    rng, found = np.random.default_rng(adapter), {}
+    for name, shape in weight_shapes(PLAIN).items():
+        if name.rpartition(".")[2] in names:
+            down = rng.standard_normal((RANKS[adapter], shape[1])) / shape[1] ** 0.5
+            up = rng.standard_normal((shape[0], RANKS[adapter])) / 8
+            found[name] = (down.astype(np.float32), up.astype(np.float32))
+    return found
+
+
+def adapted(device_name: str, weight_format: str, threads: int = 1) -> PagedDecoder:
+    """A decoder with all adapters, whose sequences ask for theirs; the second changes two weights only."""
+    tokens = random_tokens(PLAIN, len(ADAPTERS), LENGTH)
+    paged = PagedDecoder(PLAIN, make_device(device_name, threads), weight_format, tokens=tokens, seed=threads)
+    for adapter in RANKS:
+        names = ("v", "down") if adapter == 1 else CHANGED
+        assert paged.decoder.add_adapter(SCALE, updates(adapter, names)) == adapter
+    paged.batch.adapters[:] = ADAPTERS
+    return paged
+
+
+@pytest.mark.parametrize(
+    ("device_name", "weight_format"), [(name, each) for name in isas() for each in CPU_WEIGHT_FORMATS]
+)
+def test_a_row_has_the_same_bits_whatever_adapters_are_beside_it(device_name: str, weight_format: str) -> None:
+    lone = adapted(device_name, weight_format)
+    alone = np.stack([prefill(lone, 7, sequence) for sequence in range(len(ADAPTERS))])
+    assert not any(same_bits(alone[index], alone[index - 1]) for index in range(len(ADAPTERS)))
+    for threads in (1, 3):
+        mixed = adapted(device_name, weight_format, threads)
+        for rows in random_passes(np.random.default_rng(threads), len(ADAPTERS), LENGTH):
+            for row, logits in zip(rows, mixed.forward(rows), strict=True):
+                assert same_bits(logits, alone[row]), f"sequence and position {row}"
+
+
+@on_cpus
+@pytest.mark.parametrize("weight_format", CPU_WEIGHT_FORMATS)
+def test_rows_without_an_adapter_are_those_of_a_decoder_that_has_none(device_name: str, weight_format: str) -> None:
+    tokens = random_tokens(PLAIN, len(ADAPTERS), LENGTH)
+    without = PagedDecoder(PLAIN, make_device(device_name, 1), weight_format, tokens=tokens)
+    having = adapted(device_name, weight_format)
+    for sequence, adapter in enumerate(ADAPTERS):
+        left, right = prefill(having, 16, sequence), prefill(without, 16, sequence)
+        assert same_bits(left, right) == (adapter < 0)
+
+
+@on_cpus
+def test_it_computes_what_merged_weights_do(device_name: str) -> None:
+    having = adapted(device_name, "f32")
+    merged = PagedDecoder(PLAIN, make_device(device_name, 1), "f32", tokens=having.tokens)
+    for name, (down, up) in updates(0).items():
+        merged.decoder.load(name, random_weights(PLAIN)[name] + np.float32(SCALE) * (up @ down))
+    expected, plain = prefill(merged, LENGTH, 1), prefill(adapted(device_name, "f32"), LENGTH, 0)
+    error = np.abs(prefill(having, LENGTH, 1) - expected).max()
+    assert error < 1e-4 * np.abs(expected).max() < np.abs(plain - expected).max()
+
+
+REFUSED = {
+    "a weight that is none": ({"layers.0.norm": ((3, 64), (64, 3))}, "no weight named"),
+    "a vector": ({"final_norm": ((3, 64), (64, 3))}, "is no matrix"),
+    "the embedding": ({"embedding": ((3, 64), (64, 3))}, "none that an adapter changes"),
+    "other ranks": ({"layers.0.q": ((3, 64), (64, 4))}, "the rank of up is 4"),
+    "no rank": ({"layers.0.q": ((0, 64), (64, 0))}, "the rank of down is 0"),
+    "too large a rank": ({"layers.0.q": ((1025, 64), (64, 1025))}, "the rank of down is 1025"),
+    "other inputs": ({"layers.0.q": ((3, 63), (64, 3))}, "the inputs of down is 63"),
+    "other outputs": ({"layers.0.q": ((3, 64), (63, 3))}, "the outputs of up is 63"),
+    "one dimension": ({"layers.0.q": ((64,), (64, 3))}, "two dimensions"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_fits_no_weight_is_refused_and_nothing_taken(why: str) -> None:
+    shapes, problem = REFUSED[why]
+    sizes = {64: PLAIN.hidden_size, 63: PLAIN.hidden_size - 1}
+    paged = PagedDecoder(PLAIN, make_device(isas()[0], 1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
+    changes = {
+        name: tuple(np.ones([sizes.get(size, size) for size in shape], np.float32) for shape in pair)
+        for name, pair in shapes.items()
+    }
+    with pytest.raises(ValueError, match=problem.replace("63", str(PLAIN.hidden_size - 1))):
+        paged.decoder.add_adapter(1.0, changes)  # type: ignore[arg-type]
+    assert paged.decoder.add_adapter(1.0, updates(0)) == 0
+
+
+@pytest.mark.parametrize(("scale", "value"), [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, -np.inf)])
+def test_numbers_that_are_not_finite_are_refused(scale: float, value: float) -> None:
+    paged = PagedDecoder(PLAIN, make_device(isas()[0], 1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
+    changes = updates(0)
+    changes["layers.0.q"][1][-1, -1] = value
+    with pytest.raises(ValueError, match=r"finite|infinity"):
+        paged.decoder.add_adapter(scale, changes)
+
+
+@on_cuda
+def test_a_gpu_refuses_adapters(device_name: str) -> None:
+    paged = PagedDecoder(PLAIN, make_device(device_name, 1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
+    with pytest.raises(ValueError, match="computes no adapters"):
+        paged.decoder.add_adapter(1.0, updates(0))
+
+
+def test_an_adapter_that_is_not_there_is_refused() -> None:
+    paged = adapted(isas()[0], "bf16")
+    paged.batch.adapters[0] = len(RANKS)
+    with pytest.raises(ValueError, match=f"adapters is {len(RANKS)}; it must be in -1 ... {len(RANKS) - 1}"):
+        paged.forward([(0, 0)])

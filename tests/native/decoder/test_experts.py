@@ -1,0 +1,235 @@
+"""Mixtures of experts: whom a router chooses, and models whose rows have the same bits in any company."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import Activation, Experts
+from services.engine.config import CPU_WEIGHT_FORMATS
+from services.engine.decoder.model_loader import find_blocks
+from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
+from services.engine.decoder.native.testing import Operations, PackedWeight, poison
+from services.engine.decoder.weight_choice import STORED
+from tests.harness.models.checkpoints import copy_of, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.quantised_folders import WAYS, quantise
+from tests.native.harness.devices import DEVICES, in_every_cpu_format, in_every_weight_format, is_cuda, make_device
+from tests.native.harness.parity import PROMPT, native_model, relative_error
+from tests.native.harness.random_models import EXPERT_MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.harness.reference_decoder import ReferenceDecoder
+from tests.native.harness.row_invariance import (
+    THREADS,
+    assert_any_chunks_are_alike,
+    assert_any_mixture_is_alike,
+    assert_row_invariant,
+    normal,
+    prefill,
+    same_bits,
+)
+
+FEW, MANY, BIASED = EXPERT_MODELS.values()
+in_formats_on_threads = pytest.mark.parametrize(
+    ("device_name", "weight_format", "threads"),
+    [
+        *itertools.product(isas(), CPU_WEIGHT_FORMATS, THREADS),
+        *itertools.product([name for name in DEVICES if is_cuda(name)], ["bf16", "int4"], [2]),
+    ],
+)
+on_every_device = pytest.mark.parametrize("device_name", DEVICES)
+in_all_models = pytest.mark.parametrize("model", [FEW, MANY, BIASED], ids=["few", "many", "biased"])
+
+
+def _true_route(logits: np.ndarray, per_token: int, *, are_normalised: bool) -> tuple[np.ndarray, np.ndarray]:
+    """By the definition, in float64: softmax, the greatest, and the lowest ids among equals."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    chosen = np.sort(np.argsort(-logits, axis=1, kind="stable")[:, :per_token])
+    weights = np.take_along_axis(powers, chosen, axis=1)
+    return chosen, weights / (weights if are_normalised else powers).sum(axis=1, keepdims=True)
+
+
+@on_every_device
+@pytest.mark.parametrize("are_normalised", [False, True])
+@pytest.mark.parametrize(("count", "per_token"), [(1, 1), (5, 5), (8, 2), (60, 4), (130, 9)])
+def test_the_greatest_are_chosen_and_among_equals_the_lowest_ids(device_name, count, per_token, are_normalised):
+    device, logits = make_device(device_name, threads=2), normal(64, count)
+    for values in (4 * logits, np.round(logits), np.zeros_like(logits)):
+        experts, weights = Operations.route(device, values, per_token, are_normalised=are_normalised)
+        chosen, expected = _true_route(values, per_token, are_normalised=are_normalised)
+        assert np.array_equal(experts, chosen)
+        assert np.allclose(weights, expected, rtol=2e-6, atol=1e-12)
+
+
+@on_every_device
+def test_zeros_of_both_signs_are_equal(device_name):
+    logits = np.array([[-0.0, 0.0, -0.0], [-1.0, -0.0, 0.0]], np.float32)
+    experts, _ = Operations.route(make_device(device_name, threads=1), logits, 1, are_normalised=True)
+    assert experts.tolist() == [[0], [1]]
+
+
+@on_every_device
+@pytest.mark.parametrize("nan", [np.float32("nan"), -np.float32("nan")])
+def test_a_row_that_is_not_a_number_has_experts_all_the_same(device_name, nan):
+    logits = np.array([[1, 2, 3, 4], [nan, 2, nan, 4], [nan] * 4], np.float32)
+    experts, weights = Operations.route(make_device(device_name, threads=1), logits, 3, are_normalised=False)
+    assert all(len({*row}) == 3 and {*row} <= {0, 1, 2, 3} for row in experts.tolist())
+    assert np.isnan(weights).all(axis=1).tolist() == [False, True, True]
+
+
+@on_every_device
+@pytest.mark.parametrize("are_normalised", [False, True])
+def test_a_row_is_routed_alike_in_any_company(device_name, are_normalised):
+    logits = np.round(4 * normal(257, 21)) / 4
+
+    def route(device: Device, chosen: np.ndarray) -> np.ndarray:
+        experts, weights = Operations.route(device, logits[chosen], 5, are_normalised=are_normalised)
+        return np.concatenate([experts.astype(np.float32), weights], axis=1)
+
+    assert_row_invariant(device_name, route)
+
+
+@in_every_weight_format
+@pytest.mark.parametrize("rows", [0, 9, 150, 700])
+def test_each_expert_multiplies_its_rows_as_if_they_were_alone(device_name, weight_format, rows):
+    """Some have no rows; on a GPU they are more than one launch takes, and few or many rows are cut differently."""
+    count, outputs, inputs = 130, 72, 70
+    device, rng = make_device(device_name, threads=2), np.random.default_rng(rows)
+    weights = [PackedWeight(device, weight_format, outputs, inputs) for _ in range(count)]
+    for seed, weight in enumerate(weights):
+        weight.store(0, normal(outputs, inputs, seed=seed))
+    first_rows = np.searchsorted(np.sort(rng.choice([*range(0, count, 7), 1, 129], rows)), np.arange(count + 1))
+    input, biases = normal(rows, inputs), normal(count, outputs)
+    found = PackedWeight.multiply_experts(weights, input, first_rows.astype(np.int32), biases)
+    for weight, bias, first, end in zip(weights, biases, first_rows, first_rows[1:], strict=False):
+        assert same_bits(found[first:end], weight.multiply(input[first:end], bias))
+
+
+@in_all_models
+@on_every_device
+def test_logits_are_those_of_the_reference(device_name, model):
+    tokens = random_tokens(model, 1, 100)
+    expected = ReferenceDecoder(model, random_weights(model).items()).logits(tokens[0].tolist())
+    decoder = PagedDecoder(model, make_device(device_name, threads=2), "f32", tokens=tokens)
+    found = decoder.forward([(0, position) for position in range(100)])
+    assert relative_error(torch.from_numpy(found), expected) < 1e-5
+
+
+@in_all_models
+@in_formats_on_threads
+def test_any_chunks_give_the_same_logits(device_name, weight_format, model, threads):
+    assert_any_chunks_are_alike(model, device_name, weight_format, threads)
+
+
+@in_all_models
+@in_formats_on_threads
+def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
+    assert_any_mixture_is_alike(model, device_name, weight_format, threads)
+
+
+@in_all_models
+def test_every_expert_has_rows(model):
+    """Else the tests above would say nothing of some."""
+    device, tokens = make_device(isas()[0], threads=1), random_tokens(model, 1, 110)
+    decoder = PagedDecoder(model, device, "f32", tokens=tokens)
+    expected = prefill(decoder, chunk=110)
+    weights = random_weights(model)
+    for name in [name for name in weights if name.endswith((".gate", ".up", ".down"))]:
+        decoder.decoder.load(name, np.zeros_like(weights[name]))
+        assert not same_bits(prefill(decoder, chunk=110), expected), name
+        decoder.decoder.load(name, weights[name])
+    assert same_bits(prefill(decoder, chunk=110), expected)
+
+
+@in_all_models
+@on_every_device
+def test_a_sequence_that_is_not_a_number_harms_no_other(device_name, model):
+    device, tokens = make_device(device_name, threads=2), random_tokens(model, 2, 40)
+    decoder = PagedDecoder(model, device, "bf16", tokens=tokens)
+    rows = [(sequence, position) for position in range(20, 40) for sequence in range(2)]
+    for sequence in range(2):
+        decoder.forward([(sequence, position) for position in range(20)])
+    expected = decoder.forward(rows)
+    poison(decoder.decoder, [int(decoder.batch.block_tables[0, 0])])
+    found = decoder.forward(rows)
+    assert np.isnan(found[::2]).all()
+    assert same_bits(found[1::2], expected[1::2])
+
+
+@in_all_models
+@in_every_cpu_format
+def test_packed_experts_are_kept_and_filled_in_again(device_name, weight_format, model):
+    device, tokens = make_device(device_name, threads=1), random_tokens(model, 1, 9)
+    first = PagedDecoder(model, device, weight_format, tokens=tokens)
+    second = PagedDecoder(model, device, weight_format, tokens=tokens)
+    kept = {name: values.copy() for name, values in first.decoder.packed_weights().items()}
+    expected = prefill(first, chunk=9)
+    for values in second.decoder.packed_weights().values():
+        values.fill(0)
+    assert not same_bits(prefill(second, chunk=9), expected)
+    for name, values in second.decoder.packed_weights().items():
+        values[:] = kept[name]
+    assert same_bits(prefill(second, chunk=9), expected)
+
+
+def test_a_row_reads_the_weights_of_its_own_experts_only():
+    device = Device.cpu(isas()[0], threads=1)
+
+    def weight_bytes(experts: Experts) -> int:
+        config = DecoderConfig(replace(FEW, experts=experts))
+        return Decoder(device, config, weights="bf16", kv="bf16").weight_bytes
+
+    assert FEW.experts is not None
+    least = weight_bytes(replace(FEW.experts, per_token=1))
+    one_more = weight_bytes(replace(FEW.experts, per_token=2)) - least
+    assert one_more == FEW.num_layers * 3 * FEW.experts.size * FEW.hidden_size * 2
+    of_router = FEW.num_layers * FEW.hidden_size * 2
+    assert weight_bytes(replace(FEW.experts, count=9, per_token=1)) == least + 2 * of_router
+
+
+def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path):
+    plain = copy_of(further_checkpoint(Further.QWEN3_MOE), tmp_path, "plain")
+    packed = copy_of(plain, tmp_path, "packed")
+    values = quantise(packed, WAYS["gptq"])
+    edit_weights(plain, lambda tensors: tensors.update(values))
+    blocks = find_blocks(load_checkpoint(packed))
+    assert blocks["layers.3.experts.7.down"] == "Q4_0"
+    assert "layers.3.router" not in blocks
+    expected = native_model(load_checkpoint(plain), isas()[0], "f32")(PROMPT)
+    by_values = native_model(load_checkpoint(packed), isas()[0], "f32")(PROMPT)
+    assert torch.equal(by_values, expected)
+    held = native_model(load_checkpoint(packed), isas()[0], STORED, kv="f32")(PROMPT)
+    assert 0 < relative_error(held, expected) < 0.2  # rows are rounded to int8, by which few go to another expert
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"count": 0}, r"experts\.count is 0; it must be in 1 \.\.\. 1024"),
+        ({"count": 2}, r"experts\.per_token is 3; it must be in 1 \.\.\. 2"),
+        ({"per_token": 0}, r"experts\.per_token is 0; it must be in 1 \.\.\. 7"),
+        ({"size": 0}, r"experts\.size is 0; it must be in 1 \.\.\. 8388608"),
+    ],
+)
+def test_impossible_experts_are_refused(changes, message):
+    assert FEW.experts is not None
+    with pytest.raises(ValueError, match=message):
+        DecoderConfig(replace(FEW, experts=replace(FEW.experts, **changes)))
+
+
+@pytest.mark.parametrize(("field", "value"), [("gated_mlp", False), ("parallel_mlp", True)])
+def test_experts_have_gates_and_come_behind_attention(field, value):
+    with pytest.raises(ValueError, match=rf"{field} is \w+; it must be \w+ where there are experts"):
+        DecoderConfig(replace(FEW, **{field: value}))
+
+
+def test_what_is_gated_by_clamped_swiglu_has_a_gate():
+    with pytest.raises(ValueError, match=r'gated_mlp is false; it must be true where activation is "clamped_swiglu"'):
+        DecoderConfig(replace(PLAIN, activation=Activation.CLAMPED_SWIGLU, gated_mlp=False))
+
+
+def test_without_experts_there_is_an_mlp():
+    with pytest.raises(ValueError, match=r"intermediate_size is 0; it must be in 1 \.\.\. 8388608"):
+        DecoderConfig(replace(PLAIN, intermediate_size=0))

@@ -1,0 +1,105 @@
+"""A GPU's memory: what does not fit is told in figures, the cache gets what is left, and nothing is taken later."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from services.engine.config import ConfigError, EngineConfig
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
+from services.engine.loaded_model import LoadedModel
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.native.harness.devices import count_replays, emulated_device, needs_emulation
+from tests.native.harness.sampling_reference import Settings
+
+pytestmark = needs_emulation
+
+MIB = 1 << 20
+LIMITS = {"max_rows": 64, "max_sequences": 4}
+EVERYTHING = Settings(top_k=5, top_p=0.9, repetition_penalty=1.2, num_candidates=4, rank=True, entropy=True)
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Load a small model on a GPU of so many MiB."""
+
+    def load(memory: int, *, device: Device | None = None, **settings) -> LoadedModel:
+        device = device or emulated_device(1, memory=memory)
+        monkeypatch.setattr(EngineConfig, "open_device", lambda config: device)
+        config = EngineConfig(
+            model=Path(random_checkpoint(Kind.LLAMA)), isa=isas()[0], threads=1, **{**LIMITS, **settings}
+        )
+        return LoadedModel.load(config)
+
+    return load
+
+
+def test_the_host_has_no_memory_of_a_device():
+    assert Device.cpu(isas()[0], 1).memory is None
+
+
+def test_a_device_counts_what_is_taken():
+    device = emulated_device(1, memory=3)
+    assert device.memory == (3 * MIB, 3 * MIB)
+
+
+def test_weights_that_do_not_fit_are_told_in_figures(load):
+    figures = (
+        r"0\.00 billion parameters in bf16: CUDA device (\d+) has too little memory: .* GiB asked for, .* of 0\.00 GiB"
+    )
+    numbers = []
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=figures) as caught:
+            load(1)
+        numbers += re.findall(figures, str(caught.value))
+    assert int(numbers[1]) == int(numbers[0]) + 1, "emulated devices are numbered as they are made"
+
+
+def test_a_cache_that_does_not_fit_is_told_in_figures(load):
+    with pytest.raises(ConfigError, match=r"gpu_memory_fraction is 0\.01; beside the weights .* 0 bytes are left"):
+        load(64, gpu_memory_fraction=0.01)
+    with pytest.raises(DeviceError, match="too little memory"):
+        load(64, kv_blocks=10**6)
+
+
+def test_the_cache_gets_what_is_left_of_the_fraction(load):
+    model = load(24, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
+    free, total = model.device.memory
+    block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
+    assert total - free <= 0.75 * total < total - free + block_bytes
+
+
+def test_what_others_have_taken_is_not_to_be_had(load):
+    device = emulated_device(1, memory=24)
+    probe = ReadProbe(device, 12 * MIB)
+    model = load(24, device=device, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
+    free, total = model.device.memory
+    block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
+    assert total - free <= 0.75 * total < total - free + block_bytes
+    assert probe.bytes == 12 * MIB
+
+
+def test_with_memory_to_spare_the_cache_holds_all_that_the_sequences_could_fill(load):
+    model = load(0, context_length=3 * BLOCK_SIZE)
+    assert model.blocks.num_blocks == 3 * LIMITS["max_sequences"]
+
+
+def test_no_pass_and_no_draw_takes_memory(load):
+    model = load(0, context_length=3 * BLOCK_SIZE)
+    before, replays = model.device.memory, count_replays()
+    vocab_size = model.checkpoint.config.vocab_size
+    batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
+    for num_rows in (1, 3, 16, 64):
+        batch.clear()
+        batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows)
+        logits = model.decoder.forward(batch)
+        replays += 1  # each shape was recorded when the model was loaded
+        assert count_replays() == replays
+        state = EVERYTHING.state(prompt=range(vocab_size))
+        model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
+    batch.clear()
+    batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1)
+    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [BLOCK_SIZE + 2])
+    (free, total), (free_before, total_before) = model.device.memory, before
+    assert total == total_before
+    assert 0 <= free_before - free < 4096  # a draw that has come twice is recorded: a few launches

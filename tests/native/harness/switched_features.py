@@ -1,0 +1,47 @@
+"""Configurations without one of their features: a decoder that ignores it computes the same of both."""
+
+from dataclasses import replace
+from typing import Any
+
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from tests.native.harness.parity import plain_rope
+
+
+def without_windows(config: ModelConfig) -> ModelConfig:
+    return replace(config, windows=(0,) * config.num_layers)
+
+
+def with_experts(config: ModelConfig, **changes: Any) -> ModelConfig:
+    assert config.experts is not None
+    return replace(config, experts=replace(config.experts, **changes))
+
+
+def with_one_rope(config: ModelConfig) -> ModelConfig:
+    return replace(config, rope_of_layer=(0,) * config.num_layers)
+
+
+def without_stretched_ropes(config: ModelConfig) -> ModelConfig:
+    """A table that turns nothing stays, and so does the scale of cosine and sine."""
+    tables = [
+        replace(plain_rope(config, rotary_dim=2 * len(rope.frequencies)), scale=rope.scale)
+        if any(rope.frequencies)
+        else rope
+        for rope in config.ropes
+    ]
+    return replace(config, ropes=tuple(tables))
+
+
+def without_rope_scale(config: ModelConfig) -> ModelConfig:
+    return replace(config, ropes=tuple(replace(rope, scale=1.0) for rope in config.ropes))
+
+
+def without_attention_bias(config: ModelConfig) -> ModelConfig:
+    return replace(config, attention_bias=False)
+
+
+def without_qk_norm(config: ModelConfig) -> ModelConfig:
+    return replace(config, qk_norm=QkNorm.NONE)
+
+
+def without_norms_after(config: ModelConfig) -> ModelConfig:
+    return replace(config, post_norm=False)

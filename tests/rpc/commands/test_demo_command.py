@@ -1,0 +1,92 @@
+"""`outrider demo`: as a terminal runs it, and what it shows of other models."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from scripts.recording.recorder import record
+from services.cli import demo, main
+from services.cli.service_pair import ModelPair
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.rpc.harness.commands import OUTRIDER, outrider_run
+from tests.rpc.harness.draft_link import drafted_target
+
+GREEN, PLAIN = "\033[32m", "\033[0m"
+ANY_STYLE = re.compile(r"\033\[[\d;]*m")
+
+RunDemo = Callable[..., str]
+
+
+@pytest.fixture
+def run_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunDemo:
+    """Runs the command in this process, where it starts no services: it has a server that runs already."""
+
+    def run(running: RunningTarget, *options: str, models: ModelPair) -> str:
+        @contextmanager
+        def pair_of(wanted: ModelPair, **_: object) -> Iterator[SimpleNamespace]:
+            assert wanted == models
+            yield SimpleNamespace(target=running, draft=models.draft)
+
+        monkeypatch.setattr(demo, "running_pair", pair_of)
+        assert main(["demo", *options]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return run
+
+
+def test_demo_writes_live_in_colour_on_a_terminal_and_leaves_nothing_behind() -> None:
+    done = record([OUTRIDER, "demo"], 100)
+    assert done.exit_code == 0
+    coloured = "".join(output.text for output in done.outputs).replace("\r\n", "\n")
+    legend, *predicted = re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", coloured, re.DOTALL)
+    assert legend == "green: what the draft had predicted"
+    assert "".join(predicted).strip()
+    text = ANY_STYLE.sub("", coloured)
+    ways = re.findall(r"^── .+ … (.+) ──$", text, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens · .* · ended by (.+)$", text, re.MULTILINE)
+    assert {*ways} == {"greedy", "drawn at temperature 0.7"}
+    assert {end for way, end in zip(ways, ends, strict=True) if way == "greedy"} == {"stop token"}
+    served = re.search(r"served on (\S+)$", text, re.MULTILINE)
+    assert served is not None
+    with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.RpcError) as failure:
+        channel.unary_unary("/nobody/Answers")(b"")
+    assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_demo_asks_questions_of_a_model_that_chats_without_colour_in_a_pipe(model: Path, run_demo: RunDemo) -> None:
+    options = ["--model", str(model), "--draft", str(model), "--max-tokens", "40"]
+    with drafted_target(model, model) as running:
+
+        def is_any_accepted() -> bool:
+            out = run_demo(running, *options, models=ModelPair(model, model))
+            scenes = re.findall(r"^── a question … .+ ──\n> .+\?? .*\.\n\n", out, re.MULTILINE)
+            ends = re.findall(r"^\d+ tokens? · .*per pass · .* · ended by \w+", out, re.MULTILINE)
+            assert len(scenes) == len(ends) == 2
+            assert "green" not in out
+            assert not ANY_STYLE.search(out)
+            return re.search(r"[1-9]\d*% accepted", out) is not None
+
+        wait_until(is_any_accepted)  # on a busy machine a draft may be too late for all of an answer
+
+
+def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: Path, run_demo: RunDemo) -> None:
+    folder = copy_of(model, tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    with target_server(folder) as running:
+        out = run_demo(running, "--model", str(folder), "--max-tokens", "8", models=ModelPair(folder, None))
+    assert len(re.findall(r"^── def \w+\(.*\).*: … .+ ──\ndef \w+\(", out, re.MULTILINE)) == 3
+    assert "accepted" not in out  # there is no draft
+
+
+def test_demo_refuses_a_draft_without_a_model(model: Path) -> None:
+    done = outrider_run("demo", "--draft", str(model))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--draft is the draft of --model, which is not given" in done.stderr

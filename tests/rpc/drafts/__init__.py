@@ -1,0 +1,1 @@
+"""The draft service, and a target with one."""

@@ -1,0 +1,1 @@
+"""How answers end, and where they go on."""

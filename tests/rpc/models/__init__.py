@@ -1,0 +1,1 @@
+"""Several models, their adapters, their files, and how they come and go."""

@@ -1,0 +1,1 @@
+"""Conversations and texts: what is made of them, and said of them."""

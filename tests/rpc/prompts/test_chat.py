@@ -1,0 +1,124 @@
+"""Conversations with tools: the answer is bound as its request says, and read as a message, wherever it is cut."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from outrider.v1 import common_pb2
+from tests.harness.servers.server import RunningTarget, target_server
+from tests.rpc.harness.chat_examples import REQUIRED, USE_CITY, chat
+from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
+
+ENDS: dict[str, Any] = {"stop": {"max_tokens": 300}}
+REQUIRED_CALLS = {"tools": [USE_CITY, {"name": "now"}], "tool_choice": {"mode": REQUIRED}}
+
+
+def deltas_of(streamed: Streamed) -> list[common_pb2.MessageDelta]:
+    """All of an answer's."""
+    return [*(delta for chunk in streamed.chunks for delta in chunk.message_deltas), *streamed.finished.message_deltas]
+
+
+def told(deltas: list[common_pb2.MessageDelta]) -> tuple[str, str, list[tuple[str, str]]]:
+    """What is thought, said and called in all."""
+    calls = [(delta.tool_call.name, delta.tool_call.arguments) for delta in deltas if delta.HasField("tool_call")]
+    return "".join(delta.reasoning for delta in deltas), "".join(delta.content for delta in deltas), calls
+
+
+def request_of(seed: int = 1, **fields: Any) -> Any:
+    """A request of which the model's own end may end the answer."""
+    return stream_request(**{**chat(**fields), **ENDS, "sampling": {"seed": seed, "temperature": 0.7}})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_required_calls_follow_their_schemas(target: RunningTarget, seed: int) -> None:
+    _, content, calls = told(deltas_of(stream(target, request_of(seed, **REQUIRED_CALLS))))
+    assert (content, calls != []) == ("", True)
+    for name, text in calls:
+        arguments = json.loads(text)
+        if name == "now":
+            assert arguments == {}
+        else:
+            assert name == "use_city"
+            assert re.fullmatch("[A-Z][a-z]{2,5}", arguments["city"])
+            assert arguments.get("days", 1) in (1, 2)
+
+
+def test_every_cut_goes_on_with_the_next_delta(by_token: RunningTarget) -> None:
+    """A continuation's prompt is ids: the grammar of its tools comes with `started`."""
+    request = request_of(**REQUIRED_CALLS)
+    whole = stream(by_token, request)
+    assert len(told(deltas_of(whole))[2]) >= 1
+    assert whole.started.grammar.lark
+    for count in range(0, len(whole.token_ids) + 1, 9):
+        rest = continued(request, whole, count)
+        rest.grammar.CopyFrom(whole.started.grammar)
+        streamed = stream(by_token, rest)
+        before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
+        assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
+        assert streamed.token_ids == whole.token_ids[count:]
+
+
+def test_the_whole_message_can_be_put_behind_the_others(target: RunningTarget) -> None:
+    request = request_of(**REQUIRED_CALLS)
+    whole = target.stub.Generate(as_unary(request), timeout=60)
+    assert not whole.finished.message_deltas
+    assert [(call.name, call.arguments) for call in whole.message.tool_calls] == told(
+        deltas_of(stream(target, request))
+    )[2]
+    request.prompt.chat.messages.append(whole.message)
+    request.prompt.chat.messages.add(role="tool", content="12")
+    request.prompt.chat.tool_choice.mode = common_pb2.TOOL_CHOICE_MODE_NONE
+    answer = target.stub.Generate(as_unary(request), timeout=60)
+    assert answer.message.content == answer.text
+    assert not answer.started.HasField("grammar")
+
+
+def test_without_marks_the_message_is_the_text(target: RunningTarget) -> None:
+    plain = stream(target, stream_request())
+    streamed = stream(target, stream_request(output={"message_deltas": True}))
+    assert streamed.text == plain.text
+    assert told(deltas_of(streamed)) == ("", plain.text, [])
+
+
+def test_several_samples_are_read_one_by_one(target: RunningTarget) -> None:
+    request = request_of(**REQUIRED_CALLS)
+    request.num_samples = 2
+    first = target.stub.Generate(as_unary(request), timeout=60)
+    (second,) = first.further_samples
+    request.num_samples = 1
+    request.sampling.seed = second.started.seed
+    assert second.message == target.stub.Generate(as_unary(request), timeout=60).message
+
+
+@pytest.fixture(scope="module")
+def unparsed(model: Path) -> Iterator[RunningTarget]:
+    """A server that knows thoughts, but no calls."""
+    with target_server(model, parsers={"tool_parser": "none", "reasoning_parser": "think"}) as running:
+        yield running
+        running.assert_all_free()
+
+
+def test_a_server_that_knows_no_calls_binds_none(unparsed: RunningTarget) -> None:
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(unparsed, request_of(**REQUIRED_CALLS))
+    assert "--tool-parser" in violations(failure.value)["prompt.chat.tool_choice"]
+    streamed = stream(unparsed, request_of(tools=[USE_CITY]))
+    assert told(deltas_of(streamed)) == ("", streamed.text, [])
+
+
+def test_what_the_prompt_has_begun_is_thought(unparsed: RunningTarget) -> None:
+    streamed = stream(unparsed, stream_request("a<think>b", output={"message_deltas": True}))
+    assert told(deltas_of(streamed)) == (streamed.text.lstrip(), "", [])
+
+
+def test_a_choice_that_binds_leaves_no_room_for_a_grammar(target: RunningTarget) -> None:
+    request = request_of(**REQUIRED_CALLS)
+    request.grammar.regex = "a"
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(target, request)
+    assert [*violations(failure.value)] == ["grammar"]
