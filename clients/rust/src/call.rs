@@ -1,17 +1,19 @@
 //! One gRPC call over HTTP/2: what a library such as tonic does, where there is none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use h2::{client, Reason, RecvStream, SendStream};
+use h2::{client, Ping, PingPong, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_rustls::rustls::{ClientConfig, ServerName};
 use tokio_rustls::TlsConnector;
 
+const CANCEL_TIME: Duration = Duration::from_secs(1); // for a server that does not answer any more
 const PREFIX: usize = 5; // a byte that tells of compression, and four of the length
 const UNKNOWN: i32 = 2;
 const UNAVAILABLE: i32 = 14;
@@ -59,7 +61,7 @@ pub struct Call {
     request: SendStream<Bytes>,
     answers: RecvStream,
     received: BytesMut,
-    connection: JoinHandle<()>,
+    pings: PingPong,
 }
 
 impl Call {
@@ -86,8 +88,9 @@ impl Call {
     where
         Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (sender, connection) = client::handshake(socket).await.map_err(Status::lost)?;
-        let connection = tokio::spawn(async move {
+        let (sender, mut connection) = client::handshake(socket).await.map_err(Status::lost)?;
+        let pings = connection.ping_pong().expect("it is asked for once");
+        tokio::spawn(async move {
             let _ = connection.await; // the call that is on it tells of its errors
         });
         let mut head = Request::post(format!("{scheme}://{}{path}", endpoint.address))
@@ -104,7 +107,7 @@ impl Call {
         if head.headers.contains_key("grpc-status") {
             Status::read(&head.headers)?;
         }
-        Ok(Call { request, answers, received: BytesMut::new(), connection })
+        Ok(Call { request, answers, received: BytesMut::new(), pings })
     }
 
     /// The next answer; None after the last one.
@@ -132,12 +135,10 @@ impl Call {
         Some(self.received.split_to(size).freeze())
     }
 
-    /// Ends the call on the server too.
-    pub async fn cancel(self) {
-        let Call { mut request, answers, connection, .. } = self;
-        request.send_reset(Reason::CANCEL);
-        drop((request, answers));
-        let _ = connection.await;
+    /// Ends the call on the server too, which has heard of it when it answers what is sent next.
+    pub async fn cancel(mut self) {
+        self.request.send_reset(Reason::CANCEL);
+        let _ = timeout(CANCEL_TIME, self.pings.ping(Ping::opaque())).await;
     }
 }
 
