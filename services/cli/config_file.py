@@ -1,12 +1,10 @@
 """Options of a service from a TOML file: `--config FILE`."""
 
+import argparse
 import tomllib
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from itertools import pairwise
 from pathlib import Path
-
-_FLAG = "--config"
 
 
 class ConfigFileError(ValueError):
@@ -20,9 +18,10 @@ def with_file(argv: Seq[str]) -> list[str]:
     ConfigFileError for a file that cannot be read, and for a value that no option has.
     """
     command, *options = argv
-    files = [after for flag, after in pairwise(options) if flag == _FLAG]
-    files += [option.removeprefix(f"{_FLAG}=") for option in options if option.startswith(f"{_FLAG}=")]
-    return [command, *(option for file in files for option in _options_of(Path(file))), *options]
+    parser = argparse.ArgumentParser(prog=f"outrider {command}", add_help=False)
+    parser.add_argument("--config", action="append", type=Path, default=[], metavar="FILE")
+    files: list[Path] = parser.parse_known_args(options)[0].config
+    return [command, *(option for file in files for option in _options_of(file)), *options]
 
 
 def _options_of(path: Path) -> Iterator[str]:
@@ -37,6 +36,8 @@ def _options_of(path: Path) -> Iterator[str]:
 
 def _option(path: Path, name: str, value: object) -> str:
     """Return what the command line would say: true is an option without a value, false is `--no-` in front of it."""
+    if name == "config":
+        raise ConfigFileError(f"config is {value!r} in {path}; it must be on the command line")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
     if not isinstance(value, str | int | float):

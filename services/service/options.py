@@ -71,7 +71,7 @@ def telemetry_config(arguments: argparse.Namespace) -> TelemetryConfig:
 
 
 def _add_first(group: "argparse._ArgumentGroup") -> None:
-    config = "a TOML file of these options, such as `kv-memory = 8`; those of the command line go before it"
+    config = "a TOML file of these options, such as `kv-memory = 8`; the command line overrides it"
     group.add_argument("--config", type=Path, metavar="FILE", help=config)
     _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
     _add(group, "device", "compute device: cpu, or cuda:N for GPU number N")

@@ -45,6 +45,10 @@ def test_the_command_line_goes_before_the_file_and_adds_to_it(file: Path):
     assert [tuple(draft) for draft in arguments.draft] == [("", "localhost:50052"), ("small", "localhost:50053")]
 
 
+def test_an_option_that_is_not_written_out_is_the_same_one(file: Path):
+    assert parse("--conf", str(file)) == parse("--config", str(file))
+
+
 def test_without_a_file_nothing_changes():
     assert with_file(["target", "--model", "a"]) == ["target", "--model", "a"]
 
@@ -55,6 +59,7 @@ def test_without_a_file_nothing_changes():
         ("max-rows = ", "it must be a TOML file: "),
         ("max-rows = { a = 1 }", r"max-rows is {'a': 1} in .*; it must be a string, a number, true, false, or a list"),
         ("started = 2026-01-01", "started is .* it must be a string"),
+        ("config = 'other.toml'", "config is 'other.toml' in .*; it must be on the command line"),
     ],
 )
 def test_what_no_option_has_is_refused(tmp_path: Path, text: str, said: str):

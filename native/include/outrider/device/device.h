@@ -79,7 +79,7 @@ class Device {
     virtual void rotary_angles(const RotaryAngles& op) = 0;
     virtual void residual_norm(const ResidualNorm& op) = 0;
     virtual void product(const Product& op) = 0;
-    /// A product, and what is made of its outputs, which may not be written themselves.
+    /// A product and the activation of its outputs, as one. `op.out` holds anything afterwards.
     virtual void activated_product(const Product& op, const Activate& activation) {
         product(op);
         activate(activation);

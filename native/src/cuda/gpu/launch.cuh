@@ -79,8 +79,8 @@ struct Block {
     __device__ void synchronize() const { __syncthreads(); }
 };
 
-/// Whether a kernel runs by itself, neither early nor beside the next one: what waits on a multiprocessor
-/// takes room from blocks that work. That pays where kernels are short.
+/// Whether a kernel runs alone: it is not launched early, and neither is the next one. Early launches pay for
+/// short kernels; beside a long one, blocks that wait take room from blocks that work.
 template <typename Kernel>
 constexpr bool runs_alone() {
     return requires { typename Kernel::RunsAlone; };

@@ -74,9 +74,9 @@ struct SlicedProduct {
     /// What a lane copies next: a stage of its segment, or of the next item's.
     struct Source {
         int item;
-        int tiles;                     // of the segment, from the next on
-        const char* weights[kMTiles];  // in the next tile, of each M tile
-        const char* inputs[kNTiles];   // beside it, of each N tile's row that is the lane's
+        int tiles;                     // of the segment that are left
+        const char* weights[kMTiles];  // of the next tile
+        const char* inputs[kNTiles];   // of the next tile, in the lane's row of each N tile
     };
 
     __device__ void operator()(const Block& block) const {
@@ -120,8 +120,8 @@ struct SlicedProduct {
     }
 
   private:
-    /// Begins to copy weights while what they are multiplied with is still on its way, and brings nearer what
-    /// the sums will be multiplied with, and added to.
+    /// Begins to copy weights while what they are multiplied with is still on its way, and prefetches the
+    /// outputs' scales and biases.
     __device__ void begin_weights(const Block& block, const Segment& segment, char* ring) const {
         Source from = source_of(segment, first_item(block, segment), block.lane());
 #pragma unroll
@@ -158,8 +158,8 @@ struct SlicedProduct {
         return from;
     }
 
-    /// An M tile that is not there is another one again, and a row that is not there another row: nothing is
-    /// made of them.
+    /// Where there is no such M tile or row, the last M tile and the first row take its place: nothing is made
+    /// of them.
     __device__ void begin_segment(Source& from, const Segment& segment, int lane) const {
         const int last = static_cast<int>(m_tiles_of(weight)) - 1;
         from.tiles = from.item < items ? segment.tiles : 0;

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "templates"
+_FOLDER = Path(__file__).parent / "templates"
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 _TODAY = "{%- macro strftime_now(pattern) -%}26 Jul 2024{%- endmacro -%}"  # each expected text would have its own date
 
@@ -83,10 +83,19 @@ CONVERSATIONS: dict[str, dict[str, Any]] = {
 
 def template_of(name: str) -> str:
     """The text of a family's template, in which it is always the same day."""
-    text = (FOLDER / f"{name}.jinja").read_text()
+    text = _templates()[name].read_text()
     return _TODAY + text if "strftime_now" in text else text
 
 
 def families() -> Iterator[str]:
     """The names of all templates."""
-    yield from sorted(path.stem for path in FOLDER.glob("*.jinja"))
+    yield from _templates()
+
+
+def expectations_of(name: str) -> Path:
+    """The file of what transformers renders with a family's template, by conversation."""
+    return _templates()[name].with_name(f"{name}.json")
+
+
+def _templates() -> dict[str, Path]:
+    return {path.name.removesuffix(".jinja"): path for path in sorted(_FOLDER.rglob("*.jinja"))}

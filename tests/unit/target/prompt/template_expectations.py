@@ -8,8 +8,8 @@ from typing import Any
 from tests.harness.models.checkpoints import byte_level_tokenizer
 from tests.unit.target.prompt.template_conversations import (
     CONVERSATIONS,
-    FOLDER,
     SPECIAL_TOKENS,
+    expectations_of,
     families,
     template_of,
 )
@@ -70,7 +70,7 @@ def main() -> None:
     """Write all of them."""
     for family in families():
         text = json.dumps(expected(family), ensure_ascii=False, indent=1)
-        (FOLDER / f"{family}.json").write_text(text + "\n")
+        expectations_of(family).write_text(text + "\n")
 
 
 if __name__ == "__main__":

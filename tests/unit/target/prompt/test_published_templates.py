@@ -7,8 +7,8 @@ import pytest
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.unit.target.prompt.template_conversations import (
     CONVERSATIONS,
-    FOLDER,
     SPECIAL_TOKENS,
+    expectations_of,
     families,
     template_of,
 )
@@ -30,7 +30,7 @@ def rendered(template: ChatTemplate, conversation: dict) -> str | None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_conversation_is_rendered_as_by_transformers(family):
-    expected = json.loads((FOLDER / f"{family}.json").read_text())
+    expected = json.loads(expectations_of(family).read_text())
     template = ChatTemplate(template_of(family), SPECIAL_TOKENS)
     texts = {name: rendered(template, conversation) for name, conversation in CONVERSATIONS.items()}
     if family in OLDER_CALLS:
@@ -40,7 +40,7 @@ def test_every_conversation_is_rendered_as_by_transformers(family):
 
 
 def test_there_are_enough_families_and_most_know_of_tools():
-    expected = {family: json.loads((FOLDER / f"{family}.json").read_text()) for family in FAMILIES}
+    expected = {family: json.loads(expectations_of(family).read_text()) for family in FAMILIES}
     assert len(FAMILIES) >= 20
     assert all(texts.keys() == CONVERSATIONS.keys() and texts["a question"] for texts in expected.values())
     assert sum("get_weather" in (texts["a call and its result"] or "") for texts in expected.values()) >= 15
@@ -51,4 +51,4 @@ def test_the_expected_texts_are_those_of_the_installed_transformers():
     from tests.unit.target.prompt.template_expectations import expected
 
     for family in ("qwen3", "llama-3", "mistral-nemo"):
-        assert expected(family) == json.loads((FOLDER / f"{family}.json").read_text())
+        assert expected(family) == json.loads(expectations_of(family).read_text())
