@@ -73,14 +73,12 @@ def _read_messages(chat: common_pb2.Chat, field: str, found: Violations) -> list
 
 
 def _read_message(message: common_pb2.ChatMessage, field: str, found: Violations) -> dict[str, Any]:
-    """A message as chat templates expect it; keys for fields that are not set are absent."""
+    """A message as chat templates expect it; keys for optional fields that are not set are absent."""
     fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.parts:
         if message.content:
             found.add(f"{field}.parts", "are set beside content", "one of the two")
         fields["content"] = _read_parts(message.parts, f"{field}.parts", found)
-    elif message.tool_calls and not message.content:
-        del fields["content"]
     if message.HasField("reasoning_content"):
         fields["reasoning_content"] = message.reasoning_content
     if message.tool_calls:
@@ -98,8 +96,22 @@ def _read_parts(parts: Iterable[common_pb2.ContentPart], field: str, found: Viol
 def _read_call(call: common_pb2.ToolCall, field: str, found: Violations) -> dict[str, Any]:
     if not call.name:
         found.add(f"{field}.name", "is empty", "the name of a tool")
-    function = {"name": call.name, "arguments": _read_object(call.arguments or "{}", f"{field}.arguments", found)}
+    function = {"name": call.name, "arguments": _read_arguments(call.arguments)}
     return {**({"id": call.id} if call.HasField("id") else {}), "type": "function", "function": function}
+
+
+def _read_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a past call, also if they are encoded twice; empty if they are no object, such as cut JSON.
+
+    What a model wrote once must not make all further turns of its conversation fail.
+    """
+    value: object = text
+    try:
+        for _ in range(2):
+            value = read_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _read_variables(chat: common_pb2.Chat, field: str, found: Violations) -> dict[str, Any]:

@@ -23,8 +23,8 @@ def read_calls(name: str | None, text: str) -> list[ToolCall]:
     """
     try:
         value = _DECODER.decode(text)
-        if name is not None and isinstance(value, dict):
-            return [ToolCall(name, text)]
+        if name is not None:
+            return [ToolCall(name, _arguments(text))]
         if name is None and value:
             return [_read_call(dict(_fields(one))) for one in (_items(text) if isinstance(value, list) else [text])]
     except RecursionError as error:
@@ -36,13 +36,19 @@ def _read_call(fields: dict[str, str]) -> ToolCall:
     name = _DECODER.decode(fields.get("name", "null"))
     if not isinstance(name, str) or not name:
         raise ValueError("it has no name")
-    arguments = next((fields[key] for key in _ARGUMENTS if key in fields), "{}")
-    value = _DECODER.decode(arguments)
-    if isinstance(value, str):  # some models write the object as a JSON string
-        arguments, value = value, _DECODER.decode(value)
+    return ToolCall(name, _arguments(next((fields[key] for key in _ARGUMENTS if key in fields), "{}")))
+
+
+def _arguments(text: str) -> str:
+    """The arguments as an object; some models write null for none, or write the object as a JSON string."""
+    value = _DECODER.decode(text)
+    if isinstance(value, str):
+        text, value = value, _DECODER.decode(value) if value.strip() else None
+    if value is None:
+        return "{}"
     if not isinstance(value, dict):
         raise ValueError("its arguments are no object")
-    return ToolCall(name, arguments)
+    return text
 
 
 def _items(text: str) -> Iterator[str]:

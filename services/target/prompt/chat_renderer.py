@@ -12,7 +12,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from services.engine.worker_process import serve
-from services.target.prompt.template_chat import TemplateChat, older_calls, takes_parts
+from services.target.prompt.template_chat import TemplateChat
+from services.target.prompt.template_forms import TemplateForms
 
 Answer = dict[str, str]  # `text`, or the `problem` with the messages, or why the template is `unusable`
 
@@ -36,14 +37,11 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         defaults = {"tools": None, "documents": None, **setup["special_tokens"]}
         return template.render({**defaults, **variables})
 
-    with_parts: list[bool] = []  # whether the template takes parts, once a message has some
+    forms = TemplateForms(write)
 
     def render(question: dict[str, Any]) -> Answer:
         try:
-            chat = TemplateChat(question)
-            if chat.has_parts and not with_parts:
-                with_parts.append(takes_parts(write))
-            text = _render(chat, write, with_parts=with_parts == [True])
+            text = TemplateChat(question, forms).render(write)
             text.encode()  # raises for half a surrogate pair
         except MemoryError:
             raise
@@ -52,27 +50,6 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         return {"text": text}
 
     return render
-
-
-def _render(chat: TemplateChat, write: Callable[[dict[str, Any]], str], *, with_parts: bool) -> str:
-    """The prompt; raises the template's error if it refuses the conversation.
-
-    Templates want the arguments of calls as objects, a few older ones as text: a template that fails gets them as text.
-    """
-    variables = chat.variables(with_parts=with_parts)
-    try:
-        return chat.cut(write(variables))
-    except MemoryError:
-        raise
-    except Exception as refusal:
-        if not chat.has_calls:
-            raise
-        try:
-            return chat.cut(write(older_calls(variables)))
-        except MemoryError:
-            raise
-        except Exception:
-            raise refusal from None
 
 
 def _as_text(error: Exception) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from outrider.v1 import common_pb2
+from outrider.v1 import common_pb2, generation_pb2
 from tests.harness.servers.server import RunningTarget, target_server
-from tests.rpc.harness.chat_examples import REQUIRED, USE_CITY, chat
+from tests.rpc.harness.chat_examples import REQUIRED, USE_CITY, USER, chat
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
 
 ENDS: dict[str, Any] = {"stop": {"max_tokens": 300}}
@@ -122,3 +122,23 @@ def test_a_choice_that_binds_leaves_no_room_for_a_grammar(target: RunningTarget)
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, request)
     assert [*violations(failure.value)] == ["grammar"]
+
+
+@pytest.mark.parametrize(
+    ("written", "rendered"),
+    [
+        ("", "{}"),
+        ("null", "{}"),
+        ('{"a": 1', "{}"),
+        ("[1]", "{}"),
+        ("{" * 900, "{}"),
+        ('"{\\"a\\": 1}"', '{"a": 1}'),
+        ('{"a": 1}', '{"a": 1}'),
+    ],
+)
+def test_the_arguments_of_a_past_call_never_make_a_conversation_fail(
+    target: RunningTarget, written: str, rendered: str
+) -> None:
+    call = {"role": "called", "tool_calls": [{"name": "f", "arguments": written}]}
+    response = target.stub.Tokenize(generation_pb2.TokenizeRequest(chat=chat(USER, call)["prompt"]["chat"]), timeout=60)
+    assert f'"arguments": {rendered}}}' in b"".join(response.token_bytes).decode()

@@ -493,7 +493,7 @@ class ChatMessage(_message.Message):
     role: _builtins.str
     """The role of the author, as named by the chat template: "system", "user", "assistant", "tool", ..."""
     content: _builtins.str
-    """The text of the message."""
+    """The text of the message. May be empty, for example beside `tool_calls`."""
     tool_call_id: _builtins.str
     """In the message of a tool, the `ToolCall.id` of the call that it answers. Default: none, for templates that do not
     need it.
@@ -631,7 +631,9 @@ class ToolCall(_message.Message):
     name: _builtins.str
     """The name of the tool."""
     arguments: _builtins.str
-    """The arguments: a JSON object. Numbers and the order of keys are as the model wrote them."""
+    """The arguments: a JSON object. Numbers and the order of keys are as the model wrote them. In a message of the prompt,
+    an object that is encoded twice is decoded, and a text that is no object, such as JSON that was cut, counts as {}.
+    """
     def __init__(
         self,
         *,

@@ -47,6 +47,12 @@ ANSWERS = {
     "hermes, no object": Answer(
         "hermes", '<tool_call>{"name": "f", "arguments": [1]}', [Content('<tool_call>{"name": "f", "arguments": [1]}')]
     ),
+    "hermes, null for no arguments": Answer(
+        "hermes", '<tool_call>{"name": "g.h", "arguments": null}</tool_call>', [ToolCall("g.h", "{}")]
+    ),
+    "hermes, nothing for no arguments": Answer(
+        "hermes", '<tool_call>{"name": "g.h", "arguments": ""}</tool_call>', [ToolCall("g.h", "{}")]
+    ),
     "hermes, cut off": Answer("hermes", 'a <tool_call>{"name": "f', [Content('a <tool_call>{"name": "f')]),
     "hermes, deep": Answer("hermes", "<tool_call>" + "[{" * 5, [Content("<tool_call>" + "[{" * 5)]),
     "words only": Answer("hermes", " <b> a \n\n", [Content(" <b> a \n\n")]),

@@ -35,14 +35,13 @@ def said(role: str, content: object, **fields: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **fields}
 
 
-def called(*calls: tuple[str, dict[str, Any]], content: str | None = None, **fields: Any) -> dict[str, Any]:
+def called(*calls: tuple[str, dict[str, Any]], content: str = "", **fields: Any) -> dict[str, Any]:
     """A message of calls."""
     entries = [
         {"id": f"call{number:05}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for number, (name, arguments) in enumerate(calls)
     ]
-    words = {} if content is None else {"content": content}
-    return {"role": "assistant", **words, **fields, "tool_calls": entries}
+    return {"role": "assistant", "content": content, **fields, "tool_calls": entries}
 
 
 SYSTEM, USER, ANSWER = (

@@ -54,7 +54,7 @@ def _with_older_calls(conversation: dict[str, Any]) -> dict[str, Any]:
     for message in changed["messages"]:
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
-            message["content"] = message.get("content")
+            message["content"] = message["content"] or None
     return changed
 
 

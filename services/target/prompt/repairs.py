@@ -1,0 +1,123 @@
+"""Repairs: changes to messages that a template refuses, such as ids, or roles that do not alternate."""
+
+import hashlib
+import re
+import string
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Message = dict[str, Any]
+
+_SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
+_DIGITS = string.digits + string.ascii_letters
+_PARAGRAPH = "\n\n"
+
+
+def merge_turns(messages: list[Message]) -> list[Message]:
+    """Messages whose ids have nine letters or digits, whose roles alternate, and that have no system message but first.
+
+    A user's message after a tool's result becomes part of the result.
+    """
+    first, rest = messages[:1], [_as_user(message) for message in messages[1:]]
+    return _merged(_with_short_ids(first + rest))
+
+
+def split_calls(messages: list[Message]) -> list[Message]:
+    """The same with one call in a message, followed by its result."""
+    split: list[Message] = []
+    waiting: list[Message] = []  # calls whose results have not come yet
+    for message in merge_turns(messages):
+        if message["role"] != "tool":
+            split += waiting
+            waiting = _each_call(message)
+            continue
+        name = message["tool_call_id"]
+        if call := next((one for one in waiting if one.get("tool_calls", [{}])[0].get("id") == name), None):
+            waiting.remove(call)
+            split.append(call)
+        split.append(message)
+    return split + waiting
+
+
+def merge_system(messages: list[Message]) -> list[Message]:
+    """The same as `merge_turns` without any system message: the first one becomes part of the user's first message."""
+    return merge_turns([_as_user(message) for message in messages])
+
+
+REPAIRS: tuple[Callable[[list[Message]], list[Message]], ...] = (merge_turns, split_calls, merge_system)
+"""The repairs to try in this order, the smallest change first."""
+
+
+def _each_call(message: Message) -> list[Message]:
+    calls = message.get("tool_calls")
+    if not calls:
+        return [message]
+    contents = (message["content"], *("" for _ in calls[1:]))
+    return [
+        {**message, "content": content, "tool_calls": [call]} for content, call in zip(contents, calls, strict=True)
+    ]
+
+
+def _as_user(message: Message) -> Message:
+    return {**message, "role": "user"} if message["role"] == "system" else message
+
+
+def _merged(messages: Iterable[Message]) -> list[Message]:
+    merged: list[Message] = []
+    for message in messages:
+        last, role = merged[-1] if merged else {"role": ""}, message["role"]
+        if role in ("user", "assistant") and role == last["role"]:
+            calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
+            content = _joined(last["content"], message["content"])
+            merged[-1] = {**last, **message, "content": content, **({"tool_calls": calls} if calls else {})}
+        elif role == "user" and last["role"] == "tool":
+            merged[-1] = {**last, "content": _joined(last["content"], message["content"])}
+        else:
+            merged.append(message)
+    return merged
+
+
+def _joined(first: str | list[Any] | None, second: str | list[Any] | None) -> str | list[Any] | None:
+    """Two contents as one; a list of parts if either is one."""
+    if not first or not second:
+        return first or second
+    if isinstance(first, str) and isinstance(second, str):
+        return first + _PARAGRAPH + second
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _with_short_ids(messages: Iterable[Message]) -> list[Message]:
+    """The messages with an id of nine letters or digits for each call and its result, always the same for the same id.
+
+    A call without an id gets one by its position; a result without one is that of the oldest call without a result.
+    """
+    changed: list[Message] = []
+    unanswered: list[str] = []
+    count = 0
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            calls = [{**call, "id": _short(call.get("id") or str(count + index))} for index, call in enumerate(calls)]
+            count += len(calls)
+            unanswered += [call["id"] for call in calls]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] == "tool":
+            given = message.get("tool_call_id")
+            name = _short(given) if given else next(iter(unanswered), _short(""))
+            unanswered = [other for other in unanswered if other != name]
+            message = {**message, "tool_call_id": name}
+        changed.append(message)
+    return changed
+
+
+def _short(name: str) -> str:
+    if _SHORT_ID.fullmatch(name):
+        return name
+    digits, number = "", int.from_bytes(hashlib.sha256(name.encode(errors="replace")).digest())
+    for _ in range(9):
+        number, digit = divmod(number, len(_DIGITS))
+        digits += _DIGITS[digit]
+    return digits

@@ -1,0 +1,82 @@
+"""TemplateForms: the forms of messages that a template renders, found by rendering small samples."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Message = dict[str, Any]
+Write = Callable[[dict[str, Any]], str]
+
+_TOOL, _KEY, _VALUE = "sample_tool", "sample_key", "sample value"
+_PARAMETERS = {"type": "object", "properties": {_KEY: {"type": "string"}}}
+_SAMPLE_TOOL = {"name": _TOOL, "description": "A sample.", "parameters": _PARAMETERS}
+_PYTHON_OBJECT, _NESTED_JSON = f"'{_KEY}'", f'\\"{_KEY}\\"'
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """The form of a message that has tool calls and no text."""
+
+    content: str | None
+    has_text_arguments: bool  # whether the arguments are JSON in a string rather than an object
+
+    def message(self, message: Message) -> Message:
+        """A message with calls in this form; its arguments are given as objects."""
+        message = {**message, "content": message.get("content") or self.content}
+        if self.has_text_arguments:
+            message["tool_calls"] = [_with_text(call) for call in message["tool_calls"]]
+        return message
+
+    def messages(self, message: Message) -> list[Message]:
+        """The message in this form: two messages if the template would leave out the calls of a message with text."""
+        if self.content is None and message.get("content"):
+            text = {name: value for name, value in message.items() if name != "tool_calls"}
+            return [text, self.message({**message, "content": None})]
+        return [self.message(message)]
+
+
+_FORMS = [CallForm(content, is_text) for is_text in (False, True) for content in ("", None)]
+
+
+class TemplateForms:
+    """What one template takes; each fact is found when it is first needed."""
+
+    def __init__(self, write: Write) -> None:
+        """`write` renders the template with variables; it may raise anything."""
+        self._write = write
+
+    @cached_property
+    def takes_parts(self) -> bool:
+        """Whether the template renders the parts of a message, rather than writing out the list or failing."""
+        parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
+        text = self._sample([{"role": "user", "content": parts}])
+        return "first" in text and "second" in text and "type" not in text.partition("first")[2].partition("second")[0]
+
+    @cached_property
+    def call_form(self) -> CallForm:
+        """The first form whose calls the template renders; the first of all if it renders no calls."""
+        return next(filter(self._renders, _FORMS), _FORMS[0])
+
+    def _renders(self, form: CallForm) -> bool:
+        function = {"name": _TOOL, "arguments": {_KEY: _VALUE}}
+        call = {"role": "assistant", "tool_calls": [{"id": "sample001", "type": "function", "function": function}]}
+        messages = [{"role": "user", "content": "A question."}, form.message(call)]
+        text = self._sample(messages)
+        return text.count(_VALUE) == 1 and _PYTHON_OBJECT not in text and _NESTED_JSON not in text
+
+    def _sample(self, messages: list[Message]) -> str:
+        """The text of messages, empty if the template refuses them."""
+        tools = [{"type": "function", "function": _SAMPLE_TOOL}]
+        try:
+            return self._write({"messages": messages, "tools": tools, "add_generation_prompt": False})
+        except MemoryError:
+            raise
+        except Exception:  # a template is a program: it can fail in any way
+            return ""
+
+
+def _with_text(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}

@@ -1,0 +1,90 @@
+"""An agent's whole turn renders with every template: a call, its result, the answer, and a further question."""
+
+import re
+
+import pytest
+
+from services.target.prompt.chat_renderer import make_renderer
+from tests.unit.target.prompt.template_conversations import (
+    RESULT,
+    SPECIAL_TOKENS,
+    USER,
+    WEATHER,
+    called,
+    families,
+    said,
+    template_of,
+)
+
+NO_CALLS = {"gemma", "llama-2"}
+"""Their templates refuse the roles of tools."""
+LEFT_OUT = {"granite-3.3", "phi-3.5", "smollm3", "zephyr"}
+"""Their templates leave out calls."""
+TOKIO = ("get_weather", {"city": "Tokio"})
+WORDS_LEFT_OUT = {"gpt-oss", "hermes", "llama-3", "mistral-nemo", "mistral-small-3.2"}
+"""Their templates leave out text beside a call."""
+NO_RESULTS = {"phi-3.5", "zephyr"}
+"""Their templates leave out the results of tools too."""
+FURTHER = [said("assistant", "It is clear."), said("user", "And Rome?")]
+
+
+def render(family: str, messages: list[dict]) -> str:
+    question = {"messages": messages, "tools": [WEATHER], "add_generation_prompt": True}
+    return make_renderer({"source": template_of(family), "special_tokens": SPECIAL_TOKENS})(question)["text"]
+
+
+@pytest.mark.parametrize("family", sorted({*families()} - NO_CALLS))
+def test_a_call_without_content_is_rendered_as_with_an_empty_one(family):
+    call = called(TOKIO)
+    without = {name: value for name, value in call.items() if name != "content"}
+    (text,) = {render(family, [USER, one, RESULT, *FURTHER]) for one in (call, without, {**call, "content": None})}
+    assert text.count("Tokio") == (family not in LEFT_OUT)
+    assert "None" not in text and "It is clear." in text and "And Rome?" in text
+
+
+@pytest.mark.parametrize("family", sorted({*families()} - NO_CALLS - LEFT_OUT))
+def test_a_call_among_words_is_rendered_with_them(family):
+    text = render(family, [USER, called(TOKIO, content="I look."), RESULT, *FURTHER])
+    assert text.count("Tokio") == 1
+    assert text.count("I look.") == (0 if family in WORDS_LEFT_OUT else 1)
+
+
+@pytest.mark.parametrize("family", sorted({*families()} - NO_CALLS))
+def test_ids_of_others_and_turns_that_do_not_alternate(family):
+    call, result = called(TOKIO, ("now", {})), {**RESULT, "tool_call_id": "call_18a2_0_0"}
+    call["tool_calls"][0]["id"] = "call_18a2_0_0"
+    messages = [said("user", "One."), said("user", "Two."), call, result, said("tool", "12:00"), said("user", "Three.")]
+    text = render(family, messages)
+    assert all(one in text for one in ("One.", "Two.", "Three."))
+    assert text.count("klar") == (family not in NO_RESULTS)
+
+
+def test_the_ids_that_a_template_wants():
+    messages = [USER, called(TOKIO), {**RESULT, "tool_call_id": "toolu_01A"}, *FURTHER]
+    messages[1]["tool_calls"][0]["id"] = "toolu_01A"
+    text = render("mistral-small-3.2", messages)
+    (name,) = re.findall(r"\[CALL_ID\](\w{9})\[ARGS\]", text)
+    assert f"[TOOL_RESULTS]{name}[TOOL_CONTENT]" in text
+    assert render("mistral-small-3.2", [*messages, *FURTHER]).count(name) == 2
+    messages[2]["tool_call_id"] = messages[1]["tool_calls"][0]["id"] = "abcDEF123"
+    assert render("mistral-small-3.2", messages).count("abcDEF123") == 2
+
+
+def test_several_calls_for_a_template_that_takes_one_are_each_followed_by_its_result():
+    call = called(TOKIO, ("now", {}))
+    results = [said("tool", "12:00", tool_call_id="call00001"), RESULT]
+    text = render("llama-3", [USER, call, *results, *FURTHER])
+    places = [text.index(one) for one in ('{"name": "now"', "12:00", '{"name": "get_weather", "parameters"', "klar")]
+    assert places == sorted(places)
+
+
+def test_a_system_message_for_a_template_that_has_none_begins_the_first_question():
+    question = {"messages": [said("system", "Be brief."), said("user", "Hi")], "add_generation_prompt": True}
+    text = make_renderer({"source": template_of("gemma"), "special_tokens": SPECIAL_TOKENS})(question)["text"]
+    assert "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>" in text
+
+
+def test_a_refusal_that_no_repair_helps_is_the_first_one():
+    setup = {"source": "{{ raise_exception('never ' ~ messages | length) }}", "special_tokens": {}}
+    question = {"messages": [said("user", "a"), said("user", "b")], "add_generation_prompt": True}
+    assert make_renderer(setup)(question) == {"problem": "never 2"}
