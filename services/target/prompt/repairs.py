@@ -99,17 +99,18 @@ def _with_short_ids(messages: Iterable[Message]) -> list[Message]:
     unanswered: list[str] = []
     count = 0
     for message in messages:
+        fields: Message = {}
         if calls := message.get("tool_calls"):
             calls = [{**call, "id": _short(call.get("id") or str(count + index))} for index, call in enumerate(calls)]
             count += len(calls)
             unanswered += [call["id"] for call in calls]
-            message = {**message, "tool_calls": calls}
+            fields = {"tool_calls": calls}
         elif message["role"] == "tool":
             given = message.get("tool_call_id")
             name = _short(given) if given else next(iter(unanswered), _short(""))
             unanswered = [other for other in unanswered if other != name]
-            message = {**message, "tool_call_id": name}
-        changed.append(message)
+            fields = {"tool_call_id": name}
+        changed.append({**message, **fields})
     return changed
 
 

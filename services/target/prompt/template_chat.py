@@ -37,7 +37,7 @@ class TemplateChat:
                     return self._write(repaired, write)
                 except MemoryError:
                     raise
-                except Exception:  # noqa: S112 (the template's first error is raised below)
+                except Exception:  # the first error is raised below
                     continue
             raise
 
