@@ -90,6 +90,7 @@ def _routes(gateway: Gateway, control: DraftControl | None) -> list[Route]:
         "/page/settings.json": page.settings,
         "/page/{name:path}": page.file,
         "/health": Health(gateway).__call__,
+        "/metrics": gateway.metrics.page,
         "/openapi.json": describe,
         "/v1/models": Call(gateway, list_models, problem_body).__call__,
         "/v1/models/{name:path}": Call(gateway, retrieve_model, problem_body).__call__,

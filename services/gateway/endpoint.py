@@ -41,6 +41,7 @@ class Endpoint(Generic[Request]):
             try:
                 body = await self._gateway.body_of(http)
                 request = parse(self._api.request, body)
+                self._gateway.metrics.count_passed_over(request)
                 client = await held.enter_async_context(self._gateway.client_for(http))
                 async with unless_left(http.receive):
                     return await self._answer(http, request, body, client, trace, held)

@@ -9,6 +9,7 @@ from outrider import AsyncClient
 from outrider.servers.channel import is_local
 from services.gateway.config import GatewayConfig
 from services.gateway.generation.clients import Caller, Clients
+from services.gateway.metrics import GatewayMetrics
 from services.gateway.web.body import read_body
 from services.gateway.web.key import key_of
 from services.gateway.web.traces import Traces
@@ -23,6 +24,7 @@ class Gateway:
         self._credentials = config.credentials.watch()
         self._sends_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
         self._clients = Clients(self._connect)
+        self.metrics = GatewayMetrics()
         self.traces = Traces(config.otlp_endpoint)
         self.demo_controls = config.demo_controls
 

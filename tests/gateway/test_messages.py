@@ -101,7 +101,7 @@ def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
     [
         ({"max_tokens": 0}, "max_tokens: is 0"),
         ({"stop_sequences": [""]}, "stop_sequences[0]: has 0 bytes"),
-        ({"messages": [{"role": "system", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0]"),
         ({"tools": [NOW, {"name": "b", "input_schema": {"type": "a"}}]}, "tools[1].input_schema: has type 'a'"),
         ({"tools": [NOW], "tool_choice": {"type": "tool", "name": "b"}}, "tool_choice.name: is 'b'"),

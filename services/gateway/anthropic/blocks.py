@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator
 
+from services.gateway.generation.history import HistoryPart
 from services.gateway.generation.message_source import MessageSource
 from services.gateway.generation.request import Part
 
@@ -16,47 +17,52 @@ class Cached(Part):
     cache_control: dict[str, Any] | None = None
 
 
-class TextBlock(Cached):
+class TextBlock(HistoryPart):
     """A text block of a message."""
 
     type: Literal["text"]
     text: str
-    citations: None = None
 
 
-class ThinkingBlock(Part):
+class ThinkingBlock(HistoryPart):
     """Thinking of the model in an earlier message."""
 
     type: Literal["thinking"]
     thinking: str
-    signature: str | None = None
 
 
-class ToolUseBlock(Cached):
+class RedactedThinkingBlock(HistoryPart):
+    """Encrypted thinking of another model, which is passed over."""
+
+    type: Literal["redacted_thinking"]
+
+
+class ToolUseBlock(HistoryPart):
     """A tool call of the model."""
 
     type: Literal["tool_use"]
     id: str
     name: str
-    input: dict[str, Any]
+    input: dict[str, Any] | str | None = None
 
 
-class ToolResultBlock(Cached):
+class ToolResultBlock(HistoryPart):
     """The result of a tool call."""
 
     type: Literal["tool_result"]
     tool_use_id: str
-    content: str | list[TextBlock] = ""
-    is_error: bool | None = None
+    content: str | list[TextBlock] | None = None
 
 
-Block = Annotated[TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock, Discriminator("type")]
+Block = Annotated[
+    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock, Discriminator("type")
+]
 
 
-class AnthropicMessage(Part):
+class AnthropicMessage(HistoryPart):
     """One message of a conversation."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | list[Block]
 
 
@@ -91,14 +97,13 @@ def _message(role: str, blocks: Iterable[Block]) -> dict[str, Any]:
             case ThinkingBlock(thinking=thinking):
                 thoughts.append(thinking)
             case ToolUseBlock():
-                call = {"id": block.id, "function": {"name": block.name, "arguments": json.dumps(block.input)}}
-                calls.append(call)
+                calls.append({"id": block.id, "function": {"name": block.name, "arguments": json.dumps(block.input)}})
     message: dict[str, Any] = {"role": role, "content": "\n".join(texts) if texts else None}
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
     return {**message, "tool_calls": calls} if calls else message
 
 
-def text_of(content: str | Iterable[TextBlock]) -> str:
+def text_of(content: str | Iterable[TextBlock] | None) -> str:
     """Return the texts of a content, each on a line of its own."""
-    return content if isinstance(content, str) else "\n".join(block.text for block in content)
+    return content or "" if isinstance(content, str | None) else "\n".join(block.text for block in content)

@@ -80,7 +80,7 @@ class AnthropicConversation(Part):
         sources = [] if self.system is None else [MessageSource("system")]
         for index, message in enumerate(self.messages):
             sources += sources_of(message, f"messages[{index}]")
-        return source_name(path, sources, "input")
+        return source_name(path, sources)
 
 
 def _tool(tool: AnthropicTool) -> dict[str, Any]:

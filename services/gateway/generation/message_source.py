@@ -15,11 +15,8 @@ class MessageSource:
     calls: list[str] = field(default_factory=list)
 
 
-def source_name(path: str, sources: Seq[MessageSource], arguments: str) -> str | None:
-    """Return the API's name of a field in a message; `arguments` is its name for a call's arguments.
-
-    Returns None for a path that is not in a message.
-    """
+def source_name(path: str, sources: Seq[MessageSource]) -> str | None:
+    """Return the API's name of a field in a message; None for a path that is not in a message."""
     match = _MESSAGE.match(path)
     if match is None:
         return None
@@ -27,4 +24,4 @@ def source_name(path: str, sources: Seq[MessageSource], arguments: str) -> str |
     if match[2] is None:
         return source.name
     call = source.calls[int(match[2])]
-    return f"{call}.{arguments if match[3] == 'arguments' else match[3]}" if match[3] else call
+    return f"{call}.{match[3]}" if match[3] else call

@@ -140,7 +140,7 @@ def without_deltas(events: list[Any]) -> list[str]:
         ({"input": []}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
-        ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "arguments": "x"}]}, "input[2].arguments"),
+        ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "name": ""}]}, "input[2].name"),
         ({"tools": [NOW], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice.name"),
         ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text"),
         ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "a"}}}}, "text.format.schema"),

@@ -25,17 +25,18 @@ def _message(entry: Message | Mapping[str, Any]) -> common_pb2.ChatMessage:
     fields: Mapping[str, Any]
     if isinstance(entry, Message):
         fields = {key: getattr(entry, key) for key in _MESSAGE_KEYS}
-    elif isinstance(entry, Mapping) and {"role", "content"} <= entry.keys() <= {*_MESSAGE_KEYS}:
-        fields = entry
+    elif isinstance(entry, Mapping) and "role" in entry and ("content" in entry or entry.get("tool_calls")):
+        fields = {key: value for key, value in entry.items() if value is not None}
     else:
-        wanted = "a mapping with role, content and perhaps " + ", ".join(_MESSAGE_KEYS[2:])
+        fields = {}
+    if not {"role"} <= fields.keys() <= {*_MESSAGE_KEYS}:
+        wanted = "a mapping with role, content or tool_calls, and perhaps " + ", ".join(_MESSAGE_KEYS[3:])
         raise TypeError(f"a message is an outrider.Message or {wanted}, not {entry!r}")
-    content = fields["content"]
-    is_text = isinstance(content, str) or content is None
-    text: str | None = content if is_text else None
+    content = fields.get("content") or ""
+    is_text = isinstance(content, str)
     return common_pb2.ChatMessage(
         role=fields["role"],
-        content=text or "",
+        content=content if is_text else "",
         parts=() if is_text else map(_part, content),
         tool_calls=map(_tool_call, fields.get("tool_calls") or ()),
         **{key: fields.get(key) for key in _MESSAGE_KEYS[3:]},
@@ -54,7 +55,7 @@ def _tool_call(call: ToolCall | Mapping[str, Any]) -> common_pb2.ToolCall:
     if isinstance(call, ToolCall):
         return common_pb2.ToolCall(id=call.id, name=call.name, arguments=call.arguments)
     function = call.get("function", call)
-    arguments = _json(function.get("arguments", "{}"))
+    arguments = _json(function.get("arguments") or "")
     return common_pb2.ToolCall(id=call.get("id"), name=function["name"], arguments=arguments)
 
 

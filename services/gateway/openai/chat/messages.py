@@ -5,57 +5,75 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, ValidationInfo
 
+from services.gateway.generation.history import HistoryPart
 from services.gateway.generation.request import Part
 
 
-class TextPart(Part):
-    """A part of a message; images, sound and files are not supported."""
+class TextPart(HistoryPart):
+    """A text in a message; images, sound and files are not supported."""
 
-    type: Literal["text"]
+    type: Literal["text", "input_text", "output_text"] = "text"
     text: str
 
 
-class CalledFunction(Part):
+class RefusalPart(HistoryPart):
+    """A refusal in a message of the assistant, which counts as text."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class CalledFunction(HistoryPart):
     """A function that the model has called."""
 
     name: str
-    arguments: str
+    arguments: str | dict[str, Any] | None = None
 
 
-class Call(Part):
+class Call(HistoryPart):
     """A tool call in a message of the assistant."""
 
     id: str | None = None
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: CalledFunction
-    index: int | None = None  # as in the events of a stream
+
+    def as_call(self) -> dict[str, Any]:
+        """Convert the call for the client."""
+        return {"id": self.id, "function": {"name": self.function.name, "arguments": self.function.arguments}}
 
 
-class ChatMessage(Part):
-    """One message. The fields that only answers of ours or of OpenAI have are accepted if they are empty."""
+class ChatMessage(HistoryPart):
+    """One message. A field without effect on the prompt is passed over."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[TextPart | RefusalPart] | None = None
     name: str | None = None
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
-    refusal: None = None
-    audio: None = None
-    annotations: Annotated[list[None], Field(max_length=0)] | None = None
-    function_call: None = None
+    reasoning: str | None = Field(None, description="Another name of reasoning_content.")
+    function_call: CalledFunction | None = Field(None, description="The older form of tool_calls.")
 
     def as_message(self) -> dict[str, Any]:
-        """Convert the message for the client; the role `developer`, unknown to chat templates, becomes `system`."""
-        role = "system" if self.role == "developer" else self.role
-        content = self.content if isinstance(self.content, str | None) else [part.model_dump() for part in self.content]
-        message: dict[str, Any] = {"role": role, "content": content}
-        for name in ("name", "tool_call_id", "reasoning_content"):
+        """Convert the message for the client; roles that chat templates do not know become those that they do."""
+        message: dict[str, Any] = {"role": _ROLES.get(self.role, self.role), "content": self._content()}
+        for name in ("name", "tool_call_id"):
             if (value := getattr(self, name)) is not None:
                 message[name] = value
-        if self.tool_calls:
-            message["tool_calls"] = [call.model_dump(exclude={"index"}) for call in self.tool_calls]
+        if (reasoning := self.reasoning_content or self.reasoning) is not None:
+            message["reasoning_content"] = reasoning
+        calls = [*(self.tool_calls or ()), *([] if (old := self.function_call) is None else [Call(function=old)])]
+        if calls:
+            message["tool_calls"] = [call.as_call() for call in calls]
         return message
+
+    def _content(self) -> str | list[str] | None:
+        if isinstance(self.content, str | None):
+            return self.content
+        return [part.text if isinstance(part, TextPart) else part.refusal for part in self.content]
+
+
+_ROLES = {"developer": "system", "function": "tool"}
 
 
 def _instead_of_a_prompt(messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:

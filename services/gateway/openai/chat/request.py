@@ -15,7 +15,6 @@ from services.gateway.openai.ignored import IgnoredFields, StreamOptions
 _OF_MESSAGES = {
     ".messages[].parts[]": "messages[].content[]",
     ".messages[].tool_calls[].name": "messages[].tool_calls[].function.name",
-    ".messages[].tool_calls[].arguments": "messages[].tool_calls[].function.arguments",
     ".tools[].name": "tools[].function.name",
     ".tools[].parameters": "tools[].function.parameters",
     ".tool_choice.tool": "tool_choice.function.name",

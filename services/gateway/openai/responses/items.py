@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from services.gateway.generation.history import HistoryPart
 from services.gateway.generation.message_source import MessageSource
 from services.gateway.generation.request import Part
 from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
@@ -12,57 +13,58 @@ from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
 _ID = "The id of a stored item. Ignored: nothing is stored."
 
 
-class ResponseText(Part):
-    """A text in a message. The other fields of our answers' texts are accepted without effect."""
+class ResponseText(HistoryPart):
+    """A text in a message, or in the result of a tool."""
 
     type: Literal["input_text", "output_text", "text", "reasoning_text", "summary_text"]
     text: str
-    annotations: list[Any] | None = None
-    logprobs: list[Any] | None = None
-    parsed: Any = None  # added by OpenAI's client
 
 
-class MessageItem(Part):
+class ResponseRefusal(HistoryPart):
+    """A refusal in a message of the assistant, which counts as text."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+Texts = list[Annotated[ResponseText | ResponseRefusal, Discriminator("type")]]
+
+
+class MessageItem(HistoryPart):
     """A message of the conversation."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[ResponseText]
+    content: str | Texts | None
     id: str | None = Field(None, description=_ID)
-    status: str | None = None
 
 
-class CallItem(Part):
+class CallItem(HistoryPart):
     """A tool call of the model."""
 
     type: Literal["function_call"]
     call_id: str
     name: str
-    arguments: str
-    parsed_arguments: Any = None  # added by OpenAI's client
+    arguments: str | None = None
     id: str | None = Field(None, description=_ID)
-    status: str | None = None
 
 
-class CallOutputItem(Part):
+class CallOutputItem(HistoryPart):
     """The result of a tool call."""
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str
+    output: str | Texts
     id: str | None = Field(None, description=_ID)
-    status: str | None = None
 
 
-class ReasoningItem(Part):
+class ReasoningItem(HistoryPart):
     """Thinking of the model in an earlier answer."""
 
     type: Literal["reasoning"]
-    summary: list[ResponseText] = Field(default_factory=list)
+    summary: list[ResponseText] | None = None
     content: list[ResponseText] | None = None
-    encrypted_content: None = None
     id: str | None = Field(None, description=_ID)
-    status: str | None = None
 
 
 def _kind(item: object) -> str:
@@ -135,13 +137,13 @@ class ItemConversation:
             case MessageItem():
                 self._begin("system" if item.role == "developer" else item.role, _text(item.content), name)
             case CallItem():
-                call = {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
+                call = {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments or ""}}
                 self._assistant(name).setdefault("tool_calls", []).append(call)
                 self.sources[-1].calls.append(name)
             case CallOutputItem():
-                self._begin("tool", item.output, name)["tool_call_id"] = item.call_id
+                self._begin("tool", _text(item.output), name)["tool_call_id"] = item.call_id
             case ReasoningItem():
-                self._begin("assistant", None, name)["reasoning_content"] = _text(item.content or item.summary)
+                self._begin("assistant", None, name)["reasoning_content"] = _text(item.content or item.summary or "")
 
     def _begin(self, role: str, content: str | None, name: str) -> dict[str, Any]:
         self.messages.append({"role": role, "content": content})
@@ -162,5 +164,7 @@ class ItemConversation:
         return self.messages[-1]
 
 
-def _text(content: str | Iterable[ResponseText]) -> str:
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+def _text(content: str | Iterable[ResponseText | ResponseRefusal] | None) -> str:
+    if isinstance(content, str | None):
+        return content or ""
+    return "\n".join(part.text if isinstance(part, ResponseText) else part.refusal for part in content)

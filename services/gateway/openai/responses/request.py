@@ -102,7 +102,7 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
     def name_of(self, path: str) -> str:
         """Return the API's name of a field of the RPC's request, whose messages are made from items."""
         sources = ItemConversation(self.input, self.instructions).sources
-        return source_name(path, sources, "arguments") or super().name_of(path)
+        return source_name(path, sources) or super().name_of(path)
 
     def options(self) -> GenerateOptions:
         """Return the common options and those of conversations; the answer is parsed as a message."""
