@@ -10,6 +10,7 @@ from outrider.v1 import common_pb2, draft_pb2
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.events import VocabularyMatch
+from services.engine.grammar.reasoning import ReasoningMarks
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import CachePolicy
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
@@ -115,8 +116,14 @@ def read_source(message: common_pb2.Grammar) -> GrammarSource:
     """The source text of a message's grammar."""
     name = message.WhichOneof("kind")
     if name is None or name == "choice":
-        return GrammarSource(GrammarKind.CHOICE, tuple(message.choice.texts), message.prefer_end)
-    return GrammarSource(_GRAMMAR_KINDS[name], (getattr(message, name),), message.prefer_end)
+        kind, texts = GrammarKind.CHOICE, tuple(message.choice.texts)
+    else:
+        kind, texts = _GRAMMAR_KINDS[name], (getattr(message, name),)
+    return GrammarSource(kind, texts, message.prefer_end, _read_reasoning(message.reasoning))
+
+
+def _read_reasoning(message: common_pb2.Reasoning) -> ReasoningMarks | None:
+    return ReasoningMarks(message.start, message.end, message.begun) if message.end else None
 
 
 def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
@@ -126,6 +133,8 @@ def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
         message.choice.texts.extend(source.texts)
     else:
         setattr(message, _GRAMMAR_NAMES[source.kind], source.texts[0])
+    if (marks := source.reasoning) is not None:
+        message.reasoning.CopyFrom(common_pb2.Reasoning(start=marks.start, end=marks.end, begun=marks.is_begun))
     return message
 
 

@@ -14,6 +14,7 @@ class FinishReason(Enum):
     CONTEXT_LENGTH = auto()
     DEADLINE = auto()
     NO_CANDIDATES = auto()
+    GRAMMAR_INCOMPLETE = auto()  # no candidates before the text is complete in its grammar
     INVALID_LOGITS = auto()
     TIME_LIMIT = auto()
     LOOP = auto()

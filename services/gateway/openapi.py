@@ -18,6 +18,7 @@ _PROBLEMS |= {409: "The answer cannot be resumed", 429: "The target is full", 50
 _GET = {"/health": "Whether a target answers", "/v1/models": "The models", "/openapi.json": "This document"}
 _GET |= {"/page/settings.json": "Settings of the page"}
 _FILES = {"/": "A page that shows the draft at work", "/page/{name}": "A file of that page"}
+_FILES |= {"/metrics": "Metrics in the format of Prometheus"}
 _ANY = {"*/*": {"schema": {"type": "string"}}}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 

@@ -73,6 +73,15 @@ def _grammar_choices(grammar: Grammar, stop_ids: frozenset[int], ids: tuple[int,
     return frozenset(allowed_ids(state.masks()[0], VOCAB_SIZE))
 
 
+def _reason(request: Request, ids: list[int]) -> FinishReason:
+    """Why there is no token after these."""
+    if request.grammar is None:
+        return FinishReason.NO_CANDIDATES
+    state = request.grammar.begin(stop_ids=request.stops.token_ids)
+    state.advance(ids)
+    return FinishReason.NO_CANDIDATES if state.may_end else FinishReason.GRAMMAR_INCOMPLETE
+
+
 @dataclass
 class Expected:
     """An answer by the rule."""
@@ -93,7 +102,7 @@ def answer(request: Request) -> Expected:
     while True:
         choices = choices_of(request, ids) - {*forbidden[len(ids)]}
         if not choices:
-            return Expected(ids, _shown(request, ids, None), FinishReason.NO_CANDIDATES, suppressed, due)
+            return Expected(ids, _shown(request, ids, None), _reason(request, ids), suppressed, due)
         scores = scores_of(request, [*request.prompt, *ids])
         ids.append(max(sorted(choices), key=scores.__getitem__))
         stop = None if ids[-1] in request.stops.token_ids else _first_stop(request, ids)

@@ -19,6 +19,7 @@ class FinishReason(StrEnum):
     CONTEXT_LENGTH = "context_length"
     DEADLINE = "deadline"
     NO_CANDIDATES = "no_candidates"
+    GRAMMAR_INCOMPLETE = "grammar_incomplete"
     INVALID_LOGITS = "invalid_logits"
     TIME_LIMIT = "time_limit"
     LOOP = "loop"

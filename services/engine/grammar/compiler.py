@@ -50,6 +50,7 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
         vocabulary = GrammarVocabulary(tokenizer, vocab_size=vocab_size)
         self._vocab_size = vocab_size
+        self._vocabulary = tokenizer
         self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # it takes any object with these fields
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
 
@@ -60,7 +61,7 @@ class GrammarCompiler:
         message, for a grammar that is wrong, too large, or matches no text.
         """
         try:
-            text = source.serialized()
+            text = source.serialized(self._vocabulary)
         except ValueError as error:
             raise GrammarError(str(error)) from error
         _check(self._read(source.kind, text))
@@ -68,7 +69,7 @@ class GrammarCompiler:
 
     def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
         """Compile a grammar that has passed `compile` before, without checking it again."""
-        return self._make(source, source.serialized(), looks_ahead=looks_ahead, num_states=num_states)
+        return self._make(source, source.serialized(self._vocabulary), looks_ahead=looks_ahead, num_states=num_states)
 
     def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
         def read() -> LLMatcher:

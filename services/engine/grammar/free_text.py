@@ -8,6 +8,7 @@ class FreeText:
 
     num_followed = 0
     is_rejected = False
+    may_end = True
     was_mask_right = True
 
     def fork(self) -> "FreeText":

@@ -50,6 +50,11 @@ class GrammarMatcher:
         return self._matcher.is_error()
 
     @property
+    def may_end(self) -> bool:
+        """Whether the text so far is complete."""
+        return not (self.is_rejected or self.is_broken) and self._matcher.is_accepting()
+
+    @property
     def error(self) -> str:
         """Why the text is broken, in one line."""
         return self._matcher.get_error().partition("\n")[0]

@@ -7,6 +7,13 @@ from enum import Enum, auto
 
 from llguidance import LLMatcher
 
+from services.engine.grammar.reasoning import ReasoningMarks
+from services.engine.text.tokenizer import Tokenizer
+
+# Without a bound, a model may write nothing but white space. A schema's own settings replace it.
+_SETTINGS = "x-guidance"
+_WHITE_SPACE = json.dumps({"whitespace_pattern": r"[ \t\n\r]{0,20}"})
+
 
 class GrammarKind(Enum):
     """The language of a grammar."""
@@ -24,25 +31,54 @@ class GrammarSource:
     kind: GrammarKind
     texts: tuple[str, ...]
     prefers_end: bool = False  # the generated text ends as soon as the grammar allows it
+    reasoning: ReasoningMarks | None = None  # that may come before the text
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all texts together."""
-        return sum(len(text.encode()) for text in self.texts)
+        """The bytes of all texts and marks together."""
+        marks = () if self.reasoning is None else (self.reasoning.start, self.reasoning.end)
+        return sum(len(text.encode()) for text in (*self.texts, *marks))
 
-    def serialized(self) -> str:
+    def serialized(self, tokenizer: Tokenizer) -> str:
         """Return the grammar in llguidance's own format; raises ValueError for a JSON schema that is not JSON."""
+        if self.reasoning is None:
+            return f'{{"grammars": [{{{self._own()}}}]}}'
+        lines = ["start: reasoning @text", *self.reasoning.lines(tokenizer)]
+        before = json.dumps({"lark_grammar": "\n".join(lines)})
+        return f'{{"grammars": [{before}, {{"name": "text", {self._own()}}}]}}'
+
+    def _own(self) -> str:
+        """The text's grammar as a field in JSON."""
         (text, *_) = self.texts
         match self.kind:
             case GrammarKind.JSON_SCHEMA:
-                read_json(text)  # the library would embed invalid JSON in its own, with confusing errors
-                return LLMatcher.grammar_from_json_schema(text)
+                return f'"json_schema": {_with_settings(text)}'
             case GrammarKind.REGEX:
-                return LLMatcher.grammar_from_regex(text)
+                return _lark(_of_regex(text))
             case GrammarKind.LARK:
-                return LLMatcher.grammar_from_lark(text)
+                return _lark(text)
             case GrammarKind.CHOICE:
-                return LLMatcher.grammar_from_regex("|".join(map(re.escape, self.texts)))
+                return _lark(_of_regex("|".join(map(re.escape, self.texts))))
+
+
+def _of_regex(regex: str) -> str:
+    (grammar,) = json.loads(LLMatcher.grammar_from_regex(regex))["grammars"]
+    return str(grammar["lark_grammar"])
+
+
+def _lark(text: str) -> str:
+    return f'"lark_grammar": {json.dumps(text)}'
+
+
+def _with_settings(schema: str) -> str:
+    """A schema with settings for white space; its text is not encoded again, so numbers stay as they are."""
+    value = read_json(schema)  # the library would embed invalid JSON in its own, with confusing errors
+    if value is True:  # any JSON
+        value, schema = {}, "{}"
+    if not isinstance(value, dict) or _SETTINGS in value:
+        return schema
+    rest = schema.lstrip().removeprefix("{")
+    return f'{{"{_SETTINGS}": {_WHITE_SPACE}{"," if value else ""}{rest}'
 
 
 def read_json(text: str) -> object:

@@ -41,6 +41,11 @@ class GrammarState:
         return self._text.is_rejected
 
     @property
+    def may_end(self) -> bool:
+        """Whether the text so far is complete in the grammar."""
+        return self._text.may_end
+
+    @property
     def was_mask_right(self) -> bool:
         """Whether the last `masks` had the correct mask for this position, in the row after the tokens added since."""
         return bool(self._last_masks) and np.array_equal(self._own_mask(), self._last_masks[0])

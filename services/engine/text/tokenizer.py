@@ -119,6 +119,11 @@ class Tokenizer:
         """Return one token's bytes as text, with U+FFFD for incomplete characters."""
         return self.token_bytes(token_id).decode(errors="replace")
 
+    def id_of(self, text: str) -> int | None:
+        """Return the single token that a text is encoded as; None if it takes several."""
+        ids = self.encode(text, add_special_tokens=False)
+        return ids[0] if len(ids) == 1 and self.token_text(ids[0]) == text else None
+
     def ids_beginning_with(self, prefix: bytes) -> list[int]:
         """Return the ids, without control tokens, whose bytes begin with a prefix."""
         return [

@@ -7,12 +7,11 @@ from collections.abc import Sequence as Seq
 from outrider import ContentDelta, FinishReason, MessageDelta, ReasoningDelta, Result, ToolCall
 from services.gateway.anthropic.problem_body import problem_body, problem_event
 from services.gateway.anthropic.request import MessageRequest
+from services.gateway.generation.cut import is_cut
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of
 from services.gateway.generation.writer import Api, Event, Json
-
-_LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DEADLINE, FinishReason.TIME_LIMIT}
 
 
 class MessageWriter:
@@ -115,7 +114,7 @@ def _more(delta: MessageDelta) -> Json:
 
 
 def _ends(result: Result) -> Json:
-    if result.finish_reason in _LENGTH:
+    if is_cut(result) or result.finish_reason is FinishReason.INVALID_LOGITS:
         return {"stop_reason": "max_tokens", "stop_sequence": None}
     if result.message is not None and result.message.tool_calls:
         return {"stop_reason": "tool_use", "stop_sequence": None}

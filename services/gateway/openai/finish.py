@@ -3,14 +3,17 @@
 from typing import Any
 
 from outrider import FinishReason, Result
-
-_LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DEADLINE, FinishReason.TIME_LIMIT}
+from services.gateway.generation.cut import is_cut
 
 
 def finish_reason(result: Result) -> str:
-    """Return OpenAI's finish reason: "length" for a limit, also during a tool call, else "tool_calls" or "stop"."""
-    if result.finish_reason in _LENGTH:
+    """Return OpenAI's finish reason: "length" if the answer was cut, also during a tool call, "error" if the model
+    failed, as in vLLM; else "tool_calls" or "stop".
+    """
+    if is_cut(result):
         return "length"
+    if result.finish_reason is FinishReason.INVALID_LOGITS:
+        return "error"
     return "tool_calls" if result.message is not None and result.message.tool_calls else "stop"
 
 

@@ -1,6 +1,7 @@
 """Grammar: reads and compiles the grammar that constrains an answer, be it the request's or that of its tools."""
 
 import asyncio
+from dataclasses import replace
 
 from outrider.v1 import common_pb2
 from services.draft_protocol.conversions import read_source
@@ -12,17 +13,28 @@ from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.chat import is_required, schema_of
 from services.target.api.request_messages import GenerationRequest
-from services.target.message.thought import thought_of
+from services.target.message.thought import marks_before_answer, thought_of
 from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
 from services.target.models.served_model import ServedModel
 
+_MOST_MARK_BYTES = 64
 _KINDS = ("json_schema", "regex", "lark", "choice")
 
 
 async def read_grammar(
-    message: common_pb2.Grammar, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
+    request: GenerationRequest,
+    prompt: tuple[int, ...],
+    model: ServedModel,
+    found: Violations,
+    *,
+    caller: str,
+    num_samples: int,
 ) -> Grammar | None:
-    """The grammar, compiled for `num_samples` samples; None if it is invalid, with the reason added to `found`."""
+    """The grammar, compiled for `num_samples` samples; None if it is invalid, with the reason added to `found`.
+
+    In the answer to a conversation, it holds after the reasoning.
+    """
+    message = request.grammar
     name = message.WhichOneof("kind")
     if name is None:
         found.add("grammar", "is of no kind", ", ".join(_KINDS))
@@ -30,9 +42,15 @@ async def read_grammar(
     if _has_empty_text(message):
         found.add(f"grammar.{name}", "is empty, or has an empty text", "texts with at least one character")
         return None
-    return await _compile(
-        read_source(message), f"grammar.{name}", grammars, found, caller=caller, num_samples=num_samples
-    )
+    for mark in ("start", "end"):
+        if (size := len(getattr(message.reasoning, mark).encode())) > _MOST_MARK_BYTES:
+            found.add(f"grammar.reasoning.{mark}", f"has {size} bytes", f"at most {_MOST_MARK_BYTES}")
+            return None
+    source = read_source(message)
+    if request.prompt.WhichOneof("input") == "chat" and not message.HasField("reasoning"):
+        thought = thought_of(prompt, model.tokenizer, model.syntax)
+        source = replace(source, reasoning=marks_before_answer(model.syntax, thought))
+    return await _compile(source, f"grammar.{name}", model.grammars, found, caller=caller, num_samples=num_samples)
 
 
 def _has_empty_text(message: common_pb2.Grammar) -> bool:

@@ -114,7 +114,7 @@ async def read_request_grammar(
         found.add("grammar", "is set", "not to be, with prompt.heal")
     if message.grammar.prefer_end and message.stop.min_tokens > 0:
         found.add("grammar.prefer_end", "is true", "false, or not set, with stop.min_tokens")
-    return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
+    return await read_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
 
 
 def read_request_id(message: NamedRequest, found: Violations) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.draft_protocol.conversions import write_grammar, write_vocabulary_match
+from services.draft_protocol.conversions import read_source, write_grammar, write_vocabulary_match
 from services.engine.events import (
     Chunk,
     Finished,
@@ -21,6 +21,7 @@ from services.engine.events import (
     Suppressed,
     Timings,
 )
+from services.engine.grammar.source import GrammarSource
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.records import write_records, write_source
@@ -37,6 +38,7 @@ _REASONS = {
     FinishReason.CONTEXT_LENGTH: common_pb2.FINISH_REASON_CONTEXT_LENGTH,
     FinishReason.DEADLINE: common_pb2.FINISH_REASON_DEADLINE,
     FinishReason.NO_CANDIDATES: common_pb2.FINISH_REASON_NO_CANDIDATES,
+    FinishReason.GRAMMAR_INCOMPLETE: common_pb2.FINISH_REASON_GRAMMAR_INCOMPLETE,
     FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
     FinishReason.TIME_LIMIT: common_pb2.FINISH_REASON_TIME_LIMIT,
     FinishReason.LOOP: common_pb2.FINISH_REASON_LOOP,
@@ -61,16 +63,19 @@ def write_starts(
             model,
             num_cached=num_cached,
             with_prompt=with_prompt,
-            with_grammar=with_prompt and not message.HasField("grammar"),
+            own_grammar=read_source(message.grammar) if message.HasField("grammar") else None,
         )
         response.sample = index
         yield response
 
 
 def _write_started(
-    request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool, with_grammar: bool
+    request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool, own_grammar: GrammarSource | None
 ) -> generation_pb2.StreamGenerateResponse:
-    """The start of a generation; `num_cached` prompt tokens were found in the cache."""
+    """The start of a generation; `num_cached` prompt tokens were found in the cache.
+
+    The grammar of the answer is in it if the server has made it or changed it.
+    """
     started = generation_pb2.Started(
         request_id=request.request_id,
         seed=request.sampling.seed,
@@ -80,7 +85,7 @@ def _write_started(
         model=model.name,
         fingerprint=model.fingerprint.digest,
     )
-    if with_grammar and request.grammar is not None:
+    if with_prompt and request.grammar is not None and request.grammar.source != own_grammar:
         started.grammar.CopyFrom(write_grammar(request.grammar.source))
     return generation_pb2.StreamGenerateResponse(started=started)
 

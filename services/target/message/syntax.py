@@ -126,8 +126,7 @@ class MessageSyntax:
             reasoning_parser = next((name for name, sign in _REASONING_SIGNS if sign in template), NONE)
         tools, reasoning = TOOL_SYNTAXES.get(tool_parser), REASONING_SYNTAXES.get(reasoning_parser)
         marks = [*(tools.marks if tools else ()), *(reasoning.marks if reasoning else ())]
-        ids = {mark: tokenizer.encode(mark, add_special_tokens=False) for mark in marks}
-        mark_ids = {mark: found[0] for mark, found in ids.items() if _is_token(found, mark, tokenizer)}
+        mark_ids = {mark: token_id for mark in marks if (token_id := tokenizer.id_of(mark)) is not None}
         return cls(tools, reasoning, mark_ids, frozenset(filter(tokenizer.is_special, mark_ids.values())))
 
 
@@ -135,7 +134,3 @@ def _tools_of(template: str) -> Iterator[str]:
     for name, signs, others in _TOOL_SIGNS:
         if all(sign in template for sign in signs) and not any(other in template for other in others):
             yield name
-
-
-def _is_token(ids: list[int], mark: str, tokenizer: Tokenizer) -> bool:
-    return len(ids) == 1 and tokenizer.token_text(ids[0]) == mark

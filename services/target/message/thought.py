@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 from enum import Enum, auto
 
+from services.engine.grammar.reasoning import ReasoningMarks
 from services.engine.text.tokenizer import Tokenizer
 from services.target.message.syntax import MessageSyntax
 
@@ -32,3 +33,11 @@ def thought_of(prompt: Seq[int], tokenizer: Tokenizer, syntax: MessageSyntax) ->
     if start == end:
         return PromptThought.NONE
     return PromptThought.OPEN if start > end else PromptThought.CLOSED
+
+
+def marks_before_answer(syntax: MessageSyntax, thought: PromptThought) -> ReasoningMarks | None:
+    """The marks of the reasoning that may come before the answer; None if there is none."""
+    marks = syntax.reasoning
+    if marks is None or thought is PromptThought.CLOSED:
+        return None
+    return ReasoningMarks(marks.start, marks.end, thought is PromptThought.OPEN)

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
-from services.target.message.thought import PromptThought
+from services.target.message.thought import PromptThought, marks_before_answer
 
 # As models write JSON; with flexible white space an answer could continue with white space forever.
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -36,46 +36,36 @@ class CallRule:
 
 def tool_grammar(rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> GrammarSource:
     """The grammar of an answer, given the state of the reasoning at the end of its prompt."""
-    return GrammarSource(GrammarKind.LARK, ("\n".join(_Lark(rule, tools, syntax, thought).lines()),))
+    text = "\n".join(_Lark(rule, tools, syntax).lines())
+    return GrammarSource(GrammarKind.LARK, (text,), reasoning=marks_before_answer(syntax, thought))
 
 
 class _Lark:
-    def __init__(self, rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> None:
+    def __init__(self, rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax) -> None:
         self._rule = rule
         self._tools = tools
-        self._reasoning = syntax.reasoning
         self._mark_ids = syntax.mark_ids
         self._special_ids = syntax.special_ids
-        self._thought = thought
 
     def lines(self) -> list[str]:
         answer = self._required() if self._rule.is_required else self._free()
-        return ["start: thoughts answer", *self._thoughts(), *answer, *self._calls(), _ANY_TEXT]
-
-    def _thoughts(self) -> list[str]:
-        """Rules for reasoning that is open, or that the model may begin, up to its end."""
-        if self._reasoning is None or self._thought is PromptThought.CLOSED:
-            return ['thoughts: ""']
-        rest = [*self._up_to("thought", self._reasoning.end), r"GAP: /\n{0,2}/"]
-        if self._thought is PromptThought.OPEN:
-            return ["thoughts: thought GAP", *rest]
-        return [f"thoughts: ({self._written(self._reasoning.start)} thought GAP)?", *rest]
+        return [*answer, *self._calls(), _ANY_TEXT]
 
     def _required(self) -> list[str]:
         further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
-        return [f"answer: {self._written(self._tools.opening)} call {further} {self._written(self._tools.closing)}"]
+        return [f"start: {self._written(self._tools.opening)} call {further} {self._written(self._tools.closing)}"]
 
     def _free(self) -> list[str]:
         """Rules for any text in which the mark that begins a call is followed by the rest of a call."""
         opening = self._tools.opening + self._tools.call
         further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
         if self._tools.is_bare:
-            return [f"answer: OTHER | call {further}", r"OTHER: /(\s*[^{\s](?s:.*))?/"]
+            return [f"start: OTHER | call {further}", r"OTHER: /(\s*[^{\s](?s:.*))?/"]
         mark = next(start for start in self._tools.starts if opening.startswith(start))
         rests = " | ".join(self._call(index, mark) for index in range(len(self._rule.tools)))
         calls = f"(begun rest {further} {self._written(self._tools.closing)})"
         return [
-            f"answer: {calls}* TEXT" if self._rule.is_parallel else rf"answer: TEXT | {calls} /\n?/",
+            f"start: {calls}* TEXT" if self._rule.is_parallel else rf"start: TEXT | {calls} /\n?/",
             f"rest: {rests}",
             *self._up_to("begun", mark),
         ]

@@ -43,6 +43,7 @@ END_REASONS = {
     FinishReason.TIME_LIMIT: EndReason.TIME,
     FinishReason.LOOP: EndReason.REPETITION,
     FinishReason.NO_CANDIDATES: EndReason.ERROR,
+    FinishReason.GRAMMAR_INCOMPLETE: EndReason.ERROR,
     FinishReason.INVALID_LOGITS: EndReason.ERROR,
 }
 

@@ -85,6 +85,8 @@ class OutputPipeline:
 
         So a continuation from all tokens still continues the text that these have released.
         """
+        if reason is FinishReason.NO_CANDIDATES and not self.sequence.draw.allowed.grammar.may_end:
+            reason = FinishReason.GRAMMAR_INCOMPLETE
         self.sequence.end = reason
         self._deliver()
         self._last_text = self._detokenizer.finish()

@@ -15,6 +15,7 @@ _REASONS = {
     common_pb2.FINISH_REASON_CONTEXT_LENGTH: "length",
     common_pb2.FINISH_REASON_DEADLINE: _ABORTED,
     common_pb2.FINISH_REASON_NO_CANDIDATES: "stop",  # mostly because a grammar is at its end
+    common_pb2.FINISH_REASON_GRAMMAR_INCOMPLETE: "length",
     common_pb2.FINISH_REASON_INVALID_LOGITS: "error",
 }
 _Answers = Iterator[vllm_engine_pb2.GenerateResponse]

@@ -83,7 +83,7 @@ class Walk:
         def read() -> LLMatcher:
             return LLMatcher(self.vocabulary.compiler._tokenizer, text, log_level=0, limits=self.limits)
 
-        text = self.source.serialized()
+        text = self.source.serialized(self.vocabulary.compiler._vocabulary)
         if read().is_error():
             return None
         return Grammar(self.source, read, vocab_size=self.vocabulary.size, looks_ahead=True)

@@ -230,6 +230,17 @@ GOOD = {
     "grammar.choice.texts": Good(
         {"grammar": {"choice": {"texts": ["left", "right"]}}}, lambda seen: seen.streamed.text in {"left", "right"}
     ),
+    **dict.fromkeys(
+        ("grammar.reasoning.start", "grammar.reasoning.end"),
+        Good(
+            {"grammar": {"choice": {"texts": ["x"]}, "reasoning": {"start": "y", "end": "z"}}},
+            lambda seen: re.fullmatch("(?s:y.*)|x", seen.streamed.text) is not None,
+        ),
+    ),
+    "grammar.reasoning.begun": Good(
+        {"grammar": {"regex": "x", "reasoning": {"end": "z", "begun": True}}, "stop": {"max_tokens": 9}},
+        lambda seen: seen.streamed.text[:1] not in ("", "x"),
+    ),
     "grammar.prefer_end": Good(
         {"grammar": {"regex": "[ab]{3,90}", "prefer_end": True}, "stop": {"token_ids": [END]}},
         lambda seen: 3 <= len(seen.streamed.text) <= 4,  # its last token may have two letters
@@ -256,6 +267,8 @@ BAD_FOR_GENERATE: dict[str, Fields | Callable[[Streamed], Fields]] = {
     "session": lambda plain: {"session": HELD, "continue_from": {"fingerprint": plain.started.fingerprint}},
     "prompt.heal": {"prompt": {"heal": True}, "grammar": {"regex": "a"}},
     "grammar.prefer_end": {"grammar": {"regex": "a", "prefer_end": True}, "stop": {"min_tokens": 1}},
+    "grammar.reasoning.start": {"grammar": {"regex": "a", "reasoning": {"start": "a" * 65, "end": "b"}}},
+    "grammar.reasoning.end": {"grammar": {"regex": "a", "reasoning": {"end": "b" * 65}}},
 }
 TOLD_BY_PARENT = {"prompt.chat.messages.role": "prompt.chat.messages", "grammar.choice.texts": "grammar.choice"}
 NEVER_BAD = {
@@ -273,6 +286,7 @@ NEVER_BAD = {
             "output.entropy",
             "output.prompt_logprobs",
             "cache.prefix",
+            "grammar.reasoning.begun",
         ),
         "true and false are both allowed, whatever else is asked",
     ),

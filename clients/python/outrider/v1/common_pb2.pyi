@@ -222,13 +222,17 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     strings, the tokens are the first ones of the complete answer.
     """
     FINISH_REASON_NO_CANDIDATES: _FinishReason.ValueType  # 6
-    """No token was left to sample, because all were masked. With a `Grammar`, the text may be complete."""
+    """No token was left to sample, because all were masked. With a `Grammar`, the text is complete."""
     FINISH_REASON_INVALID_LOGITS: _FinishReason.ValueType  # 7
     """The model's logits were not numbers."""
     FINISH_REASON_TIME_LIMIT: _FinishReason.ValueType  # 8
     """`StopConditions.time_limit` has passed. The text is as with FINISH_REASON_DEADLINE."""
     FINISH_REASON_LOOP: _FinishReason.ValueType  # 9
     """The text repeats itself, as defined by `StopConditions.loop`."""
+    FINISH_REASON_GRAMMAR_INCOMPLETE: _FinishReason.ValueType  # 10
+    """No token was left to sample before the text was complete in its `Grammar`: the text became too costly to match, or
+    other options forbid every token that may follow.
+    """
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """The reason why a generation ended."""
@@ -248,13 +252,17 @@ FINISH_REASON_DEADLINE: FinishReason.ValueType  # 5
 strings, the tokens are the first ones of the complete answer.
 """
 FINISH_REASON_NO_CANDIDATES: FinishReason.ValueType  # 6
-"""No token was left to sample, because all were masked. With a `Grammar`, the text may be complete."""
+"""No token was left to sample, because all were masked. With a `Grammar`, the text is complete."""
 FINISH_REASON_INVALID_LOGITS: FinishReason.ValueType  # 7
 """The model's logits were not numbers."""
 FINISH_REASON_TIME_LIMIT: FinishReason.ValueType  # 8
 """`StopConditions.time_limit` has passed. The text is as with FINISH_REASON_DEADLINE."""
 FINISH_REASON_LOOP: FinishReason.ValueType  # 9
 """The text repeats itself, as defined by `StopConditions.loop`."""
+FINISH_REASON_GRAMMAR_INCOMPLETE: FinishReason.ValueType  # 10
+"""No token was left to sample before the text was complete in its `Grammar`: the text became too costly to match, or
+other options forbid every token that may follow.
+"""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
 class _VocabularyMatch:
@@ -1452,8 +1460,9 @@ class Grammar(_message.Message):
 
     End-of-sequence and stop tokens are sampled only where the text may end; once nothing can follow, only they can be
     sampled. If no such token may be sampled then (with `StopConditions.ignore_eos`, or before
-    `StopConditions.min_tokens`), the generation ends with FINISH_REASON_NO_CANDIDATES. It also ends so if the text
-    becomes too costly to match. Stop strings, `max_tokens` and all other conditions end the text at any point.
+    `StopConditions.min_tokens`), the generation ends with FINISH_REASON_NO_CANDIDATES. If the text becomes too costly to
+    match, or other options forbid every token that may follow, it ends with FINISH_REASON_GRAMMAR_INCOMPLETE. Stop
+    strings, `max_tokens` and all other conditions end the text at any point.
 
     Grammars are compiled by llguidance. A grammar that it rejects, or that is too large for it, is refused with
     INVALID_ARGUMENT and its message. A grammar has at most `Limits.max_grammar_bytes`, and may not be combined with
@@ -1467,9 +1476,10 @@ class Grammar(_message.Message):
     LARK_FIELD_NUMBER: _builtins.int
     CHOICE_FIELD_NUMBER: _builtins.int
     PREFER_END_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
-    """A JSON schema. White space is allowed wherever JSON allows it; with `"x-guidance": {"whitespace_flexible":
-    false}` in the schema, it is not allowed.
+    """A JSON schema. White space is allowed wherever JSON allows it, at most 20 characters at a time. With
+    `"x-guidance": {"whitespace_flexible": false}` in the schema, it is not allowed; with true, it has no limit.
     """
     regex: _builtins.str
     """A regular expression for the whole text, in the syntax of Rust's regex crate."""
@@ -1484,6 +1494,12 @@ class Grammar(_message.Message):
     def choice(self) -> Global___Choice:
         """A list of texts: the generated text is one of them."""
 
+    @_builtins.property
+    def reasoning(self) -> Global___Reasoning:
+        """The reasoning that may precede the text; the grammar constrains only the text after it. Default: for a `Chat`, the
+        reasoning of the model, unless the prompt has ended it; for other prompts none. An empty message means none.
+        """
+
     def __init__(
         self,
         *,
@@ -1492,10 +1508,11 @@ class Grammar(_message.Message):
         lark: _builtins.str = ...,
         choice: Global___Choice | None = ...,
         prefer_end: _builtins.bool | None = ...,
+        reasoning: Global___Reasoning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "regex", b"regex"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "reasoning", b"reasoning", "regex", b"regex"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "regex", b"regex"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "reasoning", b"reasoning", "regex", b"regex"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__prefer_end: _TypeAlias = _typing.Literal["prefer_end"]  # noqa: Y015
     _WhichOneofArgType__prefer_end: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end"]  # noqa: Y015
@@ -1507,6 +1524,36 @@ class Grammar(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___Grammar: _TypeAlias = Grammar  # noqa: Y015
+
+@_typing.final
+class Reasoning(_message.Message):
+    """The marks around a model's reasoning, which is any text up to the end mark."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
+    start: _builtins.str
+    """The start mark, which may be the first text of the answer, unless `begun` is set. At most 64 bytes."""
+    end: _builtins.str
+    """The end mark. At most 64 bytes; empty for no reasoning."""
+    begun: _builtins.bool
+    """Whether the prompt has begun the reasoning. Default: false, the answer may."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.str = ...,
+        end: _builtins.str = ...,
+        begun: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "end", b"end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reasoning: _TypeAlias = Reasoning  # noqa: Y015
 
 @_typing.final
 class Choice(_message.Message):

@@ -316,8 +316,9 @@ class Started(_message.Message):
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
-        """The grammar of the answer, if `Chat.tool_choice` requires one. Set only if `OutputOptions.prompt_token_ids` is. A
-        continuation, whose prompt is token ids, must send it as its `grammar`.
+        """The grammar of the answer, if it is not the request's own: if `Chat.tool_choice` requires one, or if the model may
+        reason before the text that the grammar constrains. Set only if `OutputOptions.prompt_token_ids` is. A continuation,
+        whose prompt is token ids, must send it as its `grammar`.
         """
 
     def __init__(

@@ -109,3 +109,24 @@ def test_a_text_that_can_be_read_in_ever_more_ways_ends_before_its_masks_take_lo
         lengths.add(length)
     (length,) = lengths
     assert 50 < length < 150
+
+
+def allows(schema: str, text: str) -> bool:
+    """Whether a whole text follows a schema."""
+    source = GrammarSource(GrammarKind.JSON_SCHEMA, (schema,))
+    state = compiler(byte_tokenizer(), VOCAB_SIZE).compile(source).begin(stop_ids=[END])
+    state.advance(text.encode())
+    return not state.is_rejected and state.may_end
+
+
+@pytest.mark.parametrize("schema", ["{}", ' {"type": ["object", "array"]}', '{"maximum": 1.50}', "true"])
+def test_white_space_outside_of_strings_is_bounded(schema):
+    spaces = " \n\t\r " * 4
+    assert allows(schema, f'{{{spaces}"a"{spaces}:{spaces}[{spaces}1{spaces},{spaces}"{" " * 99}"]}}')
+    for text in (f'{{{spaces} "a":1}}', f'{{"a"{spaces} :1}}', f'{{"a":{spaces} 1}}', f'{{"a":[1{spaces} ]}}'):
+        assert not allows(schema, text)
+
+
+def test_a_schema_s_own_settings_replace_the_bound():
+    assert allows('{"x-guidance": {"whitespace_flexible": true}}', '{"a":' + " " * 99 + "1}")
+    assert not allows('{"x-guidance": {"whitespace_flexible": false}}', '{"a": 1}')

@@ -182,7 +182,7 @@ def costly_grammar(name: str) -> Grammar:
     tokenizer = compiler(byte_tokenizer(), VOCAB_SIZE)._tokenizer
 
     def read() -> LLMatcher:
-        return LLMatcher(tokenizer, source.serialized(), log_level=0, limits=LLParserLimits(**limits))
+        return LLMatcher(tokenizer, source.serialized(byte_tokenizer()), log_level=0, limits=LLParserLimits(**limits))
 
     return Grammar(source, read, vocab_size=VOCAB_SIZE, looks_ahead=True)
 
