@@ -101,6 +101,9 @@ class GenerateOptions(ChatOptions, total=False):
     """The texts to choose from: the answer is one of them."""
     prefer_end: bool | None
     """Ends the text as soon as its grammar lets it."""
+    reasoning_marks: Sequence[str] | None
+    """The start and end marks of reasoning that may precede the text of the grammar, or () for none. Default: in a
+    conversation those of the model, otherwise none."""
     token_records: bool | None
     logprobs: bool | None
     top_candidates: int | None

@@ -37,6 +37,7 @@ _FIELDS = {
     "lark": "grammar.lark",
     "choice": "grammar.choice.texts",
     "prefer_end": "grammar.prefer_end",
+    "reasoning_marks": "grammar.reasoning",
     "token_records": "output.token_records",
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",
@@ -191,6 +192,7 @@ def set_field(message: ProtoMessage, path: str, value: object, encode: Callable[
             getattr(message, name).extend(encode(value))
         elif field.message_type is not None:
             getattr(message, name).MergeFrom(encode(value))
+            getattr(message, name).SetInParent()  # an empty one is set, too
         else:
             setattr(message, name, encode(value))
     except TypeError as error:
@@ -256,6 +258,12 @@ def _negative_prompt(text: str | Sequence[int]) -> common_pb2.NegativePrompt:
     return message
 
 
+def _marks(marks: Sequence[str]) -> common_pb2.Reasoning:
+    if isinstance(marks, str) or len(marks) not in (0, 2):
+        raise TypeError(f"reasoning_marks are a start and an end mark, or empty, not {marks!r}")
+    return common_pb2.Reasoning(start=marks[0], end=marks[1]) if marks else common_pb2.Reasoning()
+
+
 def _mode(mode: str) -> int:
     if mode not in _MODES:
         raise ValueError(f"{mode!r} is none of {', '.join(_MODES)}")
@@ -275,6 +283,7 @@ _ENCODERS: dict[str, Callable[[Any], object]] = {
     "stop_on_loop": _loop,
     "json_schema": _json,
     "choice": _texts,
+    "reasoning_marks": _marks,
     "tools": encode_tools,
     "tool_choice": encode_tool_choice,
     "template_variables": encode_variables,

@@ -33,6 +33,7 @@ _FINISH_REASONS: dict[int, FinishReason] = {
     common_pb2.FINISH_REASON_CONTEXT_LENGTH: FinishReason.CONTEXT_LENGTH,
     common_pb2.FINISH_REASON_DEADLINE: FinishReason.DEADLINE,
     common_pb2.FINISH_REASON_NO_CANDIDATES: FinishReason.NO_CANDIDATES,
+    common_pb2.FINISH_REASON_GRAMMAR_INCOMPLETE: FinishReason.GRAMMAR_INCOMPLETE,
     common_pb2.FINISH_REASON_INVALID_LOGITS: FinishReason.INVALID_LOGITS,
     common_pb2.FINISH_REASON_TIME_LIMIT: FinishReason.TIME_LIMIT,
     common_pb2.FINISH_REASON_LOOP: FinishReason.LOOP,
@@ -132,7 +133,7 @@ def parse_finish_reason(number: int) -> FinishReason:
 
 def parse_usage(message: common_pb2.Usage) -> Usage:
     """Counts of tokens."""
-    return Usage(message.prompt_tokens, message.completion_tokens, message.cached_tokens)
+    return Usage(message.prompt_tokens, message.completion_tokens, message.cached_tokens, message.reasoning_tokens)
 
 
 def parse_timings(message: common_pb2.Timings) -> Timings:

@@ -109,6 +109,7 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

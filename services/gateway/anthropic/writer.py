@@ -97,7 +97,8 @@ class MessageWriter:
         cached = result.usage.cached_tokens  # may include tokens of an interrupted answer
         read = min(cached, result.usage.prompt_tokens)
         usage = {"input_tokens": result.usage.prompt_tokens - read, "output_tokens": result.usage.completion_tokens}
-        return {**usage, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
+        details = {"output_tokens_details": {"reasoning_tokens": result.usage.reasoning_tokens}}
+        return {**usage, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0, **details}
 
     def _ours(self, result: Result) -> Json:
         return {"finish_reason": result.finish_reason.value, "seed": self._head.ticket.seed}

@@ -15,12 +15,14 @@ def usage_of(results: Seq[Result]) -> dict[str, Any]:
     completion = sum(choice.usage.completion_tokens for choice in choices)
     predicted = sum(choice.speculation.predicted for choice in choices)
     accepted = sum(choice.speculation.accepted for choice in choices)
+    reasoning = sum(choice.usage.reasoning_tokens for choice in choices)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(result.usage.cached_tokens for result in results)},
         "completion_tokens_details": {
+            "reasoning_tokens": reasoning,
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": predicted - accepted,
         },

@@ -14,10 +14,10 @@ from services.engine.request import Request
 from services.service.access.caller import Caller
 from services.service.admission import Reservation
 from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, Violation
+from services.target.api.answer_reader import AnswerReader
 from services.target.api.request_messages import GenerationRequest
-from services.target.api.responses import add_deltas, write_event, write_starts
+from services.target.api.responses import write_event, write_starts
 from services.target.generation.engine import TargetEngine
-from services.target.message.message_reader import MessageReader
 from services.target.metrics.request_traces import RequestTrace
 from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
@@ -137,7 +137,7 @@ async def response_stream(
     serving: Serving,
     model: ServedModel,
     message: GenerationRequest,
-    readers: list[MessageReader] | None,
+    readers: list[AnswerReader],
     waiting: Reservation,
 ) -> AsyncIterator[generation_pb2.StreamGenerateResponse]:
     """Every message of an answer, as soon as it is known; `waiting` is released as the prompt is computed.
@@ -162,17 +162,5 @@ async def response_stream(
                 raise bad_continuation(event.message)
             for response in write_event(event, sequences[sample].request, model.tokenizer):
                 response.sample = sample
-                if readers is not None:
-                    add_deltas(response, readers[sample])
+                readers[sample].complete(response)
                 yield response
-
-
-async def message_readers(
-    message: GenerationRequest, request: Request, model: ServedModel
-) -> list[MessageReader] | None:
-    """A reader of each sample's answer as a message, if that is requested."""
-    if not message.output.message_deltas:
-        return None
-    # On a thread, since it reads the received tokens, which may be many.
-    first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
-    return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]

@@ -46,6 +46,9 @@ async def read_grammar(
         if (size := len(getattr(message.reasoning, mark).encode())) > _MOST_MARK_BYTES:
             found.add(f"grammar.reasoning.{mark}", f"has {size} bytes", f"at most {_MOST_MARK_BYTES}")
             return None
+    if message.reasoning.end and not (message.reasoning.start or message.reasoning.begun):
+        found.add("grammar.reasoning.start", "is empty", "a mark; or begun")
+        return None
     source = read_source(message)
     if request.prompt.WhichOneof("input") == "chat" and not message.HasField("reasoning"):
         thought = thought_of(prompt, model.tokenizer, model.syntax)

@@ -26,8 +26,6 @@ from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.records import write_records, write_source
 from services.target.api.request_messages import GenerationRequest
-from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
-from services.target.message.message_reader import MessageReader
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
 
@@ -278,25 +276,6 @@ def _write_duration(seconds: float) -> Duration:
     duration = Duration()
     duration.FromNanoseconds(round(seconds * 1e9))
     return duration
-
-
-def add_deltas(response: generation_pb2.StreamGenerateResponse, reader: MessageReader) -> None:
-    """Add the deltas of a chunk's token ids to it, or those of the end."""
-    match response.WhichOneof("event"):
-        case "chunk":
-            response.chunk.message_deltas.extend(map(_write_delta, reader.push(response.chunk.token_ids)))
-        case "finished":
-            response.finished.message_deltas.extend(map(_write_delta, reader.finish(response.finished.text)))
-
-
-def _write_delta(delta: Delta) -> common_pb2.MessageDelta:
-    match delta:
-        case Reasoning(text):
-            return common_pb2.MessageDelta(reasoning=text)
-        case Content(text):
-            return common_pb2.MessageDelta(content=text)
-        case ToolCall(name, arguments):
-            return common_pb2.MessageDelta(tool_call=common_pb2.ToolCall(name=name, arguments=arguments))
 
 
 def write_message(deltas: Iterable[common_pb2.MessageDelta]) -> common_pb2.ChatMessage:

@@ -19,8 +19,9 @@ from services.service.access.caller import Callers
 from services.service.errors import ReaderStalledError, RpcError, UnavailableError
 from services.service.limits import MAX_EMBEDDED_TEXTS
 from services.service.validation import Violations
+from services.target.api.answer_reader import answer_readers
 from services.target.api.best_of import best_of
-from services.target.api.call import Call, message_readers, response_stream
+from services.target.api.call import Call, response_stream
 from services.target.api.embedding import read_embed_request, write_embeddings
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import detokenize, read_guidance, read_prompt, read_tokenize_input, write_tokens
@@ -223,7 +224,7 @@ class GenerationServicer(GenerationServiceServicer):
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
-            readers = await message_readers(message, request, model)
+            readers = await answer_readers(request, model, as_message=message.output.message_deltas)
             engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded
             sequences = await call.submit(engine, request.samples)
             try:

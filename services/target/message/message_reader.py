@@ -7,15 +7,15 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.message.deltas import Delta
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import MessageSyntax
-from services.target.message.thought import PromptThought, thought_of
+from services.target.message.thought import PromptThought
 from services.target.output.detokenizer import Detokenizer
 
 
 class MessageReader:
     """Decodes the ids to text, in which marks that are control tokens are spelled out, and parses it."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer, syntax: MessageSyntax) -> None:
-        """Reads the received part of the answer first, which may take long."""
+    def __init__(self, request: Request, tokenizer: Tokenizer, syntax: MessageSyntax, thought: PromptThought) -> None:
+        """Reads the received part of the answer first, which may take long; `thought` is the state at its beginning."""
         self._stop_ids = request.stops.token_ids
         self._detokenizer = Detokenizer(
             tokenizer,
@@ -25,8 +25,7 @@ class MessageReader:
             min_tokens=request.stops.min_tokens,
             include_stop=request.stops.include_stop,
         )
-        is_thinking = thought_of(request.prompt, tokenizer, syntax) is PromptThought.OPEN
-        self._parser = MessageParser(syntax, is_thinking=is_thinking)
+        self._parser = MessageParser(syntax, is_thinking=thought is PromptThought.OPEN)
         for token_id in request.received:
             self.push([token_id])
 

@@ -146,3 +146,24 @@ def test_a_form_that_other_rules_forbid_is_not_complete(thinker: RunningTarget) 
     wanted.sampling.banned_strings.append("ebra")
     answer = stream(thinker, wanted)
     assert answer.reason == "FINISH_REASON_GRAMMAR_INCOMPLETE"
+
+
+def test_reasoning_tokens_are_the_same_streamed_whole_predicted_and_continued(thinker: RunningTarget) -> None:
+    wanted = request("json_schema", output={"prompt_token_ids": True})
+    whole = stream(thinker, wanted)
+    count = whole.finished.usage.reasoning_tokens
+    assert 9 < count < whole.finished.usage.completion_tokens
+    assert thinker.stub.Generate(as_unary(wanted)).finished.usage.reasoning_tokens == count
+    assert all(
+        stream(thinker, request("json_schema", speculation=mode)).finished.usage.reasoning_tokens == count
+        for mode in (NEVER, ALWAYS)
+    )
+    for received in (1, count - 1, count, count + 1, len(whole.token_ids)):
+        rest = continued(wanted, whole, received)
+        rest.grammar.CopyFrom(whole.started.grammar)
+        assert stream(thinker, rest).finished.usage.reasoning_tokens == count
+
+
+def test_reasoning_that_has_not_ended_is_the_whole_answer(thinker: RunningTarget) -> None:
+    usage = stream(thinker, request("regex", stop={"max_tokens": 5})).finished.usage
+    assert usage.reasoning_tokens == usage.completion_tokens == 5

@@ -104,6 +104,8 @@ OPTIONS = [
     ("lark", "start: /a/", {"grammar": {"lark": "start: /a/"}}),
     ("choice", ["yes", "no"], {"grammar": {"choice": {"texts": ["yes", "no"]}}}),
     ("prefer_end", True, {"grammar": {"prefer_end": True}}),
+    ("reasoning_marks", ("<a>", "</a>"), {"grammar": {"reasoning": {"start": "<a>", "end": "</a>"}}}),
+    ("reasoning_marks", (), {"grammar": {"reasoning": {}}}),
     ("token_records", True, {"output": {"token_records": True}}),
     ("logprobs", True, {"output": {"logprobs": True}}),
     ("top_candidates", 5, {"output": {"top_candidates": 5}}),

@@ -1,0 +1,56 @@
+"""AnswerReader: completes the responses of one answer by what is read from its token ids."""
+
+import asyncio
+
+from outrider.v1 import common_pb2, generation_pb2
+from services.engine.request import Request
+from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
+from services.target.message.message_reader import MessageReader
+from services.target.message.reasoning_counter import ReasoningCounter
+from services.target.message.thought import PromptThought, thought_of
+from services.target.models.served_model import ServedModel
+
+
+class AnswerReader:
+    """Adds the parts of a message, if they are requested, and the number of reasoning tokens."""
+
+    def __init__(self, request: Request, model: ServedModel, thought: PromptThought, *, as_message: bool) -> None:
+        """Reads the received part of the answer first, which may take long."""
+        self._counter = ReasoningCounter(model.tokenizer, model.syntax.reasoning, thought)
+        self._counter.push(request.received)
+        self._message = MessageReader(request, model.tokenizer, model.syntax, thought) if as_message else None
+
+    def complete(self, response: generation_pb2.StreamGenerateResponse) -> None:
+        """Complete the next response of the answer."""
+        match response.WhichOneof("event"):
+            case "chunk":
+                self._counter.push(response.chunk.token_ids)
+                if self._message is not None:
+                    deltas = self._message.push(response.chunk.token_ids)
+                    response.chunk.message_deltas.extend(map(_write_delta, deltas))
+            case "finished":
+                response.finished.usage.reasoning_tokens = self._counter.count
+                if self._message is not None:
+                    deltas = self._message.finish(response.finished.text)
+                    response.finished.message_deltas.extend(map(_write_delta, deltas))
+
+
+async def answer_readers(request: Request, model: ServedModel, *, as_message: bool) -> list[AnswerReader]:
+    """A reader of each sample's answer."""
+
+    def read() -> list[AnswerReader]:
+        thought = thought_of(request.prompt, model.tokenizer, model.syntax)
+        return [AnswerReader(request, model, thought, as_message=as_message) for _ in range(request.num_samples)]
+
+    # On a thread if there may be many tokens to read, of the prompt or received.
+    return await asyncio.to_thread(read) if request.received or model.syntax.reasoning else read()
+
+
+def _write_delta(delta: Delta) -> common_pb2.MessageDelta:
+    match delta:
+        case Reasoning(text):
+            return common_pb2.MessageDelta(reasoning=text)
+        case Content(text):
+            return common_pb2.MessageDelta(content=text)
+        case ToolCall(name, arguments):
+            return common_pb2.MessageDelta(tool_call=common_pb2.ToolCall(name=name, arguments=arguments))
