@@ -52,6 +52,12 @@ func (g *generation) nextRequest() *outriderv1.StreamGenerateRequest {
 		return g.request
 	}
 	request := proto.Clone(g.request).(*outriderv1.StreamGenerateRequest)
+	if chat := request.GetPrompt().GetChat(); chat != nil && len(chat.Tools) > 0 { // parsing their calls needs the schemas
+		if request.Output == nil {
+			request.Output = &outriderv1.OutputOptions{}
+		}
+		request.Output.Tools = chat.Tools
+	}
 	request.Prompt.Input = &outriderv1.Prompt_TokenIds{TokenIds: &outriderv1.TokenIds{Ids: g.started.PromptTokenIds}}
 	if request.Sampling == nil {
 		request.Sampling = &outriderv1.SamplingParameters{}

@@ -123,7 +123,7 @@ def read_source(message: common_pb2.Grammar) -> GrammarSource:
 
 
 def _read_reasoning(message: common_pb2.Reasoning) -> ReasoningMarks | None:
-    return ReasoningMarks(message.start, message.end, message.begun) if message.end else None
+    return ReasoningMarks(message.start, message.end, message.begun, message.prefix) if message.end else None
 
 
 def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
@@ -134,7 +134,9 @@ def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
     else:
         setattr(message, _GRAMMAR_NAMES[source.kind], source.texts[0])
     if (marks := source.reasoning) is not None:
-        message.reasoning.CopyFrom(common_pb2.Reasoning(start=marks.start, end=marks.end, begun=marks.is_begun))
+        message.reasoning.CopyFrom(
+            common_pb2.Reasoning(start=marks.start, end=marks.end, begun=marks.is_begun, prefix=marks.prefix)
+        )
     return message
 
 

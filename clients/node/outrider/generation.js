@@ -24,10 +24,11 @@ export class Generation {
   nextRequest() {
     const { started } = this;
     if (!started) return this.#request;
-    const { prompt, sampling, grammar } = this.#request;
+    const { prompt, sampling, grammar, output } = this.#request;
     return {
       ...this.#request,
       prompt: { ...prompt, text: undefined, chat: undefined, token_ids: { ids: started.prompt_token_ids } },
+      output: { ...output, tools: prompt?.chat?.tools ?? output?.tools }, // parsing their calls needs the schemas
       sampling: { ...sampling, seed: started.seed },
       request_id: started.request_id,
       grammar: started.grammar ?? grammar, // the server's own, where it made one of a tool choice

@@ -72,6 +72,8 @@ class Generation:
         request.CopyFrom(self._request)
         request.ClearField("best_of")  # what has started is the best already
         request.ClearField("session")  # whose tokens are among those of the prompt
+        if request.prompt.HasField("chat"):
+            request.output.tools.MergeFrom(request.prompt.chat.tools)
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         request.sampling.seed = self.started.seed
         request.request_id = self.started.request_id

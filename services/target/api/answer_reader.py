@@ -4,6 +4,9 @@ import asyncio
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.request import Request
+from services.target.api.chat import schema_of
+from services.target.api.request_messages import GenerationRequest
+from services.target.message.argument_types import ArgumentTypes
 from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
 from services.target.message.message_reader import MessageReader
 from services.target.message.reasoning_counter import ReasoningCounter
@@ -14,11 +17,13 @@ from services.target.models.served_model import ServedModel
 class AnswerReader:
     """Adds the parts of a message, if they are requested, and the number of reasoning tokens."""
 
-    def __init__(self, request: Request, model: ServedModel, thought: PromptThought, *, as_message: bool) -> None:
-        """Reads the received part of the answer first, which may take long."""
+    def __init__(
+        self, request: Request, model: ServedModel, thought: PromptThought, types: ArgumentTypes | None
+    ) -> None:
+        """Reads the received part of the answer first, which may take long; without `types` no message is read."""
         self._counter = ReasoningCounter(model.tokenizer, model.syntax.reasoning, thought)
         self._counter.push(request.received)
-        self._message = MessageReader(request, model.tokenizer, model.syntax, thought) if as_message else None
+        self._message = None if types is None else MessageReader(request, model.tokenizer, model.syntax, types, thought)
 
     def complete(self, response: generation_pb2.StreamGenerateResponse) -> None:
         """Complete the next response of the answer."""
@@ -35,15 +40,18 @@ class AnswerReader:
                     response.finished.message_deltas.extend(map(_write_delta, deltas))
 
 
-async def answer_readers(request: Request, model: ServedModel, *, as_message: bool) -> list[AnswerReader]:
+async def answer_readers(message: GenerationRequest, request: Request, model: ServedModel) -> list[AnswerReader]:
     """A reader of each sample's answer."""
 
     def read() -> list[AnswerReader]:
         thought = thought_of(request.prompt, model.tokenizer, model.syntax)
-        return [AnswerReader(request, model, thought, as_message=as_message) for _ in range(request.num_samples)]
+        tools = message.prompt.chat.tools or message.output.tools
+        types = ArgumentTypes({tool.name: schema_of(tool) for tool in tools}) if message.output.message_deltas else None
+        return [AnswerReader(request, model, thought, types) for _ in range(request.num_samples)]
 
     # On a thread if there may be many tokens to read, of the prompt or received.
-    return await asyncio.to_thread(read) if request.received or model.syntax.reasoning else read()
+    is_long = request.received or message.output.message_deltas or model.syntax.reasoning is not None
+    return await asyncio.to_thread(read) if is_long else read()
 
 
 def _write_delta(delta: Delta) -> common_pb2.MessageDelta:

@@ -42,7 +42,7 @@ async def read_grammar(
     if _has_empty_text(message):
         found.add(f"grammar.{name}", "is empty, or has an empty text", "texts with at least one character")
         return None
-    for mark in ("start", "end"):
+    for mark in ("start", "end", "prefix"):
         if (size := len(getattr(message.reasoning, mark).encode())) > _MOST_MARK_BYTES:
             found.add(f"grammar.reasoning.{mark}", f"has {size} bytes", f"at most {_MOST_MARK_BYTES}")
             return None

@@ -7,6 +7,7 @@ from services.engine.range import Range
 from services.engine.request import OutputOptions
 from services.service.limits import LIMITS, MAX_RECORDS_BYTES
 from services.service.validation import Violations
+from services.target.api.chat import read_tools
 from services.target.models.served_model import ServedModel
 
 
@@ -22,6 +23,7 @@ def read_output(
     found.check_number("output.top_candidates", message.top_candidates, most)
     token_ids = found.within("output.logits_token_ids", message.logits_token_ids, LIMITS.max_logits_token_ids)
     _check_logits(message, token_ids, model, found, is_whole=is_whole)
+    read_tools(message.tools, "output.tools", model, found)
     return OutputOptions(
         records=asks_records(message),
         logprobs=asks_logprobs(message),

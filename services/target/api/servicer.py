@@ -224,7 +224,7 @@ class GenerationServicer(GenerationServiceServicer):
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
-            readers = await answer_readers(request, model, as_message=message.output.message_deltas)
+            readers = await answer_readers(message, request, model)
             engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded
             sequences = await call.submit(engine, request.samples)
             try:

@@ -1,15 +1,13 @@
 """MessageParser: parses an answer's text into the parts of a message while it grows."""
 
-import re
 from collections.abc import Callable, Iterable
 
-from services.target.message.call_text import read_calls
+from services.target.message.argument_types import ArgumentTypes
+from services.target.message.call_reader import CallReader, call_reader
 from services.target.message.deltas import Content, Delta, Reasoning
-from services.target.message.json_scanner import JsonScanner
 from services.target.message.syntax import MessageSyntax, ToolSyntax
+from services.target.message.text_marks import first_mark, joined_deltas, may_become
 
-_MOST_HEADER = 256  # characters between the mark that begins a call and its JSON
-_JSON = re.compile(r"(?P<before>\s*)\[\s*[{\]]|(?P<brace>[^{]*)\{")
 _NO_TOOLS = ToolSyntax(starts=(), call="")
 
 
@@ -21,8 +19,9 @@ class MessageParser:
     was certain, so that each character is read only a few times.
     """
 
-    def __init__(self, syntax: MessageSyntax, *, is_thinking: bool) -> None:
+    def __init__(self, syntax: MessageSyntax, types: ArgumentTypes, *, is_thinking: bool) -> None:
         """`is_thinking` is whether the prompt has already begun a thought."""
+        self._types = types
         self._tools = syntax.tools or _NO_TOOLS
         self._reasoning = syntax.reasoning
         self._text = ""  # not read yet
@@ -30,8 +29,8 @@ class MessageParser:
         self._space = ""  # white space at the end, which is emitted only if more text follows
         self._is_after_mark = is_thinking
         self._call_start = ""  # the mark that began the current call
-        self._json: JsonScanner | None = None  # once the call's header is complete
-        self._name: str | None = None  # of the tool, if the header has it
+        self._call: CallReader | None = None
+        self._is_open = False  # whether a call has ended whose end mark has not come yet
         self._read: Callable[[bool], bool] = self._read_thought if is_thinking else self._read_beginning
 
     def feed(self, text: str) -> list[Delta]:
@@ -52,7 +51,7 @@ class MessageParser:
         while self._text and self._read(is_end):
             continue
         deltas, self._deltas = self._deltas, []
-        return _joined(deltas)
+        return joined_deltas(deltas)
 
     # Each of these reads part of the text, and returns whether more can be read now.
 
@@ -99,30 +98,30 @@ class MessageParser:
         skipped = len(self._text) - len(text)
         end = next((end for end in self._tools.ends if text.startswith(end)), None)
         if end is not None:
-            self._text = text[len(end) :]
-        elif not is_end and _may_become(text, (*self._tools.ends, *self._tools.starts)):
+            self._text, self._is_open = text[len(end) :], False
+        elif not is_end and may_become(text, (*self._tools.ends, *self._tools.starts)):
             return False
-        elif self._tools.is_bare and text.startswith("{"):
+        elif text.startswith("{") and (self._is_open or self._tools.is_bare):
             self._begin_call("", skipped)
         else:
             self._read = self._read_content
         return True
 
     def _read_call(self, is_end: bool) -> bool:
-        """The header of a call, then its JSON up to the end."""
+        """A call up to its end."""
+        assert self._call is not None
         end: int | None = None
         try:
-            if self._json is None:
-                self._json = self._find_json()
-            end = self._json.end(self._text) if self._json else None
-            if self._json is None or end is None:
+            end = self._call.end(self._text)
+            if end is None:
                 if is_end:
                     raise ValueError("it is not whole")
                 return False
-            self._deltas += read_calls(self._name, self._text[self._json.start : end])
+            self._deltas += self._call.calls(self._text[:end])
         except ValueError:
-            self._reject_call(end or (self._json.position if self._json else 0))
+            self._reject_call(end or self._call.position)
         else:
+            self._is_open = self._tools.has_several
             self._pass_mark(end, self._read_between)
         return True
 
@@ -130,17 +129,10 @@ class MessageParser:
 
     def _emit_up_to(self, kind: type[Reasoning | Content], marks: Iterable[str], is_end: bool) -> str | None:
         """Emit the text before the first mark, and return that mark; without one, emit all that cannot become one."""
-        found = [(position, mark) for mark in marks if (position := self._text.find(mark)) >= 0]
-        if found:
-            position, mark = min(found)
-            self._emit(kind, self._text[:position])
-            self._text = self._text[position:]
-            return mark
-        held = 0 if is_end else _num_held(self._text, marks)
-        position = len(self._text) - held
+        position, mark = first_mark(self._text, marks, is_end=is_end)
         self._emit(kind, self._text[:position])
         self._text = self._text[position:]
-        return None
+        return mark
 
     def _emit(self, kind: type[Reasoning | Content], text: str) -> None:
         if self._is_after_mark:
@@ -161,25 +153,8 @@ class MessageParser:
 
     def _begin_call(self, start: str, length: int) -> None:
         self._call_start, self._text = start, self._text[length:]
-        self._json = None
+        self._call = call_reader(self._tools, self._types)
         self._read = self._read_call
-
-    def _find_json(self) -> JsonScanner | None:
-        """A scanner of the call's JSON, which begins at the first brace, or at a bracket after nothing but white space.
-
-        None while there is none. Raises ValueError if the header before the JSON does not match the syntax.
-        """
-        found = _JSON.match(self._text, 0, _MOST_HEADER)
-        if found is None:
-            if len(self._text) >= _MOST_HEADER:
-                raise ValueError("it has no JSON")
-            return None
-        start = max(found.end("before"), found.end("brace"))
-        header = self._tools.header.fullmatch(self._text, 0, start)
-        if header is None:
-            raise ValueError("something else stands before its JSON")
-        self._name = header.groupdict().get("name")
-        return JsonScanner(start)
 
     def _reject_call(self, length: int) -> None:
         """Emit text that looked like a call as content, as far as it was read."""
@@ -187,27 +162,3 @@ class MessageParser:
         self._text = self._text[length:]
         self._emit(Content, text)
         self._read = self._read_content
-
-
-def _num_held(text: str, marks: Iterable[str]) -> int:
-    """The number of characters at the end of a text that a mark may begin with."""
-    longest = max(map(len, marks), default=0)
-    return next((n for n in range(min(longest - 1, len(text)), 0, -1) if _may_become(text[-n:], marks)), 0)
-
-
-def _may_become(text: str, marks: Iterable[str]) -> bool:
-    return any(mark.startswith(text) and mark != text for mark in marks)
-
-
-def _joined(deltas: Iterable[Delta]) -> list[Delta]:
-    """The deltas with consecutive ones of the same kind merged, except calls."""
-    joined: list[Delta] = []
-    for delta in deltas:
-        match joined[-1:], delta:
-            case [Reasoning(before)], Reasoning(text):
-                joined[-1] = Reasoning(before + text)
-            case [Content(before)], Content(text):
-                joined[-1] = Content(before + text)
-            case _:
-                joined.append(delta)
-    return joined

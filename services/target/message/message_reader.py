@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
+from services.target.message.argument_types import ArgumentTypes
+from services.target.message.channel_parser import ChannelParser
 from services.target.message.deltas import Delta
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import MessageSyntax
@@ -14,8 +16,18 @@ from services.target.output.detokenizer import Detokenizer
 class MessageReader:
     """Decodes the ids to text, in which marks that are control tokens are spelled out, and parses it."""
 
-    def __init__(self, request: Request, tokenizer: Tokenizer, syntax: MessageSyntax, thought: PromptThought) -> None:
-        """Reads the received part of the answer first, which may take long; `thought` is the state at its beginning."""
+    def __init__(
+        self,
+        request: Request,
+        tokenizer: Tokenizer,
+        syntax: MessageSyntax,
+        types: ArgumentTypes,
+        thought: PromptThought,
+    ) -> None:
+        """Reads the received part of the answer first, which may take long.
+
+        `types` are those of the tools' arguments, `thought` is the state of the reasoning at the end of the prompt.
+        """
         self._stop_ids = request.stops.token_ids
         self._detokenizer = Detokenizer(
             tokenizer,
@@ -25,7 +37,11 @@ class MessageReader:
             min_tokens=request.stops.min_tokens,
             include_stop=request.stops.include_stop,
         )
-        self._parser = MessageParser(syntax, is_thinking=thought is PromptThought.OPEN)
+        self._parser = (
+            ChannelParser(thought)
+            if syntax.has_channels
+            else MessageParser(syntax, types, is_thinking=thought is PromptThought.OPEN)
+        )
         for token_id in request.received:
             self.push([token_id])
 

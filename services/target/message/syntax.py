@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from services.engine.text.tokenizer import Tokenizer
+from services.target.message.xml_form import XmlForm
 
 AUTO, NONE = "auto", "none"
+_CONTROL = r"<\|\w+\|>"
 NAME, ARGUMENTS = "\0name", "\0arguments"  # placeholders in the text of a call
 
 
@@ -16,29 +18,33 @@ class ReasoningSyntax:
 
     start: str
     end: str
+    after: str = ""  # written after the end mark, before anything else
+    answer: str = ""  # written before an answer that is no call
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The marks, which are no text of the message."""
-        return (self.start, self.end)
+        """The marks, which are no text of the message, and may be single tokens."""
+        return tuple(re.findall(_CONTROL, self.start + self.end)) or (self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSyntax:
-    """An answer's calls are JSON between two marks, or after one.
+    """An answer's calls are JSON, or of a form in XML, between two marks, or after one.
 
     `header` matches the text between one of `starts` and the JSON; if it has a group `name`, the JSON is only the
     arguments. `ends` are marks that may follow a call. A grammar writes calls as `opening`, one `call` after the other
-    with `between` in between, and `closing`.
+    with `between` in between, and `closing`; if `between` is None, an answer has one call.
     """
 
     starts: tuple[str, ...]
     is_bare: bool = False  # whether a call may begin with its JSON at the start of a message or after another call
     header: re.Pattern[str] = re.compile(r"\s*")
+    xml: XmlForm | None = None
+    has_several: bool = False  # whether several calls may come before an end mark
     ends: tuple[str, ...] = ()
     opening: str = ""
     call: str
-    between: str = ""
+    between: str | None = ""
     closing: str = ""
 
     @property
@@ -48,14 +54,51 @@ class ToolSyntax:
         return tuple(dict.fromkeys([*self.starts, *written]))
 
 
+CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
 _JSON_CALL = f'{{"name": "{NAME}", "arguments": {ARGUMENTS}}}'
 _DEEPSEEK_ENDS = ("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
+
+
+def _functions_in_xml(start: str, end: str, newline: str) -> ToolSyntax:
+    """Calls such as <function=NAME><parameter=KEY>VALUE</parameter></function>, with newlines around each value."""
+    form = XmlForm(
+        name=re.compile(r"<function=(?P<name>[^<>\s]+)>"),
+        before_name="<function=",
+        argument=re.compile(r"<parameter=(?P<key>[^<>]+)>"),
+        value_end="</parameter>",
+        end="</function>",
+        before_key="<parameter=",
+        after_key=f">{newline}",
+        after_value=f"{newline}</parameter>\n",
+    )
+    call = f"{start}\n<function={NAME}>\n{ARGUMENTS}</function>\n{end}"
+    return ToolSyntax(starts=(start,), ends=(end,), xml=form, call=call, between="\n")
+
 
 TOOL_SYNTAXES = {
     "hermes": ToolSyntax(
         starts=("<tool_call>",),
         ends=("</tool_call>",),
         call=f"<tool_call>\n{_JSON_CALL}\n</tool_call>",
+        between="\n",
+        has_several=True,
+    ),
+    "qwen3_coder": _functions_in_xml("<tool_call>", "</tool_call>", newline="\n"),
+    "seed_oss": _functions_in_xml("<seed:tool_call>", "</seed:tool_call>", newline=""),
+    "glm": ToolSyntax(
+        starts=("<tool_call>",),
+        xml=XmlForm(
+            name=re.compile(r"(?P<name>[^<>\s]+)(?=\s*<)"),
+            before_name="",
+            other=re.compile(r"\s*[^<>\s]+(\s+[^<\s]|>)"),
+            argument=re.compile(r"<arg_key>(?P<key>[^<>]*)</arg_key>\s*<arg_value>"),
+            value_end="</arg_value>",
+            end="</tool_call>",
+            before_key="<arg_key>",
+            after_key="</arg_key>\n<arg_value>",
+            after_value="</arg_value>\n",
+        ),
+        call=f"<tool_call>{NAME}\n{ARGUMENTS}</tool_call>",
         between="\n",
     ),
     "llama3_json": ToolSyntax(
@@ -72,6 +115,12 @@ TOOL_SYNTAXES = {
         starts=("[TOOL_CALLS]",),
         header=re.compile(r"\s*(?:(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?\s*(?:\[ARGS\])?\s*)?"),
         call=f"[TOOL_CALLS]{NAME}[ARGS]{ARGUMENTS}",
+    ),
+    "harmony": ToolSyntax(
+        starts=CHANNEL_MARKS,
+        is_bare=True,
+        call=f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>{ARGUMENTS}",
+        between=None,
     ),
     "deepseek_v3": ToolSyntax(
         starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
@@ -93,19 +142,35 @@ TOOL_SYNTAXES = {
 }
 REASONING_SYNTAXES = {
     "think": ReasoningSyntax("<think>", "</think>"),
+    "seed": ReasoningSyntax("<seed:think>", "</seed:think>"),
     "mistral": ReasoningSyntax("[THINK]", "[/THINK]"),
+    "harmony": ReasoningSyntax(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        after="<|start|>assistant",
+        answer="<|channel|>final<|message|>",
+    ),
 }
-# For each syntax, strings that a template has and strings that it must not have; the first match is used.
+# For each syntax, strings that a template has; the first match is used.
 _TOOL_SIGNS = (
-    ("hermes", ("<tool_call>", "arguments"), ("<function=", "<arg_key>")),
-    ("mistral_args", ("[TOOL_CALLS]", "[ARGS]"), ()),
-    ("mistral", ("[TOOL_CALLS]",), ()),
-    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json"), ()),
-    ("deepseek_v31", ("<｜tool▁call▁begin｜>",), ()),
-    ("llama3_json", ("<|python_tag|>",), ()),
-    ("llama3_json", ('"parameters": dictionary of argument name',), ()),
+    ("harmony", ("<|channel|>", "functions.")),
+    ("seed_oss", ("<seed:tool_call>",)),
+    ("qwen3_coder", ("<tool_call>", "<function=")),
+    ("glm", ("<tool_call>", "<arg_key>")),
+    ("hermes", ("<tool_call>", "arguments")),
+    ("mistral_args", ("[TOOL_CALLS]", "[ARGS]")),
+    ("mistral", ("[TOOL_CALLS]",)),
+    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json")),
+    ("deepseek_v31", ("<｜tool▁call▁begin｜>",)),
+    ("llama3_json", ("<|python_tag|>",)),
+    ("llama3_json", ('"parameters": dictionary of argument name',)),
 )
-_REASONING_SIGNS = (("think", "</think>"), ("mistral", "[/THINK]"))
+_REASONING_SIGNS = (
+    ("harmony", "<|channel|>analysis"),
+    ("seed", "</seed:think>"),
+    ("think", "</think>"),
+    ("mistral", "[/THINK]"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +181,11 @@ class MessageSyntax:
     reasoning: ReasoningSyntax | None
     mark_ids: Mapping[str, int]
     special_ids: frozenset[int]
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether an answer is a sequence of messages in channels, as those of gpt-oss."""
+        return any(part is not None and "<|channel|>" in part.marks for part in (self.tools, self.reasoning))
 
     @classmethod
     def find(cls, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> "MessageSyntax":
@@ -131,6 +201,6 @@ class MessageSyntax:
 
 
 def _tools_of(template: str) -> Iterator[str]:
-    for name, signs, others in _TOOL_SIGNS:
-        if all(sign in template for sign in signs) and not any(other in template for other in others):
+    for name, signs in _TOOL_SIGNS:
+        if all(sign in template for sign in signs):
             yield name

@@ -22,22 +22,27 @@ def thought_of(prompt: Seq[int], tokenizer: Tokenizer, syntax: MessageSyntax) ->
     """The state of the reasoning after the last control token of a prompt, which ends the previous messages."""
     if syntax.reasoning is None:
         return PromptThought.CLOSED
-    marks = frozenset(syntax.mark_ids.values())
+    marks = frozenset(syntax.mark_ids.get(mark) for mark in syntax.reasoning.marks)
     pieces: list[bytes] = []
     for token_id in reversed(prompt[-_MOST_TOKENS:]):
         if tokenizer.is_special(token_id) and token_id not in marks:
             break
         pieces.append(tokenizer.token_bytes(token_id))
     text = b"".join(reversed(pieces)).decode(errors="replace")
+    if syntax.reasoning.answer and syntax.reasoning.answer in text:
+        return PromptThought.CLOSED
     start, end = text.rfind(syntax.reasoning.start), text.rfind(syntax.reasoning.end)
     if start == end:
         return PromptThought.NONE
     return PromptThought.OPEN if start > end else PromptThought.CLOSED
 
 
-def marks_before_answer(syntax: MessageSyntax, thought: PromptThought) -> ReasoningMarks | None:
+def marks_before_answer(
+    syntax: MessageSyntax, thought: PromptThought, *, is_call: bool = False
+) -> ReasoningMarks | None:
     """The marks of the reasoning that may come before the answer; None if there is none."""
     marks = syntax.reasoning
     if marks is None or thought is PromptThought.CLOSED:
         return None
-    return ReasoningMarks(marks.start, marks.end, thought is PromptThought.OPEN)
+    is_begun = thought is PromptThought.OPEN
+    return ReasoningMarks(marks.start, marks.end + marks.after, is_begun, "" if is_call else marks.answer)

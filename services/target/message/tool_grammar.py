@@ -10,6 +10,7 @@ from typing import Any
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
 from services.target.message.thought import PromptThought, marks_before_answer
+from services.target.message.xml_rules import free_rules, xml_rules
 
 # As models write JSON; with flexible white space an answer could continue with white space forever.
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -37,7 +38,7 @@ class CallRule:
 def tool_grammar(rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> GrammarSource:
     """The grammar of an answer, given the state of the reasoning at the end of its prompt."""
     text = "\n".join(_Lark(rule, tools, syntax).lines())
-    return GrammarSource(GrammarKind.LARK, (text,), reasoning=marks_before_answer(syntax, thought))
+    return GrammarSource(GrammarKind.LARK, (text,), reasoning=marks_before_answer(syntax, thought, is_call=True))
 
 
 class _Lark:
@@ -46,19 +47,27 @@ class _Lark:
         self._tools = tools
         self._mark_ids = syntax.mark_ids
         self._special_ids = syntax.special_ids
+        self._answer = syntax.reasoning.answer if syntax.reasoning else ""
 
     def lines(self) -> list[str]:
         answer = self._required() if self._rule.is_required else self._free()
         return [*answer, *self._calls(), _ANY_TEXT]
 
     def _required(self) -> list[str]:
-        further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
-        return [f"start: {self._written(self._tools.opening)} call {further} {self._written(self._tools.closing)}"]
+        opening, closing = self._written(self._tools.opening), self._written(self._tools.closing)
+        return [f"start: {opening} call {self._further()} {closing}"]
+
+    def _further(self) -> str:
+        """Calls after the first one, if there may be any."""
+        if not self._rule.is_parallel or self._tools.between is None:
+            return ""
+        return f"({self._written(self._tools.between)} call)*"
 
     def _free(self) -> list[str]:
         """Rules for any text in which the mark that begins a call is followed by the rest of a call."""
-        opening = self._tools.opening + self._tools.call
-        further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
+        if self._answer:
+            return [f"start: {self._written(self._answer)} TEXT | call"]
+        opening, further = self._tools.opening + self._tools.call, self._further()
         if self._tools.is_bare:
             return [f"start: OTHER | call {further}", r"OTHER: /(\s*[^{\s](?s:.*))?/"]
         mark = next(start for start in self._tools.starts if opening.startswith(start))
@@ -71,11 +80,18 @@ class _Lark:
         ]
 
     def _calls(self) -> list[str]:
-        calls = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
+        rules = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
+        form = self._tools.xml
+        if form is not None:
+            rules += free_rules(form)
         for index, tool in enumerate(self._rule.tools):
-            schema = {"x-guidance": _SPACING, **_OBJECT, **(tool.schema or {})}
-            calls.append(f"arguments_{index}: %json {json.dumps(schema)}")
-        return calls
+            name = f"arguments_{index}"
+            if form is None:
+                schema = {"x-guidance": _SPACING, **_OBJECT, **(tool.schema or {})}
+                rules.append(f"{name}: %json {json.dumps(schema)}")
+            else:
+                rules += xml_rules(name, tool.schema, form, _SPACING)
+        return rules
 
     def _call(self, index: int, mark: str | None = None) -> str:
         """One call; with `mark`, the rest of the first call after this mark."""

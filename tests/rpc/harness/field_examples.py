@@ -237,6 +237,17 @@ GOOD = {
             lambda seen: re.fullmatch("(?s:y.*)|x", seen.streamed.text) is not None,
         ),
     ),
+    "grammar.reasoning.prefix": Good(
+        {"grammar": {"choice": {"texts": ["x"]}, "reasoning": {"start": "y", "end": "z", "prefix": "w"}}},
+        lambda seen: re.fullmatch("(?s:y.*)|wx", seen.streamed.text) is not None,
+    ),
+    **{
+        f"output.tools.{name}": Good(
+            {"output": {"message_deltas": True, "tools": [{"name": "f", name: value}]}},
+            lambda seen: seen.whole.message.content == seen.streamed.text.strip(),
+        )
+        for name, value in (("name", "g"), ("description", "a"), ("parameters", "{}"), ("strict", True))
+    },
     "grammar.reasoning.begun": Good(
         {"grammar": {"regex": "x", "reasoning": {"end": "z", "begun": True}}, "stop": {"max_tokens": 9}},
         lambda seen: seen.streamed.text[:1] not in ("", "x"),
@@ -269,6 +280,11 @@ BAD_FOR_GENERATE: dict[str, Fields | Callable[[Streamed], Fields]] = {
     "grammar.prefer_end": {"grammar": {"regex": "a", "prefer_end": True}, "stop": {"min_tokens": 1}},
     "grammar.reasoning.start": {"grammar": {"regex": "a", "reasoning": {"start": "a" * 65, "end": "b"}}},
     "grammar.reasoning.end": {"grammar": {"regex": "a", "reasoning": {"end": "b" * 65}}},
+    "grammar.reasoning.prefix": {
+        "grammar": {"regex": "a", "reasoning": {"start": "a", "end": "b", "prefix": "b" * 65}}
+    },
+    "output.tools.name": {"output": {"tools": [{"name": "a b"}]}},
+    "output.tools.parameters": {"output": {"tools": [{"name": "a", "parameters": "{"}]}},
 }
 TOLD_BY_PARENT = {"prompt.chat.messages.role": "prompt.chat.messages", "grammar.choice.texts": "grammar.choice"}
 NEVER_BAD = {
@@ -287,9 +303,11 @@ NEVER_BAD = {
             "output.prompt_logprobs",
             "cache.prefix",
             "grammar.reasoning.begun",
+            "output.tools.strict",
         ),
         "true and false are both allowed, whatever else is asked",
     ),
     "sampling.seed": "all that 64 bits can hold is allowed",
     "prompt.chat.messages.content": "any text may be said",
+    "output.tools.description": "any text may be said",
 }

@@ -63,6 +63,32 @@ def test_every_cut_goes_on_with_the_next_delta(by_token: RunningTarget) -> None:
         assert streamed.token_ids == whole.token_ids[count:]
 
 
+@pytest.fixture(scope="module", params=["qwen3_coder", "glm", "harmony"])
+def other_family(request: pytest.FixtureRequest, model: Path) -> Iterator[RunningTarget]:
+    """A server whose model writes calls in another syntax, and that sends every token in a chunk of its own."""
+    with target_server(model, parsers={"tool_parser": request.param}, stream_capacity=1) as running:
+        yield running
+        running.assert_all_free()
+
+
+def test_calls_without_json_keep_the_types_of_their_schemas_after_every_cut(other_family: RunningTarget) -> None:
+    request = request_of(tools=[USE_CITY], tool_choice={"mode": REQUIRED, "parallel": False})
+    whole = stream(other_family, request)
+    assert whole.reason == "FINISH_REASON_STOP_TOKEN"
+    ((name, text),) = told(deltas_of(whole))[2]
+    arguments = json.loads(text)
+    assert name == "use_city"
+    assert re.fullmatch("[A-Z][a-z]{2,5}", arguments["city"])
+    assert arguments.get("days", 1) in (1, 2)
+    for count in range(0, len(whole.token_ids) + 1, 7):
+        rest = continued(request, whole, count)
+        rest.grammar.CopyFrom(whole.started.grammar)
+        rest.output.tools.MergeFrom(request.prompt.chat.tools)
+        streamed = stream(other_family, rest)
+        before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
+        assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
+
+
 def test_the_whole_message_can_be_put_behind_the_others(target: RunningTarget) -> None:
     request = request_of(**REQUIRED_CALLS)
     whole = target.stub.Generate(as_unary(request), timeout=60)

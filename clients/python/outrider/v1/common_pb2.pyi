@@ -1304,6 +1304,7 @@ class OutputOptions(_message.Message):
     LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
     token_records: _builtins.bool
     """Whether to return a `TokenRecord` for each token. Default: false."""
     logprobs: _builtins.bool
@@ -1347,6 +1348,13 @@ class OutputOptions(_message.Message):
         `logits`. Default: the whole vocabulary.
         """
 
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
+        """The tools whose calls are parsed, for a prompt that is no `Chat`: some model families write arguments without JSON,
+        so their types come from the schemas. A continuation, whose prompt is token ids, must send the tools of the
+        interrupted generation. Ignored with a `Chat`, whose tools are used.
+        """
+
     def __init__(
         self,
         *,
@@ -1362,10 +1370,11 @@ class OutputOptions(_message.Message):
         logits_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         prompt_logprobs: _builtins.bool | None = ...,
         message_deltas: _builtins.bool | None = ...,
+        tools: _abc.Iterable[Global___Tool] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_message_deltas", b"_message_deltas", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logprobs", b"logprobs", "message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_message_deltas", b"_message_deltas", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logits_token_ids", b"logits_token_ids", "logprobs", b"logprobs", "message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_message_deltas", b"_message_deltas", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logits_token_ids", b"logits_token_ids", "logprobs", b"logprobs", "message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "tools", b"tools", "top_candidates", b"top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__entropy: _TypeAlias = _typing.Literal["entropy"]  # noqa: Y015
     _WhichOneofArgType__entropy: _TypeAlias = _typing.Literal["_entropy", b"_entropy"]  # noqa: Y015
@@ -1534,22 +1543,26 @@ class Reasoning(_message.Message):
     START_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     BEGUN_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     start: _builtins.str
     """The start mark, which may be the first text of the answer, unless `begun` is set. At most 64 bytes."""
     end: _builtins.str
     """The end mark. At most 64 bytes; empty for no reasoning."""
     begun: _builtins.bool
     """Whether the prompt has begun the reasoning. Default: false, the answer may."""
+    prefix: _builtins.str
+    """Text that is generated before the constrained text, with or without reasoning. At most 64 bytes. Default: none."""
     def __init__(
         self,
         *,
         start: _builtins.str = ...,
         end: _builtins.str = ...,
         begun: _builtins.bool = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "end", b"end", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "end", b"end", "prefix", b"prefix", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,11 +17,25 @@ class Answer(NamedTuple):
 
 def syntax_of(family: str) -> MessageSyntax:
     """Both of a family's syntaxes, without the tokens of any vocabulary."""
-    reasoning = REASONING_SYNTAXES["mistral" if family.startswith("mistral") else "think"]
+    others = {"mistral": "mistral", "mistral_args": "mistral", "harmony": "harmony", "seed_oss": "seed"}
+    reasoning = REASONING_SYNTAXES[others.get(family, "think")]
     return MessageSyntax(TOOL_SYNTAXES.get(family), reasoning, {}, frozenset())
 
 
 F, G = ToolCall("f", '{"a": 1}'), ToolCall("g.h", "{}")
+TYPED = ToolCall("t.ypes", '{"text": "12", "count": 12, "any": [1, "a"]}')
+SCHEMAS = {
+    "t.ypes": {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "flag": {"type": "boolean"},
+            "maybe": {"$ref": "#/$defs/maybe"},
+        },
+        "$defs": {"maybe": {"type": ["string", "null"]}},
+    }
+}
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
 ANSWERS = {
@@ -89,5 +103,95 @@ ANSWERS = {
         f'{_DEEPSEEK}f<｜tool▁sep｜>{{"a": 1}}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g.h<｜tool▁sep｜>{{}}'
         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         [F, G],
+    ),
+    "hermes, two in one": Answer(
+        "hermes",
+        '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n{"name": "g.h", "arguments": {}}\n</tool_call>\nSo.',
+        [F, G, Content("So.")],
+    ),
+    "hermes, JSON after a call": Answer(
+        "hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>{"b": 2}', [F, Content('{"b": 2}')]
+    ),
+    "hermes, a mark in prose": Answer(
+        "hermes",
+        'The mark <tool_call> begins it: <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>',
+        [Content("The mark <tool_call> begins it:"), F],
+    ),
+    "qwen, in XML": Answer(
+        "qwen3_coder",
+        "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n<function=t.ypes>\n<parameter=text>\n12\n</parameter>\n"
+        '<parameter=count>\n12\n</parameter>\n<parameter=any>\n[1, "a"]\n</parameter>\n</function>\n</tool_call>\n'
+        "<tool_call>\n<function=g.h>\n</function>\n</tool_call>",
+        [Reasoning("Hm."), Content("I look."), TYPED, G],
+    ),
+    "qwen, a value of lines": Answer(
+        "qwen3_coder",
+        '<tool_call><function=t.ypes><parameter=text>\n\n{"a": 1}\n<b>\n\n</parameter></function></tool_call>',
+        [ToolCall("t.ypes", '{"text": "\\n{\\"a\\": 1}\\n<b>\\n"}')],
+    ),
+    "qwen, constants": Answer(
+        "qwen3_coder",
+        "<tool_call><function=t.ypes><parameter=flag>True</parameter><parameter=maybe>null</parameter>"
+        "<parameter=count>many</parameter></function></tool_call>",
+        [ToolCall("t.ypes", '{"flag": true, "maybe": null, "count": "many"}')],
+    ),
+    "qwen, cut off": Answer(
+        "qwen3_coder",
+        "a <tool_call>\n<function=f>\n<parameter=a>\n1",
+        [Content("a <tool_call>\n<function=f>\n<parameter=a>\n1")],
+    ),
+    "qwen, a mark in words": Answer("qwen3_coder", "Say <tool_call> first.", [Content("Say <tool_call> first.")]),
+    "qwen, something between": Answer(
+        "qwen3_coder",
+        "<tool_call><function=f>x</function></tool_call>",
+        [Content("<tool_call><function=f>x</function></tool_call>")],
+    ),
+    "seed, in XML": Answer(
+        "seed_oss",
+        "<seed:think>Hm.</seed:think><seed:tool_call>\n<function=t.ypes>\n<parameter=text>a</parameter>\n</function>\n"
+        "</seed:tool_call>",
+        [Reasoning("Hm."), ToolCall("t.ypes", '{"text": "a"}')],
+    ),
+    "glm, in XML": Answer(
+        "glm",
+        "\n<think>Hm.</think>\nI look.\n<tool_call>t.ypes\n<arg_key>text</arg_key>\n<arg_value>12</arg_value>\n"
+        "<arg_key>count</arg_key>\n<arg_value>12</arg_value>\n<arg_key>any</arg_key>\n"
+        '<arg_value>[1, "a"]</arg_value>\n</tool_call>\n<tool_call>g.h\n</tool_call>',
+        [Reasoning("Hm."), Content("I look."), TYPED, G],
+    ),
+    "glm, a mark in words": Answer("glm", "Say <tool_call> first.", [Content("Say <tool_call> first.")]),
+    "glm, no value": Answer(
+        "glm", "<tool_call>f<arg_key>a</tool_call> b", [Content("<tool_call>f<arg_key>a</tool_call> b")]
+    ),
+    "harmony, reasoning and an answer": Answer(
+        "harmony",
+        "<|channel|>analysis<|message|>Hm. <|end|><|start|>assistant<|channel|>final<|message|>So <b>.<|return|>",
+        [Reasoning("Hm. "), Content("So <b>.")],
+    ),
+    "harmony, a call": Answer(
+        "harmony",
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+        '<|constrain|>json<|message|>{"a": 1}<|call|>',
+        [Reasoning("Hm."), F],
+    ),
+    "harmony, a call without its end, the recipient first": Answer(
+        "harmony", " to=functions.g.h<|channel|>commentary json<|message|>null", [G]
+    ),
+    "harmony, text before a call": Answer(
+        "harmony",
+        "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary "
+        'to=functions.f<|message|>{"a": 1}',
+        [Content("I look."), F],
+    ),
+    "harmony, no JSON": Answer("harmony", "<|channel|>commentary to=functions.f<|message|>{a<|call|>", [Content("{a")]),
+    "harmony, words alone": Answer("harmony", "Just <b> words", [Content("Just <b> words")]),
+    "harmony, reasoning of the prompt": Answer(
+        "harmony",
+        "Hm.<|end|><|start|>assistant<|channel|>final<|message|>So.",
+        [Reasoning("Hm."), Content("So.")],
+        True,
+    ),
+    "harmony, cut in a header": Answer(
+        "harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assis", [Reasoning("Hm.")]
     ),
 }

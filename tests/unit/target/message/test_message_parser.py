@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.target.message.argument_types import ArgumentTypes
+from services.target.message.channel_parser import ChannelParser
 from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
-from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of
+from services.target.message.thought import PromptThought
+from tests.unit.target.message.answers import ANSWERS, SCHEMAS, Answer, syntax_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
+XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
+CHANNELS = ["<|channel|>", "<|message|>", "<|end|>", "<|start|>assistant", "analysis", " to=functions.f"]
 OTHERS = ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", '{"name": "f", "arguments": ', *'{}[]"\\f \n;']
-PIECES = st.sampled_from([*MARKS, *OTHERS])
+PIECES = st.sampled_from([*MARKS, *XML, *CHANNELS, *OTHERS])
 
 
 def joined(deltas: list[Delta]) -> list[Delta]:
@@ -28,9 +33,15 @@ def joined(deltas: list[Delta]) -> list[Delta]:
     return whole
 
 
+def parser_of(answer: Answer) -> MessageParser | ChannelParser:
+    if answer.family == "harmony":
+        return ChannelParser(PromptThought.OPEN if answer.is_thinking else PromptThought.NONE)
+    return MessageParser(syntax_of(answer.family), ArgumentTypes(SCHEMAS), is_thinking=answer.is_thinking)
+
+
 def read(answer: Answer, *cuts: int) -> list[list[Delta]]:
     """All that was told up to each cut, and in the end."""
-    parser = MessageParser(syntax_of(answer.family), is_thinking=answer.is_thinking)
+    parser = parser_of(answer)
     places = [0, *cuts, len(answer.text)]
     told: list[Delta] = []
     states = []

@@ -10,9 +10,19 @@ import pytest
 from services.engine.grammar.bounds import check_bounds
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.text.tokenizer import Tokenizer
+from services.target.message.argument_types import ArgumentTypes, kinds_of
+from services.target.message.channel_parser import ChannelParser
 from services.target.message.deltas import ToolCall
 from services.target.message.message_parser import MessageParser
-from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax, ToolSyntax
+from services.target.message.syntax import (
+    ARGUMENTS,
+    CHANNEL_MARKS,
+    NAME,
+    REASONING_SYNTAXES,
+    TOOL_SYNTAXES,
+    MessageSyntax,
+    ToolSyntax,
+)
 from services.target.message.thought import PromptThought, thought_of
 from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
 from tests.harness.models.checkpoints import byte_level_tokenizer
@@ -27,8 +37,8 @@ TOOLS = [BoundTool("get_weather", SCHEMA), BoundTool("now", None)]
 WEATHER, NOW = ("get_weather", '{"city": "Paris", "unit": "c"}'), ("now", '{"any": [1]}')
 WRONG, UNKNOWN = ("get_weather", '{"town": 1}'), ("other", "{}")
 MARKS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]  # tokens, as in most vocabularies
-CONTROLS = ["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"]
-END = 1
+CONTROLS = ["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", *CHANNEL_MARKS]
+END = 0
 
 
 @cache
@@ -44,6 +54,12 @@ def compiler() -> GrammarCompiler:
     return GrammarCompiler(tokenizer(), vocab_size=tokenizer().vocab_size)
 
 
+def reasoning_of(family: str) -> str:
+    return {"mistral": "mistral", "mistral_args": "mistral", "harmony": "harmony", "seed_oss": "seed"}.get(
+        family, "think"
+    )
+
+
 class Bound:
     """Answers of one family under one rule."""
 
@@ -56,7 +72,7 @@ class Bound:
         is_parallel: bool = True,
         tools: Seq[BoundTool] = TOOLS,
     ) -> None:
-        reasoning = "mistral" if family.startswith("mistral") else "think"
+        reasoning = reasoning_of(family)
         self.tools: ToolSyntax = TOOL_SYNTAXES[family]
         self.syntax = MessageSyntax.find("", tokenizer(), tool_parser=family, reasoning_parser=reasoning)
         self.is_thinking = thought is PromptThought.OPEN
@@ -66,8 +82,24 @@ class Bound:
         self._grammar = compiler().compile(source)
 
     def calls(self, *calls: tuple[str, str]) -> str:
-        written = (self.tools.call.replace(NAME, name).replace(ARGUMENTS, arguments) for name, arguments in calls)
-        return self.tools.opening + self.tools.between.join(written) + self.tools.closing
+        written = (self._call(name, arguments) for name, arguments in calls)
+        return self.tools.opening + (self.tools.between or "").join(written) + self.tools.closing
+
+    def _call(self, name: str, arguments: str) -> str:
+        if (form := self.tools.xml) is not None:
+            fields = {
+                key: value if isinstance(value, str) else json.dumps(value)
+                for key, value in json.loads(arguments).items()
+            }
+            texts = (
+                f"{form.before_key}{key}{form.after_key}{value}{form.after_value}" for key, value in fields.items()
+            )
+            arguments = "".join(texts)
+        return self.tools.call.replace(NAME, name).replace(ARGUMENTS, arguments)
+
+    def says(self, text: str) -> str:
+        """An answer without calls."""
+        return self.syntax.reasoning.answer + text
 
     def allows(self, text: str) -> bool:
         """Whether an answer may be the text, as a whole."""
@@ -81,7 +113,10 @@ class Bound:
         return True
 
     def parts(self, text: str) -> list[object]:
-        parser = MessageParser(self.syntax, is_thinking=self.is_thinking)
+        types = ArgumentTypes({tool.name: tool.schema or {} for tool in TOOLS})
+        parser: MessageParser | ChannelParser = MessageParser(self.syntax, types, is_thinking=self.is_thinking)
+        if self.syntax.has_channels:
+            parser = ChannelParser(PromptThought.NONE)
         return parser.feed(text) + parser.finish()
 
 
@@ -89,9 +124,12 @@ class Bound:
 def test_a_required_call_is_one_of_the_tools_with_its_arguments(family):
     bound = Bound(family, PromptThought.CLOSED, is_required=True)
     assert bound.allows(bound.calls(WEATHER))
-    assert bound.allows(bound.calls(WEATHER, NOW))
-    assert not any(map(bound.allows, ("", "Hello.", bound.calls(WRONG), bound.calls(UNKNOWN), bound.calls(NOW, WRONG))))
-    assert bound.parts(bound.calls(WEATHER, NOW)) == [ToolCall(*WEATHER), ToolCall(*NOW)]
+    assert bound.allows(bound.calls(WEATHER, NOW)) == (family != "harmony")
+    assert not any(
+        map(bound.allows, ("", bound.says("Hello."), bound.calls(WRONG), bound.calls(UNKNOWN), bound.calls(NOW, WRONG)))
+    )
+    assert bound.parts(bound.calls(WEATHER)) == [ToolCall(*WEATHER)]
+    assert bound.parts(bound.calls(NOW)) == [ToolCall(*NOW)]
 
 
 def test_what_a_schema_says_stays_in_it():
@@ -109,7 +147,7 @@ def test_a_single_call_stays_alone(family):
     assert bound.allows(bound.calls(WEATHER))
     assert not bound.allows(bound.calls(WEATHER, NOW))
     free = Bound(family, PromptThought.CLOSED, is_required=False, is_parallel=False)
-    assert free.allows("Hello.")
+    assert free.allows(free.says("Hello."))
     assert free.allows(free.calls(NOW))
     assert not free.allows(free.calls(WEATHER, NOW))
 
@@ -117,7 +155,8 @@ def test_a_single_call_stays_alone(family):
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
 def test_a_call_that_the_model_begins_is_bound(family):
     bound = Bound(family, PromptThought.CLOSED, is_required=False)
-    assert all(map(bound.allows, ("", "Hello. {", bound.calls(WEATHER), bound.calls(WEATHER, NOW))))
+    assert all(map(bound.allows, (bound.says(""), bound.says("Hello. {"), bound.calls(WEATHER))))
+    assert bound.allows(bound.calls(WEATHER, NOW)) == (family != "harmony")
     assert not any(map(bound.allows, (bound.calls(WRONG), bound.calls(UNKNOWN), bound.calls(WEATHER, WRONG))))
     if not bound.tools.is_bare:
         assert bound.allows("I look. " + bound.calls(WEATHER) + " Done.")
@@ -126,7 +165,8 @@ def test_a_call_that_the_model_begins_is_bound(family):
 
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
 def test_a_thought_comes_first_where_the_prompt_leaves_room_for_it(family):
-    start, end = REASONING_SYNTAXES["mistral" if family.startswith("mistral") else "think"].marks
+    marks = REASONING_SYNTAXES[reasoning_of(family)]
+    start, end = marks.start, marks.end + marks.after
     begins, goes_on = (Bound(family, thought, is_required=True) for thought in (PromptThought.NONE, PromptThought.OPEN))
     calls = begins.calls(WEATHER)
     assert begins.allows(calls)
@@ -151,3 +191,45 @@ def test_the_end_of_the_prompt_says_how_far_a_thought_is(prompt, thought):
     syntax = MessageSyntax.find("</think>", tokenizer(), tool_parser="none", reasoning_parser="auto")
     ids = tokenizer().encode(prompt, add_special_tokens=False)
     assert thought_of(ids, tokenizer(), syntax) is thought
+
+
+VALUES = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "pattern": "^[a-f]{2}/[0-9]$"},
+        "part": {"type": "string", "pattern": "x"},
+        "count": {"$ref": "#/$defs/count"},
+        "kind": {"const": "a\nb"},
+        "flag": {"type": "boolean"},
+        "text": {"type": "string"},
+    },
+    "required": ["id", "part", "count", "kind", "flag", "text"],
+    "$defs": {"count": {"type": "integer", "minimum": 1, "maximum": 12}},
+}
+RIGHT = {"id": "ab/1", "part": "<x>\n", "count": 12, "kind": "a\nb", "flag": True, "text": "12\n</p>"}
+
+
+@pytest.mark.parametrize("family", [name for name, tools in TOOL_SYNTAXES.items() if tools.xml])
+def test_bare_values_follow_their_schemas(family):
+    bound = Bound(family, PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", VALUES)])
+    assert bound.allows(bound.calls(("set", json.dumps(RIGHT))))
+    parser = MessageParser(bound.syntax, ArgumentTypes({"set": VALUES}), is_thinking=False)
+    (call,) = parser.feed(bound.calls(("set", json.dumps(RIGHT)))) + parser.finish()
+    assert json.loads(call.arguments) == RIGHT
+    for wrong in ({"id": "ab/12"}, {"part": "y"}, {"count": 13}, {"kind": "a"}, {"flag": "yes"}):
+        assert not bound.allows(bound.calls(("set", json.dumps({**RIGHT, **wrong}))))
+
+
+@pytest.mark.parametrize(
+    "schema", [{"anyOf": [{"type": "array"}, {"type": "object"}]}, {"enum": [[1], {"a": 2}]}, True]
+)
+def test_bare_values_that_are_no_text(schema):
+    types = ArgumentTypes({"set": {"properties": {"a": schema}}})
+    assert json.loads(types.arguments("set", [("a", '\n{"a": 2} ')])) == {"a": {"a": 2}}
+    assert json.loads(types.arguments("set", [("a", "word")])) == {"a": "word"}
+    assert types.arguments("other", [("a", "1e5"), ("b", '"c"')]) == '{"a": 1e5, "b": "\\"c\\""}'
+
+
+def test_a_schema_that_refers_to_itself_allows_all():
+    schema = {"properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/nothing"}}}
+    assert all(kinds_of(part, schema) >= {"string", "object"} for part in schema["properties"].values())

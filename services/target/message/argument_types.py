@@ -1,0 +1,81 @@
+"""ArgumentTypes: the JSON of arguments that a model writes as bare text between XML marks."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+_ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
+_KINDS |= {dict: "object"}
+_MOST_REFERENCES = 8
+_CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
+
+
+def properties_of(schema: Schema) -> dict[str, Any]:
+    """The schemas of an object's properties; none if the schema does not have any."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def kinds_of(schema: object, root: Schema, depth: int = 0) -> frozenset[str]:
+    """The types of JSON that a schema allows, as far as its own types, values and unions say; otherwise all."""
+    if not isinstance(schema, dict) or depth > _MOST_REFERENCES:
+        return _ALL
+    kinds: Iterable[str] = ()
+    match schema:
+        case {"enum": list(values)}:
+            kinds = [_KINDS[type(value)] for value in values]
+        case {"const": value}:
+            kinds = [_KINDS[type(value)]]
+        case {"type": str(kind)}:
+            kinds = [kind]
+        case {"type": list(types)}:
+            kinds = [kind for kind in types if isinstance(kind, str)]
+        case {"anyOf": list(parts)} | {"oneOf": list(parts)}:
+            kinds = (kind for part in parts for kind in kinds_of(part, root, depth + 1))
+        case {"$ref": str(reference)}:
+            kinds = kinds_of(_at(root, reference), root, depth + 1)
+    return frozenset(kinds) or _ALL
+
+
+class ArgumentTypes:
+    """The types of the arguments of tools, by their schemas."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        """`schemas` are those of the tools' arguments, by the names of the tools."""
+        self._schemas = schemas
+
+    def arguments(self, tool: str, pairs: Iterable[tuple[str, str]]) -> str:
+        """The JSON object of the names and the bare texts of a call's arguments."""
+        fields = {name: self._value(tool, name, text) for name, text in pairs}
+        return "{" + ", ".join(f"{_quoted(name)}: {value}" for name, value in fields.items()) + "}"
+
+    def _value(self, tool: str, name: str, text: str) -> str:
+        """An argument in JSON: numbers stay as they are written."""
+        schema = self._schemas.get(tool, {})
+        kinds = kinds_of(properties_of(schema).get(name), schema)
+        bare = text.strip()
+        if "string" in kinds and kinds != _ALL:
+            return "null" if bare == "null" and "null" in kinds else _quoted(text)
+        bare = _CONSTANTS.get(bare.lower(), bare) if kinds != _ALL else bare
+        try:
+            value = json.loads(bare, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return _quoted(text)
+        return _quoted(text) if isinstance(value, str) else bare
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _at(root: Schema, reference: str) -> object:
+    place: object = root
+    for step in reference.split("/")[1:]:  # after "#"
+        place = place.get(step) if isinstance(place, dict) else None
+    return place

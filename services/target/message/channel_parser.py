@@ -1,0 +1,95 @@
+"""ChannelParser: parses an answer of messages in channels, as gpt-oss writes them (OpenAI's Harmony format)."""
+
+import re
+from collections.abc import Callable
+
+from services.target.message.call_text import read_calls
+from services.target.message.deltas import Content, Delta, Reasoning
+from services.target.message.text_marks import first_mark, joined_deltas
+from services.target.message.thought import PromptThought
+
+_MESSAGE = "<|message|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
+_HEADER_STARTS = ("<|start|>", "<|channel|>", "<|constrain|>", "to=")
+_RECIPIENT = re.compile(r"to=(?:functions\.)?(?P<name>[\w.-]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(?P<name>\w+)")
+_MOST_HEADER = 256
+
+
+class ChannelParser:
+    """Used like a MessageParser: all deltas so far are a function of the text so far.
+
+    The channel `analysis` is reasoning, a message to a function is a call, and all else is content.
+    """
+
+    def __init__(self, thought: PromptThought) -> None:
+        """`thought` is the state at the end of the prompt."""
+        self._text = ""  # not read yet
+        self._deltas: list[Delta] = []
+        self._kind: type[Reasoning | Content] = Reasoning if thought is PromptThought.OPEN else Content
+        self._name = ""  # of the called function
+        self._read: Callable[[bool], bool] = self._read_header if thought is PromptThought.NONE else self._read_body
+
+    def feed(self, text: str) -> list[Delta]:
+        """Take more text; returns the deltas that are certain with it."""
+        self._text += text
+        return self._proceed(is_end=False)
+
+    def finish(self) -> list[Delta]:
+        """Take the end of the text; returns the remaining deltas."""
+        return self._proceed(is_end=True)
+
+    def _proceed(self, *, is_end: bool) -> list[Delta]:
+        while self._text and self._read(is_end):
+            continue
+        deltas, self._deltas = self._deltas, []
+        return joined_deltas(deltas)
+
+    def _read_header(self, is_end: bool) -> bool:
+        """What comes before a message: its role, its recipient and its channel."""
+        header, mark, rest = self._text.partition(_MESSAGE)
+        start = header.lstrip()
+        if len(header) > _MOST_HEADER or not any(one.startswith(start[: len(one)]) for one in _HEADER_STARTS):
+            self._kind, self._read = Content, self._read_body
+        elif not mark and not is_end:
+            return False
+        else:
+            self._begin(header)
+            self._text = rest
+        return True
+
+    def _begin(self, header: str) -> None:
+        channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
+        self._kind = Reasoning if channel is not None and channel["name"] == "analysis" else Content
+        self._name = "" if recipient is None else recipient["name"]
+        self._read = self._read_call if self._name else self._read_body
+
+    def _read_body(self, is_end: bool) -> bool:
+        """A message up to the mark that ends it."""
+        position, mark = first_mark(self._text, _ENDS, is_end=is_end)
+        if position:
+            self._deltas.append(self._kind(self._text[:position]))
+        self._text = self._text[position:]
+        return self._pass(mark)
+
+    def _read_call(self, is_end: bool) -> bool:
+        """The arguments of a call up to the mark that ends it."""
+        position, mark = first_mark(self._text, _ENDS, is_end=is_end)
+        if mark is None and not is_end:
+            return False
+        try:
+            self._deltas += read_calls(self._name, self._text[:position].strip())
+        except ValueError:
+            self._kind, self._read = Content, self._read_body
+            return True
+        self._text = self._text[position:]
+        return self._pass(mark)
+
+    def _pass(self, mark: str | None) -> bool:
+        """Go to the header after a mark, which may begin with it."""
+        if mark is None:
+            return False
+        if mark not in _HEADER_STARTS:
+            self._text = self._text[len(mark) :]
+        self._read = self._read_header
+        return True
