@@ -49,9 +49,7 @@ async def answer_readers(message: GenerationRequest, request: Request, model: Se
         types = ArgumentTypes({tool.name: schema_of(tool) for tool in tools}) if message.output.message_deltas else None
         return [AnswerReader(request, model, thought, types) for _ in range(request.num_samples)]
 
-    # On a thread if there may be many tokens to read, of the prompt or received.
-    is_long = request.received or message.output.message_deltas or model.syntax.reasoning is not None
-    return await asyncio.to_thread(read) if is_long else read()
+    return await asyncio.to_thread(read)  # the prompt and the received tokens may be many
 
 
 def _write_delta(delta: Delta) -> common_pb2.MessageDelta:

@@ -137,7 +137,7 @@ async def response_stream(
     serving: Serving,
     model: ServedModel,
     message: GenerationRequest,
-    readers: list[AnswerReader],
+    readers: list[AnswerReader] | None,
     waiting: Reservation,
 ) -> AsyncIterator[generation_pb2.StreamGenerateResponse]:
     """Every message of an answer, as soon as it is known; `waiting` is released as the prompt is computed.
@@ -162,5 +162,6 @@ async def response_stream(
                 raise bad_continuation(event.message)
             for response in write_event(event, sequences[sample].request, model.tokenizer):
                 response.sample = sample
-                readers[sample].complete(response)
+                if readers is not None:
+                    readers[sample].complete(response)
                 yield response

@@ -224,7 +224,8 @@ class GenerationServicer(GenerationServiceServicer):
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
-            readers = await answer_readers(message, request, model)
+            is_read = message.output.message_deltas or model.syntax.reasoning is not None
+            readers = await answer_readers(message, request, model) if is_read else None
             engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded
             sequences = await call.submit(engine, request.samples)
             try:
