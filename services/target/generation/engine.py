@@ -35,6 +35,7 @@ from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 
+_LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
 _MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, not counting those of its last pass
 
 
@@ -256,8 +257,8 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         build=BUILD_ID,
         device=model.device.name,
         weights_hash=model.weights_digest(),
-        vocabulary=model.tokenizer.fingerprint(),
-        grammars=version("llguidance"),
+        tokenizer=model.tokenizer.digest(),
+        libraries=" ".join(f"{name} {version(name)}" for name in _LIBRARIES),
         weight_format=model.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,

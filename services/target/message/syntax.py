@@ -116,6 +116,8 @@ class MessageSyntax:
     reasoning: ReasoningSyntax | None
     mark_ids: Mapping[str, int]
     special_ids: frozenset[int]
+    names: tuple[str, str] = (NONE, NONE)
+    """The names of the table entries, for tools and for reasoning."""
 
     @classmethod
     def find(cls, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> "MessageSyntax":
@@ -128,7 +130,8 @@ class MessageSyntax:
         marks = [*(tools.marks if tools else ()), *(reasoning.marks if reasoning else ())]
         ids = {mark: tokenizer.encode(mark, add_special_tokens=False) for mark in marks}
         mark_ids = {mark: found[0] for mark, found in ids.items() if _is_token(found, mark, tokenizer)}
-        return cls(tools, reasoning, mark_ids, frozenset(filter(tokenizer.is_special, mark_ids.values())))
+        special_ids = frozenset(filter(tokenizer.is_special, mark_ids.values()))
+        return cls(tools, reasoning, mark_ids, special_ids, (tool_parser, reasoning_parser))
 
 
 def _tools_of(template: str) -> Iterator[str]:
