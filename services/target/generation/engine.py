@@ -123,7 +123,7 @@ class TargetEngine:
         """The output pipelines of requests that share a prompt, which the first one computes.
 
         Received tokens are replayed, which may take long. The streams are read on `loop`, by default the running one.
-        Raises ValueError if received tokens continue after the generation's end.
+        Raises ContinuationError if received tokens are not the generation's.
         """
         first = self._make(requests[0], None, loop)
         return [first, *(self._make(request, first.sequence, loop) for request in requests[1:])]
