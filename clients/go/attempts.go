@@ -11,20 +11,20 @@ import (
 const (
 	firstBackoff       = 100 * time.Millisecond
 	longestPause       = 5 * time.Minute // that a server can make a client wait
-	mostBroken         = 1               // connections that may break before a call has started, and it is tried again
-	mostBrokenResuming = 3               // and that may break in a row before a further token arrives
+	mostBrokenResuming = 3               // connections that may break in a row before a further token arrives
 )
 
 // attempts at one call, over all addresses, under one deadline.
 type attempts struct {
-	maxRetries   int
-	maxBackoff   time.Duration
-	numAddresses int
-	address      int // to use now
-	deadline     time.Time
-	refused      map[int]bool
-	failures     int
-	numBroken    int
+	maxRetries     int
+	maxBackoff     time.Duration
+	maxLostRetries int
+	numAddresses   int
+	address        int // to use now
+	deadline       time.Time
+	refused        map[int]bool
+	failures       int
+	numBroken      int
 }
 
 // progressed counts retries anew.
@@ -36,14 +36,20 @@ func (a *attempts) progressed() { a.failures, a.numBroken = 0, 0 }
 // fingerprint, is passed over only when there is something to resume. A call that one server after another breaks down
 // at is not carried on to all of them.
 func (a *attempts) failed(err *Error, resuming bool) (time.Duration, *Error) {
-	most := mostBroken
+	most := a.maxLostRetries
 	if resuming {
 		most = mostBrokenResuming
 	}
 	if err.Broke {
 		a.numBroken++
 	}
-	if a.numBroken > most || !isPassing(err, resuming) {
+	if a.numBroken > most {
+		if err.Lost = !resuming; err.Lost {
+			err.Message += ": the connection broke before anything had arrived, which the call may have caused"
+		}
+		return 0, err
+	}
+	if !isPassing(err, resuming) {
 		return 0, err
 	}
 	if err.Code == codes.FailedPrecondition {
@@ -95,7 +101,7 @@ func (a *attempts) pause(err *Error, rounds int) (time.Duration, *Error) {
 func isPassing(err *Error, resuming bool) bool {
 	switch err.Code {
 	case codes.Unavailable, codes.Canceled:
-		return !err.Lost
+		return true
 	case codes.FailedPrecondition:
 		return resuming
 	case codes.ResourceExhausted:

@@ -23,8 +23,9 @@ import (
 //go:generate protoc -I ../../protos --go_out=. --go_opt=module=outrider --go-grpc_out=. --go-grpc_opt=module=outrider outrider/v1/common.proto outrider/v1/generation.proto
 
 const (
-	defaultRetries = 10
-	defaultBackoff = 5 * time.Second
+	defaultRetries     = 10
+	defaultBackoff     = 5 * time.Second
+	defaultLostRetries = 1
 )
 
 var (
@@ -43,6 +44,9 @@ type Options struct {
 	MaxRetries int
 	// MaxBackoff is what the pauses between such rounds grow to: five seconds if it is 0.
 	MaxBackoff time.Duration
+	// MaxLostRetries is how many times a call is tried again whose connection broke before anything had arrived: once if
+	// it is 0, and not at all if it is negative.
+	MaxLostRetries int
 }
 
 type server struct {
@@ -87,16 +91,23 @@ func NewClient(addresses []string, options Options) (*Client, error) {
 }
 
 func withDefaults(options Options) Options {
-	if options.MaxRetries == 0 {
-		options.MaxRetries = defaultRetries
-	}
-	if options.MaxRetries < 0 {
-		options.MaxRetries = 0
-	}
+	options.MaxRetries = count(options.MaxRetries, defaultRetries)
+	options.MaxLostRetries = count(options.MaxLostRetries, defaultLostRetries)
 	if options.MaxBackoff == 0 {
 		options.MaxBackoff = defaultBackoff
 	}
 	return options
+}
+
+// count returns the default for 0, and 0 for a negative option.
+func count(option, byDefault int) int {
+	switch {
+	case option == 0:
+		return byDefault
+	case option < 0:
+		return 0
+	}
+	return option
 }
 
 func channelOptions(security *tls.Config) []grpc.DialOption {
@@ -127,12 +138,13 @@ func (c *Client) Stream(ctx context.Context, request *outriderv1.StreamGenerateR
 	}
 	deadline, _ := ctx.Deadline()
 	tries := &attempts{
-		maxRetries:   c.options.MaxRetries,
-		maxBackoff:   c.options.MaxBackoff,
-		numAddresses: len(c.servers),
-		address:      int(atomic.LoadInt32(&c.preferred)),
-		deadline:     deadline,
-		refused:      map[int]bool{},
+		maxRetries:     c.options.MaxRetries,
+		maxBackoff:     c.options.MaxBackoff,
+		maxLostRetries: c.options.MaxLostRetries,
+		numAddresses:   len(c.servers),
+		address:        int(atomic.LoadInt32(&c.preferred)),
+		deadline:       deadline,
+		refused:        map[int]bool{},
 	}
 	return &Stream{client: c, generation: newGeneration(request), attempts: tries, ctx: ctx, cancel: cancel}, nil
 }

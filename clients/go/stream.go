@@ -6,18 +6,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	outriderv1 "outrider/v1"
 )
 
-const (
-	checkTime    = 2 * time.Second
-	shortestTime = 10 * time.Millisecond // that is worth a try: a server's clock may end a call as much before ours
-	mostChecks   = 2                     // the first may still go out on the connection that broke
-)
+const shortestTime = 10 * time.Millisecond // that is worth a try: a server's clock may end a call as much before ours
 
 // Stream gives the chunks of one generation as they arrive. One goroutine may use it.
 type Stream struct {
@@ -97,16 +92,11 @@ func (s *Stream) try(failure error) {
 	}
 	s.drop() // a server whose fingerprint is refused would go on
 	err := asError(failure, trailer)
-	resuming := s.generation.started != nil
-	if err.Broke && !resuming && !s.isAlive() {
-		err.Lost = true
-		err.Message += ": the server went while it was at work on the call, which may be what ended it"
-	}
-	if unwanted := s.checkWanted(); unwanted != nil { // a check of health that was cut short says nothing
+	if unwanted := s.checkWanted(); unwanted != nil {
 		s.end(unwanted)
 		return
 	}
-	pause, final := s.attempts.failed(err, resuming)
+	pause, final := s.attempts.failed(err, s.generation.started != nil)
 	if final != nil {
 		s.end(final)
 		return
@@ -136,21 +126,4 @@ func (s *Stream) checkWanted() *Error {
 		return &Error{Code: status.FromContextError(err).Code(), Message: err.Error()}
 	}
 	return nil
-}
-
-// isAlive says whether the server is still there whose connection broke under the call; nobody asks on when the stream
-// is not wanted any more.
-func (s *Stream) isAlive() bool {
-	health := grpc_health_v1.NewHealthClient(s.client.servers[s.attempts.address].channel)
-	for check := 0; check < mostChecks && s.checkWanted() == nil; check++ {
-		bounded, cancel := context.WithTimeout(s.ctx, checkTime)
-		_, err := health.Check(bounded, &grpc_health_v1.HealthCheckRequest{})
-		cancel()
-		switch status.Code(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		default:
-			return true // not every server knows of health, but each that lives answers
-		}
-	}
-	return false
 }

@@ -23,4 +23,5 @@ class Range:
 
 MAX_COUNT = 2**31 - 1  # the largest count on the wire
 COUNT = Range(minimum=0, maximum=MAX_COUNT)
-FINITE = Range(minimum=-FLOAT32_MAX)
+# Of logit biases: as much as DRY subtracts at most, so that logits stay finite at every temperature that divides them.
+BIAS = Range(minimum=-1e30, maximum=1e30)

@@ -18,6 +18,7 @@ _PENALTY = Range(minimum=-2, maximum=2)
 _PART = Range(minimum=0, maximum=1)
 _SHARE = Range(minimum=0, maximum=1, excludes_minimum=True)
 _POSITIVE = Range(minimum=0)
+_FACTOR = Range(minimum=0.001, maximum=1000)  # logits multiplied or divided by it stay finite, also in float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class SamplingParams:
     mirostat_eta: Annotated[float, _POSITIVE] = 0.1
     adaptive_target: Annotated[float, Range(minimum=-1, maximum=1)] = -1.0
     adaptive_decay: Annotated[float, Range(minimum=0, maximum=0.99)] = 0.9
-    repetition_penalty: Annotated[float, Range(minimum=0, excludes_minimum=True), _RECOMMENDED] = 1.0
+    repetition_penalty: Annotated[float, _FACTOR, _RECOMMENDED] = 1.0
     frequency_penalty: Annotated[float, _PENALTY] = 0.0
     presence_penalty: Annotated[float, _PENALTY] = 0.0
     penalty_last_n: Annotated[int, COUNT] = 0

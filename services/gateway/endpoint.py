@@ -71,7 +71,7 @@ class Endpoint(Generic[Request]):
             return Response(body, media_type="application/json")
         check = head.check(body)
         if known is not None and known.check != check:
-            raise Problem(Kind.CHANGED, f"{HEADER}: belongs to another request, or another model or build", HEADER)
+            raise Problem(Kind.CHANGED, f"{HEADER}: belongs to another request, prompt, model or build", HEADER)
         stream = EventStream(answers, writer, ChoicePositions(ticket, check, answers.num_choices), known)
         return EventResponse(self._encoded(request, stream, trace), held.pop_all())
 
@@ -116,5 +116,6 @@ def _head(answers: Answers, ticket: Ticket) -> Head:
         samples=answers.samples,
         num_choices=answers.num_choices,
         prompt_tokens=started.prompt_tokens,
+        prompts=answers.prompts(),
         prompt_records=records,
     )

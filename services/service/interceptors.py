@@ -77,18 +77,23 @@ def _short_name(method: str) -> str:
 def _answering_errors(handler: Answer, method: str) -> Answer:
     async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - the method's own messages
         try:
-            return await handler(request, context)
-        except aio.AbortError:
-            raise
-        except aio.InternalError as error:  # a message could not be sent: the client left, and no cancellation came yet
+            return await _answered(handler(request, context), context, method)
+        except aio.InternalError as error:  # nothing could be sent: the client left, and no cancellation came yet
             raise asyncio.CancelledError from error
-        except RpcError as error:
-            await _abort(context, error)
-        except Exception:
-            logger.exception("%s failed", method)
-            await _abort(context, InternalError("the server failed at this call; its log says why"))
 
     return answer
+
+
+async def _answered(answer: Awaitable[Any], context: Context, method: str) -> Any:  # noqa: ANN401 - as above
+    try:
+        return await answer
+    except (aio.AbortError, aio.InternalError):
+        raise
+    except RpcError as error:
+        await _abort(context, error)
+    except Exception:
+        logger.exception("%s failed", method)
+        await _abort(context, InternalError("the server failed at this call; its log says why"))
 
 
 async def _abort(context: Context, error: RpcError) -> NoReturn:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from typing import TypeVar
 
-from services.engine.range import FINITE, Range
+from services.engine.range import BIAS, Range
 from services.service.errors import InvalidRequestError, Violation
 
 Entry = TypeVar("Entry")
@@ -92,5 +92,5 @@ def is_within(value: float, allowed: Range) -> bool:
 
 
 def is_bias(value: float) -> bool:
-    """Return whether a value is a valid logit_bias: a finite number, or minus infinity to forbid the token."""
-    return is_within(value, FINITE) or value == -math.inf
+    """Return whether a value is a valid logit_bias: a number in range, or minus infinity to forbid the token."""
+    return is_within(value, BIAS) or value == -math.inf

@@ -11,7 +11,6 @@ import pytest
 from tests.clients.conftest import SECONDS
 from tests.clients.toolchains import RESUMING
 from tests.harness.servers.full_servicer import FULL, MUCH_LATER, full_servicer
-from tests.harness.servers.mute_health import BROKEN, MuteHealth
 from tests.harness.servers.scripted_server import DRAWN_SEED, Fault, ScriptedServer, answer, text_of
 from tests.harness.servers.server import wait_until
 
@@ -73,15 +72,6 @@ def test_and_its_waiting_for_a_server_that_is_full(start: Start) -> None:
         wait_until(lambda: len(server.requests) == 1)
         check_closed(client)
         assert len(server.requests) == 1
-
-
-def test_and_its_question_whether_the_server_lives(start: Start) -> None:
-    health = MuteHealth()
-    with ScriptedServer(BROKEN, health=health) as server:
-        client = start(server, "close")
-        wait_until(lambda: health.num_asked > 0)
-        check_closed(client)
-    assert (health.num_asked, len(server.requests)) == (1, 1)
 
 
 def test_a_stream_that_is_left_ends_on_the_server_too(start: Start) -> None:

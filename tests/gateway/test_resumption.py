@@ -1,5 +1,6 @@
 """A stream goes on with the same bytes for a reader who lost the connection."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from outrider.v1 import generation_pb2
 from services.gateway.generation.piece import MOST_OF_PROMPT
 from tests.gateway.harness.events import SentEvent, read_events
 from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.models.checkpoints import copy_of
 from tests.harness.servers.scripted_server import Request, ScriptedServer, ScriptedServicer
+from tests.harness.servers.server import target_server
 
 PROMPT = "def read(self, path):"
 COMPLETION: dict[str, Any] = {
@@ -104,6 +107,29 @@ def test_an_id_that_is_none_is_refused(gateway: RunningGateway, last: str):
 def test_what_was_whole_goes_on_with_nothing(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
     assert whole(gateway, "/v1/completions", COMPLETION, events[-1].id) == []
+
+
+CONVERSATION: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 12, "stream": True}
+
+
+def test_a_conversation_under_another_template_is_not_gone_on_with(model: Path, tmp_path: Path):
+    """Which another server, or the same one later, has for the same model."""
+    with target_server(model) as target, RunningGateway(target.address) as gateway:
+        last = whole(gateway, "/v1/chat/completions", CONVERSATION)[0].id
+    template = (model / "chat_template.jinja").read_text()
+    changed = copy_of(model, tmp_path, chat_template="Answer in one word." + template)
+    with target_server(changed) as target, RunningGateway(target.address) as gateway:
+        answer = gateway.post("/v1/chat/completions", CONVERSATION, headers={"last-event-id": last})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
+
+
+def test_a_conversation_that_its_template_renders_otherwise_by_now_is_not_gone_on_with(model: Path, tmp_path: Path):
+    """As a template does that names the day; this one names the microsecond."""
+    folder = copy_of(model, tmp_path, chat_template="{{ strftime_now('%s.%f') }} {{ messages[0].content }}")
+    with target_server(folder) as target, RunningGateway(target.address) as gateway:
+        last = whole(gateway, "/v1/chat/completions", CONVERSATION)[0].id
+        answer = gateway.post("/v1/chat/completions", CONVERSATION, headers={"last-event-id": last})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
 
 
 class MixedServicer(ScriptedServicer):

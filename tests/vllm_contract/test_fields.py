@@ -71,7 +71,7 @@ REFUSED_SAMPLING: dict[str, tuple[dict[str, Any], str]] = {
     "min_p": ({"min_p": 1.5}, "is 1.5"),
     "frequency_penalty": ({"frequency_penalty": 3.0}, "is 3"),
     "presence_penalty": ({"presence_penalty": -3.0}, "is -3"),
-    "repetition_penalty": ({"repetition_penalty": -1.0}, "above 0"),
+    "repetition_penalty": ({"repetition_penalty": -1.0}, "at least 0.001"),
     "max_tokens": ({"max_tokens": 0}, "at least 1"),
     "min_tokens": ({"min_tokens": 25}, "at most max_tokens, which is 24"),
     "stop": ({"stop": ["x"] * 17}, "has 17 entries; allowed: at most 16"),

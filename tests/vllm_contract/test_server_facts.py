@@ -8,13 +8,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2
 
 from services.engine.config import ConfigError
 from services.engine.text.tokenizer import Tokenizer
-from services.target.api.servicer import Context
+from services.target.api.stream_writer import StreamWriter
 from services.target.vllm_contract.contract import SERVICE
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.requests import as_unary, stream_request
@@ -104,14 +105,13 @@ def test_the_tokenizer_can_be_built_from_what_is_sent(target: RunningTarget) -> 
 def test_while_the_tokenizer_is_sent_others_get_their_turn(
     target: RunningTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generation, places = target.server._servicer, target.model.admissions.text_calls
-    write, held = generation.write, []
+    places, write, held = target.model.admissions.text_calls, StreamWriter.write, []
 
-    async def look_and_write(chunk: common_pb2.GetTokenizerChunk, context: Context) -> None:
+    async def look_and_write(writer: StreamWriter, chunk: Message) -> None:
         held.append(places.total)
-        await write(chunk, context)
+        await write(writer, chunk)
 
-    monkeypatch.setattr(generation, "write", look_and_write)
+    monkeypatch.setattr(StreamWriter, "write", look_and_write)
     assert [*stub_of(target).GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=60)]
     assert {*held} == {0}
 

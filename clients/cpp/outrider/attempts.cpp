@@ -7,17 +7,16 @@ namespace outrider {
 namespace {
 
 constexpr double kFirstBackoff = 0.1;
-constexpr double kShortest = 0.01;     // worth a try: a server's clock may end a call that much early
-constexpr double kLongestPause = 300;  // that a server can make a client wait
-constexpr int kMostBroken = 1;  // connections that may break before a call has started, and it is tried again
-constexpr int kMostBrokenResuming = 3;  // and that may break in a row before a further token arrives
+constexpr double kShortest = 0.01;      // worth a try: a server's clock may end a call that much early
+constexpr double kLongestPause = 300;   // that a server can make a client wait
+constexpr int kMostBrokenResuming = 3;  // connections that may break in a row before a further token arrives
 
 // Whether another try may succeed.
 bool IsPassing(const Error& error, bool resuming) {
     switch (error.code) {
         case grpc::StatusCode::UNAVAILABLE:
         case grpc::StatusCode::CANCELLED:
-            return !error.lost;
+            return true;
         case grpc::StatusCode::FAILED_PRECONDITION:
             return resuming;
         case grpc::StatusCode::RESOURCE_EXHAUSTED:
@@ -29,9 +28,12 @@ bool IsPassing(const Error& error, bool resuming) {
 
 }  // namespace
 
-Attempts::Attempts(int max_retries, double max_backoff, int num_addresses, int first,
-                   std::optional<double> timeout)
-    : max_retries_(max_retries), max_backoff_(max_backoff), num_addresses_(num_addresses), address_(first) {
+Attempts::Attempts(const Options& options, int num_addresses, int first, std::optional<double> timeout)
+    : max_retries_(options.max_retries),
+      max_backoff_(options.max_backoff),
+      max_lost_retries_(options.max_lost_retries),
+      num_addresses_(num_addresses),
+      address_(first) {
     if (timeout)
         deadline_ = Clock::now() +
                     std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout));
@@ -47,8 +49,9 @@ std::optional<double> Attempts::TimeLeft() const {
 }
 
 double Attempts::Failed(const Error& error, bool resuming) {
-    num_broken_ += error.broke;
-    if (num_broken_ > (resuming ? kMostBrokenResuming : kMostBroken) || !IsPassing(error, resuming))
+    if (error.broke)
+        CheckBroken(error, resuming);
+    if (!IsPassing(error, resuming))
         throw error;
     if (error.code == grpc::StatusCode::CANCELLED)
         TimeLeft();  // which a server's clock may have ended
@@ -62,6 +65,19 @@ double Attempts::Failed(const Error& error, bool resuming) {
         address_ = (address_ + 1) % num_addresses_;
     } while (refused_.count(address_));
     return failures_ % num_open ? 0 : Pause(error, failures_ / num_open);
+}
+
+void Attempts::CheckBroken(Error error, bool resuming) {
+    num_broken_ += 1;
+    if (num_broken_ <= (resuming ? kMostBrokenResuming : max_lost_retries_))
+        return;
+    if (resuming)
+        throw error;
+    const std::string why =
+        ": the connection broke before anything had arrived, which the call may have caused";
+    error = Error(error.code, error.what() + why);
+    error.broke = error.lost = true;
+    throw error;
 }
 
 double Attempts::Pause(const Error& error, int rounds) {

@@ -6,15 +6,14 @@
 #include <random>
 #include <set>
 
-#include "outrider/error.h"
+#include "outrider/client.h"
 
 namespace outrider {
 
 // The attempts at one call, over all addresses, under one deadline. Times are in seconds.
 class Attempts {
   public:
-    Attempts(int max_retries, double max_backoff, int num_addresses, int first,
-             std::optional<double> timeout);
+    Attempts(const Options& options, int num_addresses, int first, std::optional<double> timeout);
 
     // Index of the address to use now.
     int address() const { return address_; }
@@ -32,11 +31,14 @@ class Attempts {
     double Failed(const Error& error, bool resuming);
 
   private:
+    // Counts a connection that broke; throws the error if it was one too many.
+    void CheckBroken(Error error, bool resuming);
     double Pause(const Error& error, int rounds);
 
     using Clock = std::chrono::steady_clock;
     int max_retries_;
     double max_backoff_;
+    int max_lost_retries_;
     int num_addresses_;
     int address_;
     std::optional<Clock::time_point> deadline_;

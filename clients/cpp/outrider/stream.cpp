@@ -1,9 +1,6 @@
 #include <grpcpp/client_context.h>
-#include <grpcpp/generic/generic_stub.h>
 
-#include <algorithm>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <utility>
 
@@ -17,33 +14,10 @@
 namespace outrider {
 namespace {
 
-constexpr char kHealth[] = "/grpc.health.v1.Health/Check";
-constexpr double kCheckSeconds = 2;
-constexpr int kMostChecks = 2;  // the first may still go out on the connection that broke
-
 std::chrono::system_clock::time_point In(double seconds) {
     const std::chrono::duration<double> time(seconds);
     return std::chrono::system_clock::now() +
            std::chrono::duration_cast<std::chrono::system_clock::duration>(time);
-}
-
-// Asks a server for its health. Not every server knows of it, but each that lives answers.
-bool Answers(const std::shared_ptr<grpc::Channel>& server, grpc::ClientContext* context) {
-    const grpc::Slice nothing;
-    const grpc::ByteBuffer request(&nothing, 1);
-    grpc::ByteBuffer answer;
-    std::promise<grpc::StatusCode> answered;
-    grpc::GenericStub(server).UnaryCall(
-        context, kHealth, {}, &request, &answer,
-        [&answered](const grpc::Status& status) { answered.set_value(status.error_code()); });
-    switch (answered.get_future().get()) {
-        case grpc::StatusCode::UNAVAILABLE:
-        case grpc::StatusCode::DEADLINE_EXCEEDED:
-        case grpc::StatusCode::CANCELLED:
-            return false;
-        default:
-            return true;
-    }
 }
 
 }  // namespace
@@ -54,8 +28,7 @@ class Stream::Call {
     Call(std::shared_ptr<Pool> pool, v1::StreamGenerateRequest request, std::optional<double> timeout)
         : pool_(std::move(pool)),
           generation_(std::move(request)),
-          attempts_(pool_->options.max_retries, pool_->options.max_backoff,
-                    static_cast<int>(pool_->servers.size()), pool_->preferred, timeout) {}
+          attempts_(pool_->options, static_cast<int>(pool_->servers.size()), pool_->preferred, timeout) {}
     ~Call() {
         Cancel();
         if (reader_)
@@ -125,34 +98,11 @@ class Stream::Call {
             context_->TryCancel();
     }
 
-    // Whether the server is still there whose connection broke under the call; throws when nobody wants to
-    // know any more.
-    bool IsAlive() {
-        for (int check = 0; check < kMostChecks; ++check) {
-            auto context = std::make_unique<grpc::ClientContext>();
-            context->set_deadline(In(std::min(kCheckSeconds, attempts_.TimeLeft().value_or(kCheckSeconds))));
-            Watch(std::move(context));
-            const bool answers = Answers(pool_->servers[attempts_.address()], context_.get());
-            CheckWanted();
-            if (answers)
-                return true;
-        }
-        attempts_.TimeLeft();
-        return false;
-    }
-
     // Seconds to wait before the next call; throws if there is to be none.
-    double PauseAfter(Error error) {
+    double PauseAfter(const Error& error) {
         Drop();
         CheckWanted();
-        const bool resuming = received().started.has_value();
-        if (error.broke && !resuming && !IsAlive()) {
-            const std::string why =
-                ": the server went while it was at work on the call, which may be what ended it";
-            error = Error(error.code, error.what() + why);
-            error.broke = error.lost = true;
-        }
-        const double pause = attempts_.Failed(error, resuming);
+        const double pause = attempts_.Failed(error, received().started.has_value());
         pool_->preferred = attempts_.address();
         return pause;
     }

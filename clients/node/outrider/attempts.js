@@ -6,8 +6,7 @@ import { OutriderError, ServerLost } from './errors.js';
 const FIRST_BACKOFF = 0.1; // seconds, as all times here
 const SHORTEST = 0.01; // time that is worth a try: a server's clock may end a call as much before ours
 const LONGEST_PAUSE = 300; // that a server can make a client wait
-const MOST_BROKEN = 1; // connections that may break before a call has started, and it is tried again
-const MOST_BROKEN_RESUMING = 3; // and that may break in a row before a further token arrives
+const MOST_BROKEN_RESUMING = 3; // connections that may break in a row before a further token arrives
 
 /** The attempts at one call, over all addresses, under one deadline. */
 export class Attempts {
@@ -18,7 +17,7 @@ export class Attempts {
   #numBroken = 0;
   #deadline;
 
-  /** `policy` holds `maxRetries` and `maxBackoff`. */
+  /** `policy` holds `maxRetries`, `maxBackoff` and `maxLostRetries`. */
   constructor(policy, numAddresses, first, timeout) {
     this.#policy = policy;
     this.#numAddresses = numAddresses;
@@ -47,9 +46,8 @@ export class Attempts {
    * breaks down at is not carried on to all of them.
    */
   failed(error, resuming) {
-    this.#numBroken += Number(error.broke ?? false);
-    const mostBroken = resuming ? MOST_BROKEN_RESUMING : MOST_BROKEN;
-    if (this.#numBroken > mostBroken || !isPassing(error, resuming)) throw error;
+    if (error.broke) this.#checkBroken(error, resuming);
+    if (!isPassing(error, resuming)) throw error;
     if (error.code === grpc.status.CANCELLED) this.timeLeft(); // which a server's clock may have ended
     if (error.code === grpc.status.FAILED_PRECONDITION) this.#refused.add(this.address);
     const numOpen = this.#numAddresses - this.#refused.size;
@@ -57,6 +55,14 @@ export class Attempts {
     if (numOpen === 0 || this.#failures > this.#policy.maxRetries * this.#numAddresses) throw error;
     this.#advance();
     return this.#pause(error, numOpen);
+  }
+
+  #checkBroken(error, resuming) {
+    this.#numBroken += 1;
+    if (resuming && this.#numBroken > MOST_BROKEN_RESUMING) throw error;
+    if (resuming || this.#numBroken <= this.#policy.maxLostRetries) return;
+    const message = `${error.message}: the connection broke before anything had arrived, which the call may have caused`;
+    throw new ServerLost(error.code, message, { cause: error });
   }
 
   #advance() {
@@ -81,7 +87,6 @@ const now = () => performance.now() / 1000;
 
 /** Whether another try may succeed. */
 function isPassing(error, resuming) {
-  if (error instanceof ServerLost) return false;
   switch (error.code) {
     case grpc.status.UNAVAILABLE:
     case grpc.status.CANCELLED:

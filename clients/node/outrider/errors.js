@@ -29,7 +29,7 @@ export class OutriderError extends Error {
   }
 }
 
-/** The server went while it was at work on a call that had not started, which may be what it died of. */
+/** The connection broke before anything had arrived, more often than `maxLostRetries` allows: the call may be why. */
 export class ServerLost extends OutriderError {
   name = 'ServerLost';
 }

@@ -20,6 +20,8 @@ export interface ClientOptions {
   maxRetries?: number;
   /** Seconds that the pauses between such rounds grow to. Default: 5. */
   maxBackoff?: number;
+  /** How many times a call is tried again whose connection broke before anything had arrived. Default: 1. */
+  maxLostRetries?: number;
 }
 
 export interface StreamOptions {
@@ -86,5 +88,5 @@ export class OutriderError extends Error {
   readonly received?: Received;
 }
 
-/** The server went while it was at work on a call that had not started, which may be what it died of. */
+/** The connection broke before anything had arrived, more often than `maxLostRetries` allows: the call may be why. */
 export class ServerLost extends OutriderError {}

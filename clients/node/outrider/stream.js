@@ -3,13 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import grpc from '@grpc/grpc-js';
 
-import { OutriderError, ServerLost, asError } from './errors.js';
-
-const HEALTH = '/grpc.health.v1.Health/Check';
-const HEALTH_SECONDS = 2;
-const MOST_CHECKS = 2; // the first may still go out on the connection that broke
-// Not every server knows of health, but each that lives answers.
-const SILENCE = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED];
+import { OutriderError, asError } from './errors.js';
 
 /**
  * The chunks of one generation; made by `Client.stream`.
@@ -76,7 +70,7 @@ export class Stream {
     try {
       yield* this.#chunks(call);
     } catch (failure) {
-      pause = await this.#pauseAfter(asError(failure), server);
+      pause = this.#pauseAfter(asError(failure));
     } finally {
       this.#cancelled.signal.removeEventListener('abort', cancel);
       call.cancel();
@@ -97,46 +91,16 @@ export class Stream {
   }
 
   /** Seconds to wait before the next call; throws the error if there is to be none. */
-  async #pauseAfter(error, server) {
+  #pauseAfter(error) {
     if (this.#generation.finished) return 0; // all of it had arrived before the connection broke
     this.#checkWanted();
-    const resuming = this.#generation.started !== undefined;
-    if (error.broke && !resuming && !(await this.#isAlive(server.service))) {
-      const message = `${error.message}: the server went while it was at work on the call, which may be what ended it`;
-      throw new ServerLost(error.code, message, { cause: error });
-    }
-    const pause = this.#attempts.failed(error, resuming);
+    const pause = this.#attempts.failed(error, this.#generation.started !== undefined);
     this.#pool.preferred = this.#attempts.address;
     return pause;
-  }
-
-  /** Whether a server is still there whose connection broke under a call; throws when nobody wants to know any more. */
-  async #isAlive(service) {
-    for (let check = 0; check < MOST_CHECKS; check += 1) {
-      const seconds = Math.min(HEALTH_SECONDS, this.#attempts.timeLeft());
-      const code = await healthCode(service, seconds, this.#cancelled.signal);
-      this.#checkWanted();
-      if (!SILENCE.includes(code)) return true;
-    }
-    this.#attempts.timeLeft();
-    return false;
   }
 
   #checkWanted() {
     if (!this.#cancelled.signal.aborted && !this.#pool.isClosed) return;
     throw new OutriderError(grpc.status.CANCELLED, 'the stream was cancelled');
   }
-}
-
-function healthCode(service, seconds, signal) {
-  const unchanged = (bytes) => bytes;
-  const options = { deadline: Date.now() + seconds * 1000 };
-  return new Promise((resolve) => {
-    const cancel = () => call.cancel();
-    const call = service.makeUnaryRequest(HEALTH, unchanged, unchanged, Buffer.alloc(0), options, (failure) => {
-      signal.removeEventListener('abort', cancel);
-      resolve(failure?.code ?? grpc.status.OK);
-    });
-    signal.addEventListener('abort', cancel);
-  });
 }

@@ -13,7 +13,6 @@ from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.samples import Samples
 from outrider.servers.channel import Metadata
-from outrider.servers.health import examined_async
 from outrider.servers.pool import Pool
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
@@ -70,10 +69,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
                         yield chunk
                 self._generation.check_finished()
             except (grpc.RpcError, OutriderError) as failure:
-                error = as_error(failure)
-                if self._is_to_be_examined():
-                    error = await examined_async(error, server.check, self._time_left, self._watch)
-                pause = self._pause_after(error)
+                pause = self._pause_after(as_error(failure))
             except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
                 if _is_task_cancelled() or not self._is_cancelled():
                     raise

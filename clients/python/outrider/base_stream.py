@@ -94,10 +94,6 @@ class BaseStream(Generic[Stub]):
             raise self._cancellation()
         return self._generation.time_left()
 
-    def _is_to_be_examined(self) -> bool:
-        """Whether a failure may be the request's own fault, and the next server is to be spared."""
-        return self.started is None and not self._is_cancelled()
-
     def _watch(self, call: grpc.RpcContext | grpc.aio.RpcContext) -> None:
         self._call = call
         if self._cancel_requested.is_set():  # by another thread, which did not see this call yet

@@ -25,7 +25,6 @@ from outrider.samples import new_generation
 from outrider.scoring import ScoreOptions, Scores, TextToScore, build_score_request, parse_scores
 from outrider.served_model import ServedModel, parse_models
 from outrider.servers.channel import ChannelOption, channel_options, token_metadata
-from outrider.servers.health import CHECK, examined
 from outrider.servers.pool import Pool, Server, prefix_metadata
 from outrider.servers.retry import RetryPolicy
 from outrider.session import Session, SessionOptions, build_session_request, parse_session, parse_sessions
@@ -56,6 +55,7 @@ class Client:
         token: str | None = None,
         max_retries: int = 10,
         max_backoff: float = 5.0,
+        max_lost_retries: int = 1,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
@@ -63,9 +63,9 @@ class Client:
         `token` shows who calls; raises ValueError where it would leave this machine in the clear.
 
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
-        more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
-        breaks before anything has arrived is tried once more at most, and raises ServerLost where the server is gone.
-        A full server is asked again when it says, after the other addresses.
+        more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. A call may be what its
+        server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
+        on the next server, and then raises ServerLost. A full server is asked again when it says, after the others.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
@@ -79,10 +79,10 @@ class Client:
             else:
                 channel = grpc.secure_channel(address, credentials, options)
             self._channels.append(channel)
-            return Server(GenerationServiceStub(channel), channel.unary_unary(CHECK), metadata)
+            return Server(GenerationServiceStub(channel), metadata)
 
         self._routes_by_prefix = route_by_prefix
-        self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff))
+        self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff, max_lost_retries))
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +212,6 @@ class Client:
             try:
                 return method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
-                pause = attempts.failed(examined(as_error(failure), server.check, attempts.time_left))
+                pause = attempts.failed(as_error(failure))
             self._pool.preferred = attempts.address
             time.sleep(pause)

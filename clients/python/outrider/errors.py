@@ -104,9 +104,9 @@ class Unavailable(OutriderError):
 
 
 class ServerLost(Unavailable):
-    """The server went while it was at work on the call, and does not answer.
+    """The connection broke before anything had arrived, more often than `max_lost_retries` allows.
 
-    The call is not carried to another server: it may be what the first one died of.
+    The call is not carried to further servers: it may be what these died of.
     """
 
 

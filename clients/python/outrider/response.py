@@ -211,6 +211,8 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             weight_format=parts.weight_format,
             kv_type=parts.kv_type,
             noise_version=parts.noise_version,
+            tokenizer_hash=parts.tokenizer_hash,
+            chat_hash=parts.chat_hash,
         ),
         limits=_limits(message.limits),
         has_chat_template=message.has_chat_template,

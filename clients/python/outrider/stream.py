@@ -12,7 +12,6 @@ from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.samples import Samples
 from outrider.servers.channel import Metadata
-from outrider.servers.health import examined
 from outrider.servers.pool import Pool
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
@@ -60,10 +59,7 @@ class Stream(BaseStream[GenerationServiceStub]):
                         yield chunk
                 self._generation.check_finished()
             except (grpc.RpcError, OutriderError) as failure:
-                error = as_error(failure)
-                if self._is_to_be_examined():
-                    error = examined(error, server.check, self._time_left, self._watch)
-                pause = self._pause_after(error)
+                pause = self._pause_after(as_error(failure))
             finally:
                 call.cancel()
             self._cancelled.wait(pause)

@@ -243,6 +243,8 @@ class FingerprintParts:
     weight_format: str
     kv_type: str
     noise_version: int
+    tokenizer_hash: str
+    chat_hash: str
 
 
 @dataclass(frozen=True, slots=True)

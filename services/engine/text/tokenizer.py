@@ -143,6 +143,10 @@ class Tokenizer:
             digest.update(len(data).to_bytes(4, "little") + data)
         return digest.hexdigest()
 
+    def digest(self) -> str:
+        """Return a SHA-256 over the whole description: how texts are normalised, split and merged, and all tokens."""
+        return hashlib.sha256(self._description.encode()).hexdigest()
+
     def _try_out(self) -> None:
         try:
             last_id = max(self.encode(_SAMPLE), default=0)

@@ -103,6 +103,10 @@ class Answers:
             raise Problem(Kind.UNAVAILABLE, "the targets that answer the prompts are of different models or builds")
         return first
 
+    def prompts(self) -> tuple[tuple[int, ...], ...]:
+        """Return the token ids of each prompt, once all answers have begun."""
+        return tuple(stream.started.prompt_token_ids for stream in self._streams if stream.started is not None)
+
     def prompt_records(self) -> list[tuple[Token, ...]]:
         """Return the records of each prompt's tokens, if requested, once all answers have begun."""
         return [stream.received.prompt_records for stream in self._streams]

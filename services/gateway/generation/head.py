@@ -1,5 +1,6 @@
 """Head: the properties of an answer that are known before its first piece, and that all its events repeat."""
 
+import array
 import hashlib
 import secrets
 import time
@@ -36,9 +37,14 @@ class Head:
     num_choices: int
     prompt_tokens: int
     """The tokens of the first prompt."""
+    prompts: tuple[tuple[int, ...], ...] = ()
+    """The token ids of each prompt: a chat template may render the same body otherwise on another day."""
     prompt_records: tuple[tuple[Token, ...], ...] = ()
     """For each prompt the records of its tokens, if requested."""
 
     def check(self, body: bytes) -> str:
-        """Return 12 hexadecimal digits that identify the request's body and the model's fingerprint."""
-        return hashlib.blake2s(self.fingerprint.encode() + b"\n" + body, digest_size=6).hexdigest()
+        """Return 12 hexadecimal digits that identify the request's body, its prompts and the model's fingerprint."""
+        digest = hashlib.blake2s(self.fingerprint.encode() + b"\n" + body, digest_size=6)
+        for prompt in self.prompts:
+            digest.update(b"\n%d\n" % len(prompt) + array.array("I", prompt).tobytes())
+        return digest.hexdigest()

@@ -21,6 +21,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_traces import RequestTrace
 from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
+from services.target.sequence.continuation_error import ContinuationError
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved
 
@@ -121,7 +122,7 @@ async def _submit(engine: TargetEngine, requests: Seq[Request]) -> list[Sequence
             outputs = await asyncio.to_thread(engine.prepare, requests, asyncio.get_running_loop())
         else:
             outputs = engine.prepare(requests)
-    except ValueError as error:
+    except ContinuationError as error:
         raise bad_continuation(str(error)) from error
     return engine.submit(outputs)
 

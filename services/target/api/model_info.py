@@ -26,6 +26,8 @@ def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResp
             weight_format=parts.weight_format,
             kv_type=parts.kv_type,
             noise_version=parts.noise_version,
+            tokenizer_hash=parts.tokenizer,
+            chat_hash=parts.chat,
         ),
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=model.has_chat_template,

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.v1 import common_pb2
 from services.draft_protocol.conversions import read_samplers
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.range import FINITE
+from services.engine.range import BIAS
 from services.engine.sampling_params import SamplingParams
 from services.service.limits import LIMITS
 from services.service.validation import Violations, is_bias
@@ -16,7 +16,7 @@ from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 
 _BREAKERS = ("\n", ":", '"', "*")
-_BIASES = f"{FINITE}, or minus infinity"
+_BIASES = f"{BIAS}, or minus infinity"
 _SAMPLERS = {*common_pb2.Sampler.values()} - {common_pb2.SAMPLER_UNSPECIFIED}
 
 

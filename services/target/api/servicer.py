@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
-from google.protobuf.message import Message
 from grpc import aio
 
 from outrider.v1 import generation_pb2
@@ -39,6 +38,7 @@ from services.target.api.sessions import (
     used_session,
     write_session,
 )
+from services.target.api.stream_writer import StreamWriter
 from services.target.metrics.request_statistics import identity
 from services.target.metrics.request_traces import RequestTraces
 from services.target.models.serving import Serving
@@ -99,17 +99,13 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.StreamGenerateRequest, context: Context
     ) -> None:
         """Write `started`, `prefill`, `chunk` and `finished` messages, each as soon as it is known."""
-        async with self.generation(request, context) as responses:
+        async with self.writer(context) as writer, self.generation(request, context) as responses:
             async for response in responses:
-                await self.write(response, context)
+                await writer.write(response)
 
-    async def write(self, response: Message, context: Context) -> None:
-        """Write a message once the reader has taken those before it; raises ReaderStalledError if it does not."""
-        try:
-            async with asyncio.timeout(self.reader_timeout):
-                await context.write(response)
-        except TimeoutError as error:
-            raise ReaderStalledError(self.reader_timeout) from error
+    def writer(self, context: Context) -> StreamWriter:
+        """The writer of a call's stream."""
+        return StreamWriter(context, self.reader_timeout)
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context

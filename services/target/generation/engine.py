@@ -35,6 +35,7 @@ from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 
+_LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
 _MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, not counting those of its last pass
 
 
@@ -122,7 +123,7 @@ class TargetEngine:
         """The output pipelines of requests that share a prompt, which the first one computes.
 
         Received tokens are replayed, which may take long. The streams are read on `loop`, by default the running one.
-        Raises ValueError if received tokens continue after the generation's end.
+        Raises ContinuationError if received tokens are not the generation's.
         """
         first = self._make(requests[0], None, loop)
         return [first, *(self._make(request, first.sequence, loop) for request in requests[1:])]
@@ -256,8 +257,8 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         build=BUILD_ID,
         device=model.device.name,
         weights_hash=model.weights_digest(),
-        vocabulary=model.tokenizer.fingerprint(),
-        grammars=version("llguidance"),
+        tokenizer=model.tokenizer.digest(),
+        libraries=" ".join(f"{name} {version(name)}" for name in _LIBRARIES),
         weight_format=model.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,

@@ -13,8 +13,9 @@ class Fingerprint:
     build: str  # of the native module
     device: str
     weights_hash: str
-    vocabulary: str  # hash of the table from ids to bytes
-    grammars: str  # version of llguidance, which decides the tokens that a grammar allows
+    tokenizer: str  # hash of its description
+    chat: str = ""  # hash of the chat template, its variables, and the syntax of answers
+    libraries: str  # versions of those that tokenize texts, render templates and carry out grammars
     weight_format: str
     kv_type: str
     noise_version: int
@@ -25,8 +26,7 @@ class Fingerprint:
     @cached_property
     def digest(self) -> str:
         """A hash of all parts, for messages."""
-        parts = "\n".join(str(part) for part in astuple(self))
-        return hashlib.sha256(parts.encode()).hexdigest()[:32]
+        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:32]
 
     def __str__(self) -> str:
         return self.digest

@@ -181,6 +181,8 @@ class MessageSyntax:
     reasoning: ReasoningSyntax | None
     mark_ids: Mapping[str, int]
     special_ids: frozenset[int]
+    names: tuple[str, str] = (NONE, NONE)
+    """The names of the table entries, for tools and for reasoning."""
 
     @property
     def has_channels(self) -> bool:
@@ -197,7 +199,8 @@ class MessageSyntax:
         tools, reasoning = TOOL_SYNTAXES.get(tool_parser), REASONING_SYNTAXES.get(reasoning_parser)
         marks = [*(tools.marks if tools else ()), *(reasoning.marks if reasoning else ())]
         mark_ids = {mark: token_id for mark in marks if (token_id := tokenizer.id_of(mark)) is not None}
-        return cls(tools, reasoning, mark_ids, frozenset(filter(tokenizer.is_special, mark_ids.values())))
+        special_ids = frozenset(filter(tokenizer.is_special, mark_ids.values()))
+        return cls(tools, reasoning, mark_ids, special_ids, (tool_parser, reasoning_parser))
 
 
 def _tools_of(template: str) -> Iterator[str]:

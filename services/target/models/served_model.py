@@ -1,5 +1,6 @@
 """ServedModel: the facts of a model that its RPCs need; its description has the public ones."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -77,7 +78,7 @@ class ServedModel:
             grammars=engine.grammars,
             chat_template=chat_template,
             syntax=syntax,
-            fingerprint=engine.fingerprint,
+            fingerprint=replace(engine.fingerprint, chat=_chat_digest(chat_template, syntax)),
             adapters=engine.adapters,
             max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
             guides=engine.config.max_sequences > 1,
@@ -119,3 +120,8 @@ class ServedModel:
     def _fingerprint_by(self, adapter: Adapter) -> Fingerprint:
         """The fingerprint of answers with an adapter."""
         return replace(self.fingerprint, lora=str(adapter))
+
+
+def _chat_digest(template: ChatTemplate, syntax: MessageSyntax) -> str:
+    """A hash of everything that turns conversations into prompts, and answers into messages."""
+    return hashlib.sha256(repr((template.identity, syntax.names)).encode()).hexdigest()

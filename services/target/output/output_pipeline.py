@@ -14,6 +14,7 @@ from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
 from services.target.output.output_buffer import OutputBuffer, Snapshot
 from services.target.output.token_rules import TokenRules
+from services.target.sequence.continuation_error import ContinuationError
 from services.target.sequence.sequence import Sequence
 
 
@@ -27,7 +28,7 @@ class OutputPipeline:
     def __init__(self, sequence: Sequence, tokenizer: Tokenizer) -> None:
         """Replays the received tokens as generated, or does so later if the prompt must be healed first.
 
-        Raises ValueError if the received tokens continue after the generation's end.
+        Raises ContinuationError if the received tokens are not the generation's.
         """
         self.sequence = sequence
         self._tokenizer = tokenizer
@@ -51,7 +52,7 @@ class OutputPipeline:
         delivered: tuple[TokenRecord, ...] = ()
         try:
             delivered = sequence.prompt_work.take(records)
-        except ValueError as error:
+        except ContinuationError as error:
             sequence.end = Refused(str(error))
         total = sequence.num_prompt + len(sequence.request.received)
         sequence.stream.put(Progress(sequence.text.num_computed + num_new, total, delivered))
@@ -116,7 +117,7 @@ class OutputPipeline:
         sequence.draw.heal(sequence.request, sequence.tokens)
         try:
             self._replay()
-        except ValueError as error:  # the call has begun, so that this is an event
+        except ContinuationError as error:  # the call has begun, so that this is an event
             sequence.end = Refused(str(error))
 
     def _replay(self) -> None:
@@ -126,14 +127,14 @@ class OutputPipeline:
         rules = TokenRules(self.sequence.request, self.sequence.tokens) if received else None
         for count, token_id in enumerate(received):
             if self.sequence.is_finished:
-                raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
+                raise ContinuationError(f"the generation ends after {count} tokens, but {len(received)} were received")
             assert rules is not None
             rules.take(token_id)
             self._append(token_id)
             if grammar.is_rejected and grammar.num_followed == count:
-                raise ValueError(f"the grammar forbids the token at {count}")
+                raise ContinuationError(f"the grammar forbids the token at {count}")
             if self._detokenizer.banned is not None:
-                raise ValueError(f"token {count} completes a banned string, which the generation does not have")
+                raise ContinuationError(f"token {count} completes a banned string, which the generation does not have")
         if not draw.sampling.feeds_back:  # else FeedbackReplay commits them
             draw.sampling.commit(received)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence as Seq
 
 from services.engine.request import Request
+from services.target.sequence.continuation_error import ContinuationError
 from services.target.sequence.draw_state import MaskState
 
 _WORD_BITS = 32  # of the sampler's masks
@@ -23,15 +24,15 @@ class TokenRules:
             self._note_run(end)
 
     def take(self, token_id: int) -> None:
-        """Append one token; raises ValueError, which names the rule, if the token could not be drawn there."""
+        """Append one token; raises ContinuationError, which names the rule, if the token could not be drawn there."""
         place, forced_id = len(self._tokens) - self._num_prompt, self._thought.forced_id
         if forced_id not in {None, token_id}:
-            raise ValueError(f"stop.max_thinking_tokens forces token {forced_id} at {place}")
+            raise ContinuationError(f"stop.max_thinking_tokens forces token {forced_id} at {place}")
         self._tokens.append(token_id)
         if (field := self._broken(place, token_id)) is not None:
-            raise ValueError(f"{field} forbids the token at {place}")
+            raise ContinuationError(f"{field} forbids the token at {place}")
         if self._is_forced_away(place, token_id):
-            raise ValueError(f"the checkpoint forces another token at {place}")
+            raise ContinuationError(f"the checkpoint forces another token at {place}")
         self._thought = self._thought.after(token_id)
 
     def _broken(self, place: int, token_id: int) -> str | None:

@@ -93,6 +93,11 @@ class ChatTemplate:
         """Whether the checkpoint has a template at all."""
         return self._worker is not None
 
+    @property
+    def identity(self) -> str:
+        """Everything from the checkpoint that rendered text depends on."""
+        return repr((self.exists, self.source, sorted(self.special_tokens.items())))
+
     def try_out(self) -> None:
         """Render a small conversation; raises CheckpointError if the template is broken, or loops.
 

@@ -11,6 +11,7 @@ from services.engine.decoder.native import SamplingState
 from services.engine.events import TokenRecord
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_request_state
+from services.target.sequence.continuation_error import ContinuationError
 from services.target.sequence.draw_state import MaskState
 from services.target.sequence.prompt_work import PromptWork
 
@@ -58,11 +59,11 @@ class FeedbackReplay(PromptWork):
         return np.concatenate([every if mask is None else mask for mask in masks])
 
     def take(self, records: Seq[TokenRecord]) -> tuple[TokenRecord, ...]:
-        """Take the next tokens' levels; raises ValueError for a token that could not have been drawn."""
+        """Take the next tokens' levels; raises ContinuationError for a token that could not have been drawn."""
         for record in records:
             level = math.nan if record.level is None else record.level
             if not math.isfinite(level):
-                raise ValueError(f"the token at {len(self._levels)} of those received could not be drawn there")
+                raise ContinuationError(f"the token at {len(self._levels)} of those received could not be drawn there")
             self.sampling.commit([record.token_id], [level])
             self._levels.append(level)
             self._allowed.advance(record.token_id)

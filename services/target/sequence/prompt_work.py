@@ -62,7 +62,7 @@ class PromptWork:
         return None
 
     def take(self, records: Seq[TokenRecord]) -> tuple[TokenRecord, ...]:  # noqa: ARG002 - as above
-        """Take the next targets' records, and return those for delivery; raises ValueError if they are impossible."""
+        """Take the next targets' records, and return those for delivery; raises ContinuationError."""
         return ()
 
     def states(self, first_row: int, num_rows: int) -> range:  # noqa: ARG002 - as above

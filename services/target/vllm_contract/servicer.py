@@ -17,6 +17,7 @@ from services.engine.range import Range
 from services.service.errors import InvalidRequestError, UnavailableError, UnimplementedError
 from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer, Responses
+from services.target.api.stream_writer import StreamWriter
 from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
 from services.target.vllm_contract.answers import Answers
 from services.target.vllm_contract.field_names import in_contract
@@ -55,13 +56,14 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def _answer(
         self, message: generation_pb2.StreamGenerateRequest, answers: Answers, call: AbortableCall, context: Context
     ) -> None:
-        try:
-            async with AsyncExitStack() as stack:
-                responses = await call.wait(lambda: self._open(message, stack, context))
-                while response := await call.wait(lambda: anext(responses, None)):
-                    await self._write(answers, partial(answers.read, response), context)
-        except CallAbortedError:
-            await self._write(answers, answers.abort, context)
+        async with self._generation.writer(context) as writer:
+            try:
+                async with AsyncExitStack() as stack:
+                    responses = await call.wait(lambda: self._open(message, stack, context))
+                    while response := await call.wait(lambda: anext(responses, None)):
+                        await self._write(answers, partial(answers.read, response), writer)
+            except CallAbortedError:
+                await self._write(answers, answers.abort, writer)
 
     async def _open(
         self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
@@ -73,12 +75,12 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         return await stack.enter_async_context(self._generation.generation(message, context))
 
     async def _write(
-        self, answers: Answers, read: Callable[[], Iterator[vllm_engine_pb2.GenerateResponse]], context: Context
+        self, answers: Answers, read: Callable[[], Iterator[vllm_engine_pb2.GenerateResponse]], writer: StreamWriter
     ) -> None:
         """Write messages; if they may have many log-probabilities, they are made off the event loop."""
         messages = await asyncio.to_thread(lambda: [*read()]) if answers.may_be_long else read()
         for answer in messages:
-            await self._generation.write(answer, context)
+            await writer.write(answer)
 
     async def Abort(self, request: vllm_engine_pb2.AbortRequest, context: Context) -> vllm_engine_pb2.AbortResponse:
         """Abort the caller's requests with these ids; ids of requests that have ended are no error."""
@@ -128,8 +130,9 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         serving = await self._generation.enter(context)
         with serving.admissions.text_calls.admit(1, self._generation.callers.of(context)):
             chunks = await self._tokenizer.chunks(serving.model)
-        for chunk in chunks:
-            await self._generation.write(chunk, context)
+        async with self._generation.writer(context) as writer:
+            for chunk in chunks:
+                await writer.write(chunk)
 
     async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> NoReturn:
         """Refuse with UNIMPLEMENTED: embeddings have an RPC of our own."""

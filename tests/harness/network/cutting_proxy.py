@@ -16,6 +16,9 @@ class CuttingProxy:
     """
 
     def __init__(self, port: int, *, max_bytes: float = math.inf) -> None:
+        self.flows = threading.Event()
+        """While it is not set, nothing more comes from the server."""
+        self.flows.set()
         self._max_bytes = max_bytes
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -48,13 +51,15 @@ class CuttingProxy:
             server = socket.create_connection(self._target)
             with self._lock:
                 self._connections += [client, server]
-            for source, sink, max_bytes in ((client, server, math.inf), (server, client, self._max_bytes)):
-                self._threads.append(threading.Thread(target=self._forward, args=(source, sink, max_bytes)))
+            for way in ((client, server, math.inf, True), (server, client, self._max_bytes, False)):
+                self._threads.append(threading.Thread(target=self._forward, args=way))
                 self._threads[-1].start()
 
-    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float, is_request: bool) -> None:
         try:
             while data := source.recv(int(min(max_bytes, 65536))):
+                if not is_request:
+                    self.flows.wait()
                 sink.sendall(data)
                 max_bytes -= len(data)
                 if max_bytes == 0:
@@ -71,6 +76,7 @@ class CuttingProxy:
     ) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.flows.set()
         self._threads[0].join()  # which makes no further connections from here on
         self.cut()
         for thread in self._threads:

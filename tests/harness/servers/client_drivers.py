@@ -23,12 +23,14 @@ def collect_sync(
     *addresses: str,
     prompt: outrider.Prompt = PROMPT,
     max_retries: int = 10,
+    max_lost_retries: int = 1,
     on_chunk: Callable[[Chunk], None] = _ignore,
     **options: Any,
 ) -> tuple[list[Chunk], Result]:
     """All chunks and the result, by `Client`."""
     chunks = []
-    with outrider.Client(*addresses, max_retries=max_retries, max_backoff=0.05) as client:
+    retries: dict[str, Any] = {"max_retries": max_retries, "max_lost_retries": max_lost_retries}
+    with outrider.Client(*addresses, max_backoff=0.05, **retries) as client:
         stream = client.stream(prompt, **options)
         for chunk in stream:
             chunks.append(chunk)
@@ -40,6 +42,7 @@ def collect_async(
     *addresses: str,
     prompt: outrider.Prompt = PROMPT,
     max_retries: int = 10,
+    max_lost_retries: int = 1,
     on_chunk: Callable[[Chunk], None] = _ignore,
     **options: Any,
 ) -> tuple[list[Chunk], Result]:
@@ -47,7 +50,8 @@ def collect_async(
 
     async def run() -> tuple[list[Chunk], Result]:
         chunks = []
-        async with outrider.AsyncClient(*addresses, max_retries=max_retries, max_backoff=0.05) as client:
+        retries: dict[str, Any] = {"max_retries": max_retries, "max_lost_retries": max_lost_retries}
+        async with outrider.AsyncClient(*addresses, max_backoff=0.05, **retries) as client:
             stream = client.stream(prompt, **options)
             async for chunk in stream:
                 chunks.append(chunk)

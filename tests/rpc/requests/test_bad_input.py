@@ -48,7 +48,21 @@ BAD = {
     "top_p is NaN": ({"sampling": {"top_p": math.nan}}, "sampling.top_p", "is nan"),
     "min_p below 0": ({"sampling": {"min_p": -0.1}}, "sampling.min_p", "at least 0, at most 1"),
     "min_p above 1": ({"sampling": {"min_p": 1.1}}, "sampling.min_p", "is 1.1"),
-    "repetition penalty 0": ({"sampling": {"repetition_penalty": 0.0}}, "sampling.repetition_penalty", "above 0"),
+    "repetition penalty 0": (
+        {"sampling": {"repetition_penalty": 0.0}},
+        "sampling.repetition_penalty",
+        "at least 0.001",
+    ),
+    "repetition penalty that is 0 in 32 bits": (
+        {"sampling": {"repetition_penalty": 1e-46}},
+        "sampling.repetition_penalty",
+        "is 1e-46; allowed: at least 0.001, at most 1000",
+    ),
+    "repetition penalty that divides beyond 32 bits": (
+        {"sampling": {"repetition_penalty": 1e-38}},
+        "sampling.repetition_penalty",
+        "is 1e-38; allowed: at least 0.001, at most 1000",
+    ),
     "frequency penalty": ({"sampling": {"frequency_penalty": 2.5}}, "sampling.frequency_penalty", "at most 2"),
     "presence penalty": ({"sampling": {"presence_penalty": math.nan}}, "sampling.presence_penalty", "is nan"),
     "bias of an unknown id": (
@@ -59,12 +73,12 @@ BAD = {
     "bias is NaN": (
         {"sampling": {"logit_bias": [{"token_id": 1, "bias": math.nan}]}},
         "sampling.logit_bias[0].bias",
-        "is nan; allowed: at least -3.40282e+38, at most 3.40282e+38, or minus infinity",
+        "is nan; allowed: at least -1e+30, at most 1e+30, or minus infinity",
     ),
-    "bias beyond 32 bits": (
-        {"sampling": {"logit_bias": [{"token_id": 1, "bias": 3.4e38}, {"token_id": 2, "bias": 1e39}]}},
+    "bias too large": (
+        {"sampling": {"logit_bias": [{"token_id": 1, "bias": 1e30}, {"token_id": 2, "bias": 3.4e38}]}},
         "sampling.logit_bias[1].bias",
-        "is 1e+39; allowed: at least -3.40282e+38, at most 3.40282e+38, or minus infinity",
+        "is 3.4e+38; allowed: at least -1e+30, at most 1e+30, or minus infinity",
     ),
     "allowed id unknown": (
         {"sampling": {"allowed_token_ids": [1, VOCAB_SIZE]}},

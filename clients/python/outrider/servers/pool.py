@@ -4,7 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from outrider.servers.channel import Metadata
 from outrider.servers.retry import Attempts, RetryPolicy
@@ -18,13 +18,9 @@ Stub = TypeVar("Stub")
 
 @dataclass(frozen=True, slots=True)
 class Server(Generic[Stub]):
-    """The calls of one server, and that which asks for its health, with no message and for an answer as bytes.
-
-    The `metadata` go with every call but that for health.
-    """
+    """The calls of one server, and the `metadata` that go with each of them."""
 
     stub: Stub
-    check: Callable[..., Any]
     metadata: Metadata = ()
 
 

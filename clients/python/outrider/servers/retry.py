@@ -18,8 +18,7 @@ from outrider.errors import (
 _FIRST_BACKOFF = 0.1
 _SHORTEST = 0.01  # seconds that are worth a try: a server's clock may end a call as much before ours
 _LONGEST_PAUSE = 300.0  # seconds that a server can make a client wait
-_MOST_BROKEN = 1  # connections that may break before a call has started, and it is tried again
-_MOST_BROKEN_RESUMING = 3  # and that may break in a row before a further token arrives
+_MOST_BROKEN_RESUMING = 3  # connections that may break in a row before a further token arrives
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +27,16 @@ class RetryPolicy:
 
     `max_retries` is how many times in a row every address is tried again without a token arriving; 0 turns retries
     off, and resuming with them. Before each such round the client waits: 0.1 seconds, doubled each time up to
-    `max_backoff`, less a random part of up to a half. Raises ValueError for negative values.
+    `max_backoff`, less a random part of up to a half. `max_lost_retries` is how many times a call is tried again whose
+    connection broke before anything had arrived. Raises ValueError for negative values.
     """
 
     max_retries: int
     max_backoff: float
+    max_lost_retries: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("max_retries", "max_backoff"):
+        for name in ("max_retries", "max_backoff", "max_lost_retries"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
 
@@ -87,9 +88,8 @@ class Attempts:
         another fingerprint, is passed over only when there is something to resume. A call that one server after another
         breaks down at is not carried on to all of them.
         """
-        self._num_broken += isinstance(error, Unavailable) and error.broke
-        if isinstance(error, ServerLost) or self._num_broken > (_MOST_BROKEN_RESUMING if resuming else _MOST_BROKEN):
-            raise error
+        if isinstance(error, Unavailable) and error.broke:
+            self._check_broken(error, resuming=resuming)
         if resuming and isinstance(error, FingerprintMismatch):
             self._refused.add(self.address)
         elif isinstance(error, ResourceExhausted):
@@ -113,6 +113,14 @@ class Attempts:
                 raise error
             raise DeadlineExceeded("the time given to the call ran out before a server could be reached") from error
         return pause
+
+    def _check_broken(self, error: Unavailable, *, resuming: bool) -> None:
+        self._num_broken += 1
+        if resuming and self._num_broken > _MOST_BROKEN_RESUMING:
+            raise error
+        if not resuming and self._num_broken > self._policy.max_lost_retries:
+            message = f"{error}: the connection broke before anything had arrived, which the call may have caused"
+            raise ServerLost(message) from error
 
     def _advance(self) -> None:
         self.address = (self.address + 1) % self._num_addresses

@@ -765,7 +765,7 @@ class SamplingParameters(_message.Message):
     """Keeps the tokens with at least this fraction of the probability of the most probable token. In [0, 1]. Default: 0."""
     repetition_penalty: _builtins.float
     """Divides the positive logits, and multiplies the negative logits, of tokens that occur in the prompt or the
-    generated text. Finite, above 0. Default: 1.
+    generated text. In [0.001, 1000]. Default: 1.
     """
     frequency_penalty: _builtins.float
     """Subtracted from the logit of a token once for each of its occurrences in the generated text. In [-2, 2]. Default:
@@ -1137,7 +1137,7 @@ class LogitBias(_message.Message):
     token_id: _builtins.int
     """The id of the token."""
     bias: _builtins.float
-    """The value to add, as a 32-bit float. In [-3.40282e+38, 3.40282e+38], or minus infinity to forbid the token."""
+    """The value to add, as a 32-bit float. In [-1e+30, 1e+30], or minus infinity to forbid the token."""
     def __init__(
         self,
         *,

@@ -1656,7 +1656,7 @@ class GetModelInfoResponse(_message.Message):
 
     @_builtins.property
     def fingerprint_parts(self) -> Global___FingerprintParts:
-        """The values that the fingerprint is computed from."""
+        """The main values that the fingerprint is computed from."""
 
     @_builtins.property
     def limits(self) -> Global___Limits:
@@ -1797,9 +1797,7 @@ Global___ServedModel: _TypeAlias = ServedModel  # noqa: Y015
 
 @_typing.final
 class FingerprintParts(_message.Message):
-    """The values that the fingerprint of a model is computed from: everything besides the request that the bytes of an
-    answer depend on.
-    """
+    """The values that tell models and servers apart, of those that the fingerprint of a model is computed from."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1809,18 +1807,24 @@ class FingerprintParts(_message.Message):
     WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
     KV_TYPE_FIELD_NUMBER: _builtins.int
     NOISE_VERSION_FIELD_NUMBER: _builtins.int
+    TOKENIZER_HASH_FIELD_NUMBER: _builtins.int
+    CHAT_HASH_FIELD_NUMBER: _builtins.int
     build: _builtins.str
     """The hash of the native sources, their compiler and its flags."""
     device: _builtins.str
     """The instruction set or the kind of accelerator in use."""
     weights_hash: _builtins.str
-    """The hash of the weights, the configuration and the tokenizer."""
+    """The hash of the weights and the configuration."""
     weight_format: _builtins.str
     """The format in which the weights are held."""
     kv_type: _builtins.str
     """The type in which keys and values are held."""
     noise_version: _builtins.int
     """The version of the sampling noise."""
+    tokenizer_hash: _builtins.str
+    """The hash of the tokenizer."""
+    chat_hash: _builtins.str
+    """The hash of the chat template, of the special tokens that it may use, and of the syntax of tool calls and thoughts."""
     def __init__(
         self,
         *,
@@ -1830,10 +1834,12 @@ class FingerprintParts(_message.Message):
         weight_format: _builtins.str = ...,
         kv_type: _builtins.str = ...,
         noise_version: _builtins.int = ...,
+        tokenizer_hash: _builtins.str = ...,
+        chat_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build", b"build", "device", b"device", "kv_type", b"kv_type", "noise_version", b"noise_version", "weight_format", b"weight_format", "weights_hash", b"weights_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build", b"build", "chat_hash", b"chat_hash", "device", b"device", "kv_type", b"kv_type", "noise_version", b"noise_version", "tokenizer_hash", b"tokenizer_hash", "weight_format", b"weight_format", "weights_hash", b"weights_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,38 @@
+"""Errors of the engine's own making are not blamed on a field of the request."""
+
+from typing import Any, cast
+
+import pytest
+
+from services.engine.request import Request, StopConditions
+from services.engine.sampling_params import SamplingParams
+from services.service.errors import InvalidRequestError
+from services.target.api.call import _submit
+from services.target.generation.engine import TargetEngine
+from services.target.sequence.continuation_error import ContinuationError
+
+
+class RefusingEngine:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def prepare(self, *_: Any) -> None:
+        raise self._error
+
+
+async def submit(error: Exception) -> None:
+    stops = StopConditions(max_tokens=4)
+    request = Request(request_id="r", prompt=(1,), received=(2,), sampling=SamplingParams(seed=1), stops=stops)
+    await _submit(cast(TargetEngine, RefusingEngine(error)), [request])
+
+
+async def test_received_tokens_that_are_not_the_generations_are_the_callers_fault() -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        await submit(ContinuationError("the grammar forbids the token at 0"))
+    (violation,) = refused.value.violations
+    assert violation.field == "continue_from.token_ids"
+
+
+async def test_another_error_is_not() -> None:
+    with pytest.raises(ValueError, match="repetition_penalty: is 0"):
+        await submit(ValueError("repetition_penalty: is 0; it must be above 0"))
