@@ -25,7 +25,7 @@ from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Api
 from services.gateway.health import Health
 from services.gateway.openai.chat.writer import CHAT
-from services.gateway.openai.completions.writer import COMPLETIONS
+from services.gateway.openai.completions.api import COMPLETIONS
 from services.gateway.openai.embeddings import EmbeddingsRequest, embed
 from services.gateway.openai.models import list_models, retrieve_model
 from services.gateway.openai.problem_body import problem_body

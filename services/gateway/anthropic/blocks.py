@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator
 
 from services.gateway.generation.message_source import MessageSource
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
 
 
 class Cached(Part):

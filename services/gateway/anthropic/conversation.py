@@ -7,7 +7,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from outrider import ChatOptions
 from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
 from services.gateway.generation.message_source import MessageSource, source_name
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
+from services.gateway.generation.template_fields import TemplateFields
 
 
 class AnthropicTool(Cached):
@@ -46,7 +47,7 @@ class Thinking(Part):
 _WORDS = {"auto": "auto", "any": "required", "none": "none"}
 
 
-class AnthropicConversation(Part):
+class AnthropicConversation(TemplateFields):
     """A conversation; if its last message is the assistant's, the model continues it."""
 
     messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
@@ -54,7 +55,6 @@ class AnthropicConversation(Part):
     tools: list[AnthropicTool] | None = None
     tool_choice: AnthropicToolChoice | None = None
     thinking: Thinking | None = None
-    template_variables: dict[str, Any] | None = None
 
     def conversation(self) -> list[dict[str, Any]]:
         """Return the conversation as messages of the client."""
@@ -71,8 +71,8 @@ class AnthropicConversation(Part):
         if (choice := self.tool_choice) is not None and (self.tools or choice.type in ("any", "tool")):
             options["tool_choice"] = _WORDS.get(choice.type) or choice.name
             options["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
-        thinks = {} if self.thinking is None else {"enable_thinking": self.thinking.type != "disabled"}
-        options["template_variables"] = {**thinks, **(self.template_variables or {})} or None
+        thinks = None if self.thinking is None else self.thinking.type != "disabled"
+        options["template_variables"] = self.variables(enable_thinking=thinks)
         return options
 
     def message_name(self, path: str) -> str | None:

@@ -5,7 +5,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from outrider import Token
+from outrider import Started, Token
 
 _SEED_BITS = 53  # a JavaScript number holds so many
 
@@ -30,14 +30,30 @@ class Head:
     """The properties of an answer that the objects of all APIs have."""
 
     ticket: Ticket
-    model: str
-    fingerprint: str
+    prompts: tuple[Started, ...]
+    """The start of the answer to each prompt."""
     samples: int
-    num_choices: int
-    prompt_tokens: int
-    """The tokens of the first prompt."""
     prompt_records: tuple[tuple[Token, ...], ...] = ()
     """For each prompt the records of its tokens, if requested."""
+
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        return self.prompts[0].model
+
+    @property
+    def fingerprint(self) -> str:
+        """Its fingerprint."""
+        return self.prompts[0].fingerprint
+
+    @property
+    def num_choices(self) -> int:
+        """The number of answers to all prompts."""
+        return len(self.prompts) * self.samples
+
+    def prompt_of(self, choice: int) -> Started:
+        """Return the start of the answer to the prompt of a choice."""
+        return self.prompts[choice // self.samples]
 
     def check(self, body: bytes) -> str:
         """Return 12 hexadecimal digits that identify the request's body and the model's fingerprint."""

@@ -142,7 +142,7 @@ def without_deltas(events: list[Any]) -> list[str]:
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
         ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "arguments": "x"}]}, "input[2].arguments"),
         ({"tools": [NOW], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice.name"),
-        ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text"),
+        ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "a"}}}}, "text.format.schema"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from services.gateway.generation.message_source import MessageSource
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
 from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
 
 _ID = "The id of a stored item. Ignored: nothing is stored."

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.grammars import ANY_OBJECT, Grammar
+from services.gateway.generation.handling import OrMinusOne
 from services.gateway.generation.message_source import source_name
-from services.gateway.generation.request import GenerationRequest, Part, only_grammar
-from services.gateway.openai.chat.messages import ANY_OBJECT, ObjectFormat
+from services.gateway.generation.part import Part
+from services.gateway.generation.request import GenerationRequest
+from services.gateway.generation.template_fields import TemplateFields
+from services.gateway.openai.chat.messages import ObjectFormat
 from services.gateway.openai.ignored import IgnoredFields
 from services.gateway.openai.responses.items import (
     Item,
@@ -31,29 +35,26 @@ class Reasoning(Part):
     summary: str | None = None
 
 
-class ResponseRequest(GenerationRequest, IgnoredFields):
+class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
     """A whole conversation; earlier messages are not stored on the server."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
         **chat_names({"": "input", ".messages": "input", ".tool_choice.tool": "tool_choice.name"}),
         "stop.max_tokens": "max_output_tokens",
-        "grammar": "text.format",
         "output.top_candidates": "top_logprobs",
-        "grammar.json_schema": "text.format.schema",
     }
     reads_messages: ClassVar[bool] = True
 
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: OrMinusOne[int] = None
     stop: str | list[str] | None = None
     tools: list[ResponseTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | ResponseToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextSettings | None = None
     reasoning: Reasoning | None = None
-    template_variables: dict[str, Any] | None = None
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = Field(
@@ -88,12 +89,16 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
             raise ValueError(f"is {top}, which needs {LOGPROBS!r} in include")
         return top
 
-    @field_validator("text")
-    @classmethod
-    def _is_the_only_form(cls, text: TextSettings | None, info: ValidationInfo) -> TextSettings | None:
-        if text is not None and isinstance(text.format, ResponseSchema | ObjectFormat):
-            only_grammar(text, info)
-        return text
+    def grammars(self) -> list[Grammar]:
+        """Return the grammars that the request gives, including that of the text's format."""
+        match self.text.format if self.text else None:
+            case ResponseSchema() as wanted:
+                own = [Grammar("text.format", "json_schema", wanted.schema_, "text.format.schema")]
+            case ObjectFormat():
+                own = [Grammar("text.format", "json_schema", ANY_OBJECT, "text.format")]
+            case _:
+                own = []
+        return [*super().grammars(), *own]
 
     def prompts(self) -> Seq[Prompt]:
         """Return the conversation, the only prompt."""
@@ -113,16 +118,11 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         if self.wants_logprobs:
             options["logprobs"] = True
             options["top_candidates"] = self.top_logprobs
-        wanted = self.text.format if self.text else None
-        if isinstance(wanted, ResponseSchema | ObjectFormat):
-            options["json_schema"] = wanted.schema_ if isinstance(wanted, ResponseSchema) else ANY_OBJECT
         if self.tools:
             options["tools"] = [tool.model_dump(exclude_none=True, exclude={"type"}) for tool in self.tools]
             options["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
             choice = self.tool_choice
             options["tool_choice"] = choice if isinstance(choice, str) else choice.name
-        effort = self.reasoning.effort if self.reasoning else None
-        variables = {**({} if effort is None else {"reasoning_effort": effort}), **(self.template_variables or {})}
-        options["template_variables"] = variables or None
+        options["template_variables"] = self.variables(reasoning_effort=self.reasoning and self.reasoning.effort)
         return options
