@@ -6,6 +6,9 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import ChatOptions
 from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
+from services.gateway.anthropic.output_config import OutputConfig
+from services.gateway.anthropic.service_fields import ServiceFields
+from services.gateway.generation.handling import PassedOver
 from services.gateway.generation.message_source import MessageSource, source_name
 from services.gateway.generation.part import Part
 from services.gateway.generation.template_fields import TemplateFields
@@ -19,6 +22,10 @@ class AnthropicTool(Cached):
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
+    defer_loading: PassedOver[bool] = None
+    eager_input_streaming: PassedOver[bool] = None
+    input_examples: PassedOver[list[Any]] = None
+    allowed_callers: PassedOver[list[str]] = None
 
 
 class AnthropicToolChoice(Part):
@@ -47,7 +54,7 @@ class Thinking(Part):
 _WORDS = {"auto": "auto", "any": "required", "none": "none"}
 
 
-class AnthropicConversation(TemplateFields):
+class AnthropicConversation(TemplateFields, ServiceFields):
     """A conversation; if its last message is the assistant's, the model continues it."""
 
     messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
@@ -55,6 +62,7 @@ class AnthropicConversation(TemplateFields):
     tools: list[AnthropicTool] | None = None
     tool_choice: AnthropicToolChoice | None = None
     thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
 
     def conversation(self) -> list[dict[str, Any]]:
         """Return the conversation as messages of the client."""
@@ -71,8 +79,9 @@ class AnthropicConversation(TemplateFields):
         if (choice := self.tool_choice) is not None and (self.tools or choice.type in ("any", "tool")):
             options["tool_choice"] = _WORDS.get(choice.type) or choice.name
             options["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
+        effort = self.output_config and self.output_config.effort
         thinks = None if self.thinking is None else self.thinking.type != "disabled"
-        options["template_variables"] = self.variables(enable_thinking=thinks)
+        options["template_variables"] = self.variables(enable_thinking=thinks, reasoning_effort=effort)
         return options
 
     def message_name(self, path: str) -> str | None:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 HANDLING = "x-handling"
 SAME_AS = "x-same-as"
-_REFUSED: dict[str, Any] = {HANDLING: "refused"}
+REFUSED: dict[str, Any] = {HANDLING: "refused"}
 
 Value = TypeVar("Value")
 
@@ -23,7 +23,7 @@ def _refuse(value: object) -> None:
         raise ValueError("is not supported; leave it out")
 
 
-Refused = Annotated[Any, BeforeValidator(_refuse), Field(json_schema_extra=_REFUSED)]
+Refused = Annotated[Any, BeforeValidator(_refuse), Field(json_schema_extra=REFUSED)]
 """The type of a field that may only be null, false, 0 or empty."""
 
 
@@ -35,7 +35,7 @@ def refused_unless(neutral: float) -> tuple[Any, ...]:
         if value is not None and (isinstance(value, bool) != isinstance(neutral, bool) or value != neutral):
             raise ValueError(f"is not supported; leave it out, or set it to {shown}")
 
-    return BeforeValidator(check), Field(json_schema_extra=_REFUSED, description=f"Only `{shown}`.")
+    return BeforeValidator(check), Field(json_schema_extra=REFUSED, description=f"Only `{shown}`.")
 
 
 def same_as(name: str) -> Any:  # noqa: ANN401 - a default of any type

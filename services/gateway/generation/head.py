@@ -43,7 +43,7 @@ class Head:
 
     @property
     def fingerprint(self) -> str:
-        """Its fingerprint."""
+        """The fingerprint under which the seed repeats the answer."""
         return self.prompts[0].fingerprint
 
     @property

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
 from services.gateway.generation.grammars import ANY_OBJECT, Grammar
-from services.gateway.generation.handling import OrMinusOne
+from services.gateway.generation.handling import REFUSED, OrMinusOne, PassedOver, Refused
 from services.gateway.generation.message_source import source_name
 from services.gateway.generation.part import Part
 from services.gateway.generation.request import GenerationRequest
@@ -26,13 +26,28 @@ from services.gateway.openai.responses.items import (
 )
 
 LOGPROBS = "message.output_text.logprobs"
+_OF_TOOLS = {"name", "description", "parameters", "strict"}
+
+
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""Parts of answers that OpenAI's API includes on request; those of OpenAI's own tools never occur here."""
 
 
 class Reasoning(Part):
     """How much the model thinks, if its chat template has a variable for that."""
 
     effort: str | None = None
-    summary: str | None = None
+    summary: PassedOver[str] = None
+    generate_summary: PassedOver[str] = None
 
 
 class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
@@ -55,13 +70,23 @@ class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
     parallel_tool_calls: bool | None = None
     text: TextSettings | None = None
     reasoning: Reasoning | None = None
-    truncation: Literal["disabled"] | None = None
-    background: Literal[False] | None = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = Field(
+    include: list[Included] | None = Field(
         None, description="Log-probabilities, for answers without tools. Thinking is never encrypted."
     )
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
-    previous_response_id: str | None = Field(None, description="Not supported: nothing is stored.")
+    truncation: PassedOver[Literal["auto", "disabled"]] = Field(
+        None, description="No part of the input is left out: one that is too long is refused."
+    )
+    stream_options: PassedOver[dict[str, Any]] = None
+    client_metadata: PassedOver[dict[str, Any]] = None
+    max_tool_calls: PassedOver[int] = Field(None, description="It limits OpenAI's own tools, which are not supported.")
+    context_management: Refused = None
+    background: Refused = None
+    conversation: Refused = None
+    prompt: Refused = None
+    previous_response_id: str | None = Field(
+        None, description="Not supported: nothing is stored.", json_schema_extra=REFUSED
+    )
 
     @field_validator("previous_response_id")
     @classmethod
@@ -119,7 +144,7 @@ class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
             options["logprobs"] = True
             options["top_candidates"] = self.top_logprobs
         if self.tools:
-            options["tools"] = [tool.model_dump(exclude_none=True, exclude={"type"}) for tool in self.tools]
+            options["tools"] = [tool.model_dump(exclude_none=True, include=_OF_TOOLS) for tool in self.tools]
             options["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
             choice = self.tool_choice
