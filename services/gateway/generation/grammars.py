@@ -1,4 +1,4 @@
-"""Grammars: the fields that give the grammar of an answer, of which a request may use one."""
+"""Grammars: the fields with the grammar of an answer; a request may use one of them."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
