@@ -115,6 +115,7 @@ peers-test: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m scripts.http_docs
+	$(BIN)/python -m scripts.http_fields
 	$(BIN)/python -m scripts.site
 
 examples-test: $(VENV)/.dev

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
-from services.gateway.generation.handling import OrMinusOne, same_as
+from services.gateway.generation.handling import OrMinusOne, Refused, same_as
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.request import GenerationRequest
 from services.gateway.openai.answer_fields import AnswerFields
@@ -30,14 +30,7 @@ class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
     n: Annotated[int, Field(ge=1)] | None = Field(1, validate_default=True)
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
-    suffix: str | None = Field(None, description="Not supported: the models cannot fill in the middle.")
-
-    @field_validator("suffix")
-    @classmethod
-    def _no_suffix(cls, suffix: str | None) -> str | None:
-        if suffix:
-            raise ValueError("is not supported: a text is continued, not filled in before a suffix; leave it out")
-        return suffix
+    suffix: Refused = None
 
     @field_validator("prompt")
     @classmethod
