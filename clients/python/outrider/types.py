@@ -266,6 +266,7 @@ class Limits:
     max_bad_word_tokens: int
     max_sequence_breakers: int
     max_sequence_breaker_bytes: int
+    max_infill_files: int
 
 
 class LoraAdapter(NamedTuple):
@@ -290,6 +291,8 @@ class ModelInfo:
     limits: Limits
     has_chat_template: bool
     loras: tuple[LoraAdapter, ...] = ()
+    has_infill: bool = False
+    """Whether a prompt may have a `suffix`."""
 
     def _repr_html_(self) -> str:
         return model_html(self)
