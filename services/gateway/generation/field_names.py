@@ -34,6 +34,7 @@ COMMON_NAMES: Mapping[str, str] = {
     "text": "prompt",
     "prompt.token_ids": "prompt",
     "prompt.token_ids.ids": "prompt",
+    "prompt.infill": "suffix",
     **chat_names({}),
     "inputs": "input",
     "inputs[].text": "input[]",

@@ -13,13 +13,14 @@ from services.gateway.generation.grammars import KINDS, GrammarFields
 from services.gateway.generation.handling import OrMinusOne, PassedOver, Refused, refused_unless, same_as
 from services.gateway.generation.part import Part
 
-# Options that each API has in its own form, that only conversations have, or that its answers cannot report.
+# Options that each API has in its own form, of conversations or of texts with gaps only, or that answers cannot report.
 _OWN_FORM = {"max_tokens", "num_samples", "seed", "stop"}
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "message_deltas"}
 _OF_CONVERSATIONS |= {"add_generation_prompt", "continue_final_message"}
 _OF_TOKENS = {"logprobs", "top_candidates", "prompt_logprobs"}
 _NOT_REPORTED = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
-_OTHERS = _OWN_FORM | _OF_CONVERSATIONS | _OF_TOKENS | _NOT_REPORTED | KINDS.keys()
+_OF_INFILL = {"suffix", "infill_files"}
+_OTHERS = _OF_INFILL | _OWN_FORM | _OF_CONVERSATIONS | _OF_TOKENS | _NOT_REPORTED | KINDS.keys()
 
 _TYPES = get_type_hints(GenerateOptions)
 _NAMES = tuple(name for name in _TYPES if name not in _OTHERS)

@@ -51,6 +51,7 @@ def _described(info: ModelInfo, state: ModelState, share: float) -> Json:
             "eos_token_ids": info.eos_token_ids,
             "fingerprint": info.fingerprint,
             "has_chat_template": info.has_chat_template,
+            "has_infill": info.has_infill,
         },
     }
 

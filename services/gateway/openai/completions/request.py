@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
-from services.gateway.generation.handling import OrMinusOne, Refused, same_as
+from services.gateway.generation.handling import OrMinusOne, same_as
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.request import GenerationRequest
 from services.gateway.openai.answer_fields import AnswerFields
@@ -30,7 +30,7 @@ class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
     n: Annotated[int, Field(ge=1)] | None = Field(1, validate_default=True)
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
-    suffix: Refused = None
+    suffix: str | None = Field(None, description="The text after the gap that the model fills in.")
 
     @field_validator("prompt")
     @classmethod
@@ -76,6 +76,7 @@ class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
         options = super().options()
         options["max_tokens"] = 1 if self.is_only_echoed else self.value_of("max_tokens")
         options["stop"] = self.stop
+        options["suffix"] = self.suffix or None
         if self.logprobs is not None:
             options["logprobs"] = True
             options["top_candidates"] = self.logprobs
