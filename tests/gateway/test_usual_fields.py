@@ -110,6 +110,8 @@ def test_a_seed_of_minus_one_is_random(chat_gateway: RunningGateway, path: str):
         ({"structured_outputs": {"json": {"type": "a"}}}, "structured_outputs.json", "type: a"),
         ({"guided_json": {"type": "a"}}, "guided_json", "type: a"),
         ({"guided_choice": []}, "guided_choice", ""),
+        ({"guided_grammar": 'root ::= "a"'}, "guided_grammar", "is GBNF"),
+        ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "structured_outputs.grammar", "is GBNF"),
         ({"repeat_penalty": 0}, "repeat_penalty", "is 0"),
         ({"use_beam_search": True}, "use_beam_search", "is not supported"),
         ({"length_penalty": 2}, "length_penalty", "set it to 1.0"),

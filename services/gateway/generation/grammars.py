@@ -1,5 +1,6 @@
 """Grammars: the fields with the grammar of an answer; a request may use one of them."""
 
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any, Literal, NamedTuple, Self
@@ -20,6 +21,8 @@ KINDS: Mapping[GrammarKind, str] = {
 }
 """The client's options of the kinds of grammars, and their paths in the RPC's request."""
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+
+_GBNF_RULE = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)
 
 Schema = str | Mapping[str, Any]
 
@@ -79,6 +82,9 @@ class GrammarFields(Synonyms):
         if len(given) > 1:
             message = f"{given[1].field}: is given beside {given[0].field}; only one grammar is allowed"
             raise Problem(Kind.INVALID, message, given[1].field)
+        if given and given[0].kind == "lark" and _GBNF_RULE.search(given[0].text):
+            message = f"{given[0].path}: is GBNF (EBNF), which is not read; allowed: llguidance's dialect of Lark"
+            raise Problem(Kind.INVALID, message, given[0].path)
         return self
 
     def grammars(self) -> list[Grammar]:
