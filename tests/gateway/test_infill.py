@@ -41,6 +41,8 @@ def test_a_completion_with_a_suffix_fills_the_gap(marked: RunningGateway, stream
     answer = marked.post("/v1/completions", asked)
     bodies = [one.data for one in read_events(answer.text.split("\n"))] if stream else [answer.json()]
     assert "".join(body["choices"][0]["text"] for body in bodies) == rpc(marked).text
+    answer = marked.post("/v1/completions", {**asked, "stream": False, "infill_files": FILES})
+    assert answer.json()["choices"][0]["text"] == rpc(marked, infill_files=FILES).text
     plain = {"prompt": BEFORE, "max_tokens": 12, **SAMPLED}
     for none in (None, ""):
         texts = [marked.post("/v1/completions", one).json()["choices"] for one in (plain, {**plain, "suffix": none})]

@@ -35,6 +35,7 @@ COMMON_NAMES: Mapping[str, str] = {
     "prompt.token_ids": "prompt",
     "prompt.token_ids.ids": "prompt",
     "prompt.infill": "suffix",
+    "prompt.infill.files": "infill_files",
     **chat_names({}),
     "inputs": "input",
     "inputs[].text": "input[]",

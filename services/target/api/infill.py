@@ -33,15 +33,14 @@ def read_infill(
     )
 
 
-def check_infill(message: GenerationRequest, found: Violations) -> None:
-    """Refuse it beside another form of prompt than text, except in a continuation; errors are added to `found`."""
+def read_infill_ends(message: GenerationRequest, model: ServedModel, found: Violations) -> frozenset[int]:
+    """The tokens that end a text which fills a gap, beside the end-of-sequence tokens.
+
+    A gap beside another form of prompt than text is refused, except in a continuation; errors are added to `found`.
+    """
     form = message.prompt.WhichOneof("input")
     is_continued = form == "token_ids" and message.HasField("continue_from")
-    if message.prompt.HasField("infill") and form != "text" and not is_continued:
+    if form != "text" and not is_continued:
         found.add(FIELD, "is set", "only with prompt.text, or in a continuation")
-
-
-def infill_ends(message: GenerationRequest, model: ServedModel) -> frozenset[int]:
-    """The tokens that end a text which fills a gap, beside the end-of-sequence tokens."""
     marks = model.tokenizer.infill_marks
-    return marks.ends if marks is not None and message.prompt.HasField("infill") else frozenset()
+    return frozenset() if marks is None else marks.ends

@@ -33,7 +33,7 @@ from services.service.validation import Violations
 from services.target.api.best_of import check_best_of, ranking_output
 from services.target.api.chat import binds_answer
 from services.target.api.grammar import read_grammar, read_tool_grammar
-from services.target.api.infill import check_infill, infill_ends
+from services.target.api.infill import read_infill_ends
 from services.target.api.output_options import read_output
 from services.target.api.request_messages import CachedRequest, GenerationRequest, NamedRequest
 from services.target.api.sampling import check_feedback, read_lists
@@ -78,8 +78,8 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    check_infill(message, found)
-    ends = {*model.eos_token_ids, *infill_ends(message, model)}
+    has_gap = message.prompt.HasField("infill")
+    ends = {*model.eos_token_ids, *(read_infill_ends(message, model, found) if has_gap else ())}
     stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt), ends=ends)
     request = Request(
         request_id=read_request_id(message, found),

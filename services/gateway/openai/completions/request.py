@@ -31,6 +31,7 @@ class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
     suffix: str | None = Field(None, description="The text after the gap that the model fills in.")
+    infill_files: Seq[tuple[str, str]] | None = Field(None, description="Names and texts of files before a gap.")
 
     @field_validator("prompt")
     @classmethod
@@ -77,6 +78,7 @@ class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
         options["max_tokens"] = 1 if self.is_only_echoed else self.value_of("max_tokens")
         options["stop"] = self.stop
         options["suffix"] = self.suffix or None
+        options["infill_files"] = self.infill_files
         if self.logprobs is not None:
             options["logprobs"] = True
             options["top_candidates"] = self.logprobs
