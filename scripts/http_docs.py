@@ -1,6 +1,5 @@
 """Write docs/use/http-reference.md from the gateway's OpenAPI document: `python -m scripts.http_docs [FILE]`."""
 
-import asyncio
 import json
 import re
 import sys
@@ -8,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from services.gateway.app import make_app
-from services.gateway.config import GatewayConfig
-from services.gateway.gateway import Gateway
+from scripts.gateway_document import gateway_document
 
 ROOT = Path(__file__).parents[1]
 _HEAD = """# HTTP reference
@@ -34,18 +31,8 @@ _BOUNDS = {
 def main() -> None:
     """Write the page."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "use" / "http-reference.md"
-    document = asyncio.run(_document())
+    document = gateway_document()
     out.write_text("\n".join([_HEAD, *_paths(document), *_schemas(document)]))
-
-
-async def _document() -> dict[str, Any]:
-    """What a gateway serves; no target is asked for it."""
-    gateway = Gateway(GatewayConfig(targets=("127.0.0.1:1",)))
-    routes: dict[str, Any] = {getattr(route, "path", ""): route for route in make_app(gateway).routes}
-    response = await routes["/openapi.json"].endpoint(None)
-    await gateway.close()
-    document: dict[str, Any] = json.loads(bytes(response.body))
-    return document
 
 
 def _paths(document: Mapping[str, Any]) -> Iterator[str]:

@@ -24,8 +24,9 @@ from services.gateway.generate.writer import GENERATE
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Api
 from services.gateway.health import Health
+from services.gateway.infill.writer import INFILL
 from services.gateway.openai.chat.writer import CHAT
-from services.gateway.openai.completions.writer import COMPLETIONS
+from services.gateway.openai.completions.api import COMPLETIONS
 from services.gateway.openai.embeddings import EmbeddingsRequest, embed
 from services.gateway.openai.models import list_models, retrieve_model
 from services.gateway.openai.problem_body import problem_body
@@ -41,6 +42,7 @@ _APIS: dict[str, Api[Any]] = {
     "/v1/responses": RESPONSES,
     "/v1/messages": MESSAGES,
     "/v1/generate": GENERATE,
+    "/infill": INFILL,
 }
 _CALLS = {
     "/v1/embeddings": (EmbeddingsRequest, embed, problem_body),

@@ -12,8 +12,8 @@ from outrider.errors import as_error
 from outrider.servers.channel import IN_THE_CLEAR, bearer
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
+from services.gateway.generation.part import Part
 from services.gateway.generation.problem import Kind, Problem
-from services.gateway.generation.request import Part
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Json
 from services.gateway.web.key import key_of

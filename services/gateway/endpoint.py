@@ -107,15 +107,4 @@ def _ask(client: AsyncClient, request: Request, ticket: Ticket, trace: Trace) ->
 
 
 def _head(answers: Answers, ticket: Ticket) -> Head:
-    started = answers.started
-    records = tuple(answers.prompt_records())
-    return Head(
-        ticket=ticket,
-        model=started.model,
-        fingerprint=started.fingerprint,
-        samples=answers.samples,
-        num_choices=answers.num_choices,
-        prompt_tokens=started.prompt_tokens,
-        prompts=answers.prompts(),
-        prompt_records=records,
-    )
+    return Head(ticket, answers.started, answers.samples, tuple(answers.prompt_records()))

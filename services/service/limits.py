@@ -28,6 +28,7 @@ class Limits:
     max_bad_word_tokens: int = MAX_BAD_WORD_TOKENS
     max_sequence_breakers: int = 32
     max_sequence_breaker_bytes: int = 40
+    max_infill_files: int = 256
 
 
 MAX_REQUEST_BYTES = 4 << 20

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from outrider import Token
+from outrider import Started, Token
 from services.gateway.generate.request import GenerateRequest
 from services.gateway.generate.writer import GenerateWriter
 from services.gateway.generation.encoded_list import EncodedList, encode
@@ -31,7 +31,9 @@ def test_what_json_has_not_is_an_error():
 
 
 def test_tokens_are_encoded_when_they_come():
-    writer = GenerateWriter(GenerateRequest(prompt="a"), Head(Ticket("n", 0, 1), "m", "f", 1, 1, 1))
+    writer = GenerateWriter(
+        GenerateRequest(prompt="a"), Head(Ticket("n", 0, 1), (Started("n", 1, (), 1, 0, "m", "f"),), 1)
+    )
     token = Token(7, b"a", "a", None, None, (), False, None, None, None, None)
     writer.keep(Piece(0, (7,), (token,)))
     writer.keep(Piece(0, (7,), (token,)))

@@ -1,5 +1,6 @@
 """Messages by Anthropic's own client have the bytes of the RPC."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ import anthropic
 import pytest
 
 from outrider import Result
+from services.gateway.anthropic.request import MessageRequest
 from tests.gateway.harness.running_gateway import RunningGateway
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
@@ -96,10 +98,51 @@ def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
         client.messages.count_tokens(model=MODEL, messages=SAID, tools=[{**NOW, "input_schema": {"type": "a"}}])
 
 
+def test_json_follows_the_output_format(client: anthropic.Anthropic):
+    schema = {"enum": ["red", "green"]}
+    wanted = {"type": "json_schema", "schema": schema}
+    for fields in ({"output_config": {"format": wanted}}, {"output_format": wanted}):
+        answer: Any = client.messages.create(messages=SAID, **{**SAMPLED, "extra_body": fields})
+        assert json.loads(answer.content[0].text) in ("red", "green")
+
+
+def test_the_effort_is_a_variable_of_the_template():
+    template = [{"role": "user", "content": "a"}]
+    requests = ({"output_config": {"effort": "low"}}, {"template_variables": {"reasoning_effort": "low"}})
+    asked = [MessageRequest.model_validate({"messages": template, "max_tokens": 1, **fields}) for fields in requests]
+    assert asked[0].chat_options() == asked[1].chat_options()
+
+
+def test_fields_of_anthropics_service_are_passed_over(chat_gateway: RunningGateway):
+    tool = {
+        **NOW, "type": "custom", "cache_control": {"type": "ephemeral"}, "defer_loading": False, "strict": False,
+        "eager_input_streaming": True, "input_examples": [{}], "allowed_callers": ["direct"], "unknown": None,
+    }  # fmt: skip
+    fields = {
+        "metadata": {"user_id": "a"}, "service_tier": "auto", "inference_geo": "eu", "speed": "standard",
+        "betas": ["a"], "cache_control": {"type": "ephemeral"}, "container": None, "mcp_servers": [],
+        "context_management": {"edits": []}, "thinking": {"type": "adaptive", "display": "summarized"},
+    }  # fmt: skip
+    plain = {"model": MODEL, "messages": SAID, "tools": [NOW]}
+    for path, more in (("/v1/messages", {"max_tokens": 20, "seed": 5}), ("/v1/messages/count_tokens", {})):
+        ours, theirs = (
+            chat_gateway.post(path, {**plain, **more, **others}) for others in ({}, {**fields, "tools": [tool]})
+        )
+        assert theirs.status_code == 200, theirs.text
+        for name in ("content", "input_tokens"):
+            assert ours.json().get(name) == theirs.json().get(name)
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"max_tokens": 0}, "max_tokens: is 0"),
+        ({"mcp_servers": [{"url": "a"}]}, "mcp_servers: is not supported"),
+        ({"container": "a"}, "container: is not supported"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "a"}}}},
+         "output_config.format.schema: "),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}, "regex": "a"},
+         "output_config.format: is given beside regex"),
         ({"stop_sequences": [""]}, "stop_sequences[0]: has 0 bytes"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0]"),
@@ -111,7 +154,7 @@ def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
         ({"system": "a", "messages": [*SAID, CALLED]}, "messages[1].content[1].name: is empty"),
         ({"messages": [*SAID, RESULTS, CALLED]}, "messages[2].content[1].name: is empty"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_field_is_named(client: anthropic.Anthropic, fields: dict[str, Any], said: str):
     with pytest.raises(anthropic.BadRequestError) as refused:
         client.messages.create(messages=SAID, **{**SAMPLED, "extra_body": fields})

@@ -20,7 +20,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "an entry": ({"stop": ["a", ""]}, "stop[1]", "has 0 bytes"),
     "a type": ({"max_tokens": "many"}, "max_tokens", "valid integer"),
     "none of its fields": ({"speculaton": "never"}, "speculaton", "not permitted"),
-    "a suffix": ({"suffix": "end"}, "suffix", "is not supported"),
+    "a suffix": ({"suffix": "end"}, "suffix", "the model's tokenizer has no marks"),
     "the best of too few": ({"best_of": 2, "n": 3}, "best_of", "is 2; allowed: at least num_samples, which is 3"),
     "the best of too many": ({"prompt": ["a"] * 65, "best_of": 2}, "n", "asks for 130 answers to all prompts"),
     "many candidates": ({"logprobs": 2000}, "logprobs", "is 2000; allowed: "),

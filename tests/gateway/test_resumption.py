@@ -49,6 +49,31 @@ def told(events: list[SentEvent]) -> dict[int, tuple[str, list[float | None], li
     return found
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_ids_and_usage_go_on_too(chat_gateway: RunningGateway, path: str):
+    usage = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
+    said = {"messages": [{"role": "user", "content": "a"}]} if "chat" in path else {"prompt": PROMPT}
+    body = {**said, "n": 2, "max_tokens": 24, "seed": 3, "temperature": 0.9, "stream": True, **usage}
+    events = whole(chat_gateway, path, body)
+    for cut in (1, 2, len(events) // 2, len(events) - 2):
+        both = [*events[:cut], *whole(chat_gateway, path, body, events[cut - 1].id)]
+        assert reported(both) == reported(events)
+
+
+def reported(events: list[SentEvent]) -> tuple[dict[int, list[int]], dict[int, int], int]:
+    """The ids and the last usage of each choice, and how often the ids of a prompt are told."""
+    ids: dict[int, list[int]] = {}
+    usage: dict[int, int] = {}
+    prompts = 0
+    for event in events:
+        for choice in event.data["choices"]:
+            ids.setdefault(choice["index"], []).extend(choice["token_ids"])
+            usage[choice["index"]] = event.data["usage"]["completion_tokens"]
+            assert usage[choice["index"]] == len(ids[choice["index"]])
+            prompts += "prompt_token_ids" in (choice if event.data["object"] == "text_completion" else event.data)
+    return ids, usage, prompts
+
+
 def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
     for cut in (1, 3, len(events) // 3, len(events) // 2, len(events) - 3, len(events) - 1):

@@ -65,6 +65,7 @@ def test_a_model_that_is_not_loaded_is_listed_as_such_and_loaded_for_who_asks(mo
         asked = {"model": "other", "prompt": "a", "max_tokens": 5}
         assert gateway.post("/v1/completions", asked).json()["model"] == "other"
         listed = httpx2.get(f"{gateway.url}/v1/models", timeout=60).json()["data"]
+        assert httpx2.get(f"{gateway.url}/v1/models/", timeout=60).json()["data"] == listed
         assert [each["status"] for each in listed] == 2 * [{"value": "loaded", "loaded_share": 1}]
 
 

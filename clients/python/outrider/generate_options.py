@@ -130,6 +130,10 @@ class GenerateOptions(ChatOptions, total=False):
     message_deltas: bool | None
     """Whether the answer is read as a message, in `Chunk.message_deltas` and `Result.message`."""
     add_special_tokens: bool | None
+    suffix: str | None
+    """The text after the gap that the model fills in; the prompt is the text before it, and may be empty."""
+    infill_files: Sequence[tuple[str, str]] | None
+    """Names and texts of files that the model sees before the text with a gap."""
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None

@@ -61,6 +61,8 @@ _FIELDS = {
     "prefix_cache": "cache.prefix",
     "cache_salt": "cache.salt",
     "add_special_tokens": "prompt.add_special_tokens",
+    "suffix": "prompt.infill.suffix",
+    "infill_files": "prompt.infill.files",
     "heal": "prompt.heal",
     "request_id": "request_id",
     "priority": "priority",
@@ -213,6 +215,10 @@ def _samplers(names: Sequence[str]) -> Sequence[int]:
     return [_SAMPLERS[name] for name in names]
 
 
+def _files(files: Sequence[tuple[str, str]]) -> list[common_pb2.InfillFile]:
+    return [common_pb2.InfillFile(name=name, text=text) for name, text in files]
+
+
 def _words(words: Sequence[Sequence[int]]) -> list[common_pb2.TokenIds]:
     return [common_pb2.TokenIds(ids=word) for word in words]
 
@@ -274,6 +280,7 @@ _ENCODERS: dict[str, Callable[[Any], object]] = {
     "samplers": _samplers,
     "logit_bias": _logit_bias,
     "bad_words_ids": _words,
+    "infill_files": _files,
     "dry_sequence_breakers": _strings,
     "banned_strings": _strings,
     "allowed_token_ids": _allowed,

@@ -217,6 +217,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
         limits=_limits(message.limits),
         has_chat_template=message.has_chat_template,
         loras=tuple(LoraAdapter(lora.name, lora.fingerprint) for lora in message.loras),
+        has_infill=message.has_infill,
     )
 
 
@@ -241,4 +242,5 @@ def _limits(limits: generation_pb2.Limits) -> Limits:
         max_bad_word_tokens=limits.max_bad_word_tokens,
         max_sequence_breakers=limits.max_sequence_breakers,
         max_sequence_breaker_bytes=limits.max_sequence_breaker_bytes,
+        max_infill_files=limits.max_infill_files,
     )

@@ -270,6 +270,7 @@ class Limits:
     max_bad_word_tokens: int
     max_sequence_breakers: int
     max_sequence_breaker_bytes: int
+    max_infill_files: int
 
 
 class LoraAdapter(NamedTuple):
@@ -294,6 +295,8 @@ class ModelInfo:
     limits: Limits
     has_chat_template: bool
     loras: tuple[LoraAdapter, ...] = ()
+    has_infill: bool = False
+    """Whether a prompt may have a `suffix`."""
 
     def _repr_html_(self) -> str:
         return model_html(self)

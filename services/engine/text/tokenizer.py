@@ -16,6 +16,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
 from services.engine.gguf.gguf_file import is_gguf
 from services.engine.gguf.tokenizer_json import describe_tokenizer
+from services.engine.text.infill_marks import MARK_NAMES, InfillMarks, find_infill_marks
 from services.engine.text.token_bytes import read_token_bytes
 
 _MOST_BYTES = 128 * MIB  # four times the largest published one
@@ -98,12 +99,18 @@ class Tokenizer:
         """Ids of control tokens, which are hidden in text unless requested."""
         return self._special_ids
 
+    @functools.cached_property
+    def infill_marks(self) -> InfillMarks | None:
+        """The marks of a text with a gap; None for a vocabulary without them."""
+        return find_infill_marks(self._encoder.token_to_id)
+
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Return the ids of a text.
 
         `add_special_tokens` adds the tokens that the checkpoint wants around a prompt, such as a begin token. With
         `parse_special`, as is usual, the name of a control token in the text becomes that token; without it, the name
-        is encoded as plain characters. The GIL is released meanwhile, except for some ten nanoseconds per token.
+        is encoded as plain characters, and so is that of an infill mark. The GIL is released meanwhile, except for some
+        ten nanoseconds per token.
         """
         encoder = self._encoder if parse_special else self._literal_encoder
         # As a batch of one text: the library releases the GIL only for batches.
@@ -164,7 +171,8 @@ class Tokenizer:
         for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
             setattr(encoder, part, getattr(self._encoder, part))
         for _, token in sorted(self._encoder.get_added_tokens_decoder().items()):
-            (encoder.add_special_tokens if token.special else encoder.add_tokens)([token])
+            is_special = token.special or token.content in MARK_NAMES  # some checkpoints do not say that marks are
+            (encoder.add_special_tokens if is_special else encoder.add_tokens)([token])
         encoder.encode_special_tokens = True
         return encoder
 

@@ -8,13 +8,6 @@ from pydantic import Discriminator
 
 from services.gateway.generation.history import HistoryPart
 from services.gateway.generation.message_source import MessageSource
-from services.gateway.generation.request import Part
-
-
-class Cached(Part):
-    """A block with a cache mark, which has no effect: all prompts are cached while there is room."""
-
-    cache_control: dict[str, Any] | None = None
 
 
 class TextBlock(HistoryPart):

@@ -5,12 +5,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import ChatOptions
-from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
+from services.gateway.anthropic.blocks import AnthropicMessage, TextBlock, as_messages, sources_of, text_of
+from services.gateway.anthropic.output_config import OutputConfig
+from services.gateway.anthropic.service_fields import ServiceFields
+from services.gateway.generation.handling import PassedOver
 from services.gateway.generation.message_source import MessageSource, source_name
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
+from services.gateway.generation.template_fields import TemplateFields
 
 
-class AnthropicTool(Cached):
+class AnthropicTool(Part):
     """A tool that the model may call; Anthropic's own tools are not supported."""
 
     type: Literal["custom"] | None = None
@@ -18,6 +22,11 @@ class AnthropicTool(Cached):
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
+    cache_control: PassedOver[dict[str, Any]] = None
+    defer_loading: PassedOver[bool] = None
+    eager_input_streaming: PassedOver[bool] = None
+    input_examples: PassedOver[list[Any]] = None
+    allowed_callers: PassedOver[list[str]] = None
 
 
 class AnthropicToolChoice(Part):
@@ -46,7 +55,7 @@ class Thinking(Part):
 _WORDS = {"auto": "auto", "any": "required", "none": "none"}
 
 
-class AnthropicConversation(Part):
+class AnthropicConversation(TemplateFields, ServiceFields):
     """A conversation; if its last message is the assistant's, the model continues it."""
 
     messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
@@ -54,7 +63,7 @@ class AnthropicConversation(Part):
     tools: list[AnthropicTool] | None = None
     tool_choice: AnthropicToolChoice | None = None
     thinking: Thinking | None = None
-    template_variables: dict[str, Any] | None = None
+    output_config: OutputConfig | None = None
 
     def conversation(self) -> list[dict[str, Any]]:
         """Return the conversation as messages of the client."""
@@ -71,8 +80,9 @@ class AnthropicConversation(Part):
         if (choice := self.tool_choice) is not None and (self.tools or choice.type in ("any", "tool")):
             options["tool_choice"] = _WORDS.get(choice.type) or choice.name
             options["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
-        thinks = {} if self.thinking is None else {"enable_thinking": self.thinking.type != "disabled"}
-        options["template_variables"] = {**thinks, **(self.template_variables or {})} or None
+        effort = self.output_config and self.output_config.effort
+        thinks = None if self.thinking is None else self.thinking.type != "disabled"
+        options["template_variables"] = self.variables(enable_thinking=thinks, reasoning_effort=effort)
         return options
 
     def message_name(self, path: str) -> str | None:

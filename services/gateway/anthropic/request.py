@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from pydantic import Field
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.anthropic.conversation import AnthropicConversation
+from services.gateway.anthropic.output_config import OutputFormat
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.grammars import Grammar
 from services.gateway.generation.request import GenerationRequest
 
 _OF_TOOLS = {
@@ -31,8 +35,17 @@ class MessageRequest(GenerationRequest, AnthropicConversation):
 
     max_tokens: int
     stop_sequences: list[str] | None = None
-    metadata: dict[str, Any] | None = None
-    service_tier: str | None = None
+    output_format: OutputFormat | None = Field(None, description="The older place of `output_config.format`.")
+
+    def grammars(self) -> list[Grammar]:
+        """Return the grammars that the request gives, including those of the output format."""
+        config = self.output_config
+        formats = {
+            "output_config.format": None if config is None else config.format,
+            "output_format": self.output_format,
+        }
+        own = [wanted.grammar(field) for field, wanted in formats.items() if wanted is not None]
+        return [*super().grammars(), *own]
 
     def prompts(self) -> Seq[Prompt]:
         """Return the conversation, the only prompt."""

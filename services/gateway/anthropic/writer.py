@@ -62,7 +62,7 @@ class MessageWriter:
     def _begin(self) -> Iterator[Event]:
         if not self._is_begun:
             self._is_begun = True
-            usage = {"input_tokens": self._head.prompt_tokens, "output_tokens": 0}
+            usage = {"input_tokens": self._head.prompts[0].prompt_tokens, "output_tokens": 0}
             yield Event({"type": "message_start", "message": {**self._base(), "usage": usage}}, "message_start")
 
     def _delta(self, delta: MessageDelta) -> Iterator[Event]:

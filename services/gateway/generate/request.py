@@ -2,27 +2,29 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.generation.handling import OrMinusOne, same_as
 from services.gateway.generation.request import GenerationRequest
+from services.gateway.generation.template_fields import ConversationFields
 from services.gateway.openai.chat.messages import MessagesOrPrompt
 
 _ASKED = ("max_tokens", "stop", "token_records", "pass_reports", "logprobs", "top_candidates", "rank", "entropy")
-_OF_CONVERSATIONS = ("template_variables", "add_generation_prompt", "continue_final_message")
 
 
-class GenerateRequest(GenerationRequest):
+class GenerateRequest(GenerationRequest, ConversationFields):
     """A text, token ids or a conversation, and what to report of each token and each pass."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.top_candidates": "top_candidates"}
 
     prompt: str | list[int] | None = Field(None, description="Text or token ids.")
     messages: MessagesOrPrompt = None
-    max_tokens: int | None = None
+    max_tokens: OrMinusOne[int] = None
+    n_predict: OrMinusOne[int] = same_as("max_tokens")
     stop: str | list[str] | None = None
     token_records: bool | None = None
     pass_reports: bool | None = None
@@ -30,16 +32,6 @@ class GenerateRequest(GenerationRequest):
     top_candidates: int | None = None
     rank: bool | None = None
     entropy: bool | None = None
-    template_variables: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-
-    @field_validator(*_OF_CONVERSATIONS)
-    @classmethod
-    def _is_of_a_conversation(cls, option: object, info: ValidationInfo) -> object:
-        if option is not None and info.data.get("prompt") is not None:
-            raise ValueError("is for messages, not for a prompt")
-        return option
 
     def prompts(self) -> Seq[Prompt]:
         """Return the one prompt."""
@@ -50,7 +42,7 @@ class GenerateRequest(GenerationRequest):
 
     def options(self) -> GenerateOptions:
         """Return the common options, and those of what to report."""
-        options = super().options()
-        for name in (*_ASKED, *_OF_CONVERSATIONS):
-            options[name] = getattr(self, name)  # type: ignore[literal-required]
+        options: GenerateOptions = {**super().options(), **self.template_options()}
+        for name in _ASKED:
+            options[name] = self.value_of(name)  # type: ignore[literal-required]
         return options

@@ -66,7 +66,7 @@ class GenerateWriter:
             "seed": head.ticket.seed,
             "model": head.model,
             "fingerprint": head.fingerprint,
-            "prompt_tokens": head.prompt_tokens,
+            "prompt_tokens": head.prompts[0].prompt_tokens,
         }
 
 

@@ -94,18 +94,12 @@ class Answers:
         return len(self._streams) * self.samples
 
     @property
-    def started(self) -> Started:
-        """The start of the first answer, once all have begun; raises Problem if the targets' fingerprints differ."""
-        started = [stream.started for stream in self._streams]
-        first = started[0]
-        assert first is not None
-        if any(one is None or one.fingerprint != first.fingerprint for one in started):
+    def started(self) -> tuple[Started, ...]:
+        """The start of each answer, once all have begun; raises Problem if the targets' fingerprints differ."""
+        started = tuple(stream.started for stream in self._streams if stream.started is not None)
+        if len(started) < len(self._streams) or any(one.fingerprint != started[0].fingerprint for one in started):
             raise Problem(Kind.UNAVAILABLE, "the targets that answer the prompts are of different models or builds")
-        return first
-
-    def prompts(self) -> tuple[tuple[int, ...], ...]:
-        """Return the token ids of each prompt, once all answers have begun."""
-        return tuple(stream.started.prompt_token_ids for stream in self._streams if stream.started is not None)
+        return started
 
     def prompt_records(self) -> list[tuple[Token, ...]]:
         """Return the records of each prompt's tokens, if requested, once all answers have begun."""

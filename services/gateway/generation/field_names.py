@@ -34,6 +34,8 @@ COMMON_NAMES: Mapping[str, str] = {
     "text": "prompt",
     "prompt.token_ids": "prompt",
     "prompt.token_ids.ids": "prompt",
+    "prompt.infill": "suffix",
+    "prompt.infill.files": "infill_files",
     **chat_names({}),
     "inputs": "input",
     "inputs[].text": "input[]",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
 
 
 class HistoryPart(Part):

@@ -3,62 +3,36 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo, create_model, field_validator
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, Field, ValidationInfo, create_model, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, api_name
+from services.gateway.generation.grammars import KINDS, GrammarFields
+from services.gateway.generation.handling import OrMinusOne, PassedOver, Refused, refused_unless, same_as
+from services.gateway.generation.part import Part
 
-# Options that each API has in its own form, that only conversations have, or that its answers cannot report.
+# Options that each API has in its own form, of conversations or of texts with gaps only, or that answers cannot report.
 _OWN_FORM = {"max_tokens", "num_samples", "seed", "stop"}
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "message_deltas"}
 _OF_CONVERSATIONS |= {"add_generation_prompt", "continue_final_message"}
 _OF_TOKENS = {"logprobs", "top_candidates", "prompt_logprobs"}
-GRAMMARS = ("json_schema", "regex", "lark", "choice")
-_OF_ENTRIES = ("list", "tuple", "set", "frozenset")  # kinds of pydantic schemas
 _NOT_REPORTED = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
-
-
-def _fail_fast(schema: object) -> None:
-    if isinstance(schema, dict):
-        if schema.get("type") in _OF_ENTRIES:
-            schema["fail_fast"] = True
-        for part in schema.values():
-            _fail_fast(part)
-    elif isinstance(schema, list | tuple):
-        for part in schema:
-            _fail_fast(part)
-
-
-class Part(BaseModel):
-    """A part of a request; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return pydantic's schema, changed so that a list fails at its first bad entry instead of listing all."""
-        schema = handler(source)
-        _fail_fast(schema)
-        return schema
-
+_OF_INFILL = {"suffix", "infill_files"}
+_OTHERS = _OF_INFILL | _OWN_FORM | _OF_CONVERSATIONS | _OF_TOKENS | _NOT_REPORTED | KINDS.keys()
 
 _TYPES = get_type_hints(GenerateOptions)
-_NAMES = tuple(name for name in _TYPES if name not in _OWN_FORM | _OF_CONVERSATIONS | _OF_TOKENS | _NOT_REPORTED)
+_NAMES = tuple(name for name in _TYPES if name not in _OTHERS)
 _FIELDS: dict[str, Any] = {name: (_TYPES[name], None) for name in _NAMES}
 _Options: Any = create_model("Options", __base__=Part, **_FIELDS)
 
 
-def only_grammar(grammar: object, info: ValidationInfo) -> object:
-    """Return a field's grammar; raises ValueError if another field has given a grammar already."""
-    if others := [name for name in GRAMMARS if name != info.field_name and info.data.get(name) is not None]:
-        raise ValueError(f"is given beside {others[0]}; only one grammar is allowed")
-    return grammar
+def _zero_for_minus_one(value: object) -> object:
+    return 0 if value == -1 else value
 
 
-class GenerationRequest(_Options, ABC):  # type: ignore[misc]
+class GenerationRequest(_Options, GrammarFields, ABC):  # type: ignore[misc]
     """A request for text. Its fields are the options of the RPC, with the names and types of the Python client.
 
     The target checks ranges. `rpc_names` maps the field names in its errors to the names here.
@@ -69,12 +43,24 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
 
     model: str | None = Field(None, description="The model's name. By default the first model.")
     stream: bool | None = None
-    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(None, description="By default a random seed.")
+    seed: OrMinusOne[Annotated[int, Field(ge=0, lt=1 << 64)]] = Field(None, description="By default a random seed.")
+    top_k: Annotated[int | None, BeforeValidator(_zero_for_minus_one)] = Field(None, description="-1 and 0 keep all.")
+    repeat_penalty: float | None = same_as("repetition_penalty")
+    include_stop_str_in_output: bool | None = same_as("include_stop")
+    no_stop_trim: bool | None = same_as("include_stop")
+    cache_prompt: bool | None = same_as("prefix_cache")
+    skip_special_tokens: bool | None = Field(None, description="The opposite of `show_special_tokens`.")
+    spaces_between_special_tokens: PassedOver[bool] = None
+    use_beam_search: Refused = None
+    early_stopping: Refused = None
+    length_penalty: Annotated[Any, *refused_unless(1.0)] = None
 
-    @field_validator(*GRAMMARS)
+    @field_validator("skip_special_tokens")
     @classmethod
-    def _is_the_only_one(cls, grammar: object, info: ValidationInfo) -> object:
-        return grammar if grammar is None else only_grammar(grammar, info)
+    def _is_not_contradicted(cls, skips: bool | None, info: ValidationInfo) -> bool | None:
+        if skips is not None and info.data.get("show_special_tokens") is not None:
+            raise ValueError("is given beside show_special_tokens, its opposite; only one is allowed")
+        return skips
 
     @abstractmethod
     def prompts(self) -> Seq[Prompt]:
@@ -87,16 +73,14 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
 
     def name_of(self, path: str) -> str:
         """Return the API's name of a field of the RPC's request."""
-        given = next((name for name in GRAMMARS if getattr(self, name) is not None), None)
-        ours = {} if given is None else {"grammar": given, f"grammar.{given}": given}
-        return api_name(path, {**self.rpc_names, **ours})
+        return self.path_in_use(api_name(path, {**self.rpc_names, **self.grammar_names()}))
 
     def options(self) -> GenerateOptions:
         """Return the client's options; the target decides those that are absent or None."""
-        options = GenerateOptions()
-        for name in _NAMES:
-            if (value := getattr(self, name)) is not None:
-                options[name] = value  # type: ignore[literal-required]
+        options: dict[str, Any] = {name: self.value_of(name) for name in _NAMES}
+        options |= {grammar.kind: grammar.text for grammar in self.grammars()}
+        if self.skip_special_tokens is not None:
+            options["show_special_tokens"] = not self.skip_special_tokens
         if self.samples != 1:
             options["num_samples"] = self.samples
-        return options
+        return cast(GenerateOptions, {name: value for name, value in options.items() if value is not None})

@@ -14,8 +14,9 @@ async def list_models(client: AsyncClient, _: Request, __: bytes) -> Json:
 
 
 async def retrieve_model(client: AsyncClient, http: Request, _: bytes) -> Json:
-    """Return a model by its name, which may contain slashes; raises OutriderError for an unknown name."""
-    name = http.path_params["name"]
+    """Return a model by its name, which may contain slashes, or the list; raises OutriderError for an unknown name."""
+    if not (name := http.path_params["name"]):  # a slash after the path of the list
+        return await list_models(client, http, b"")
     entries = [entry for model in await client.list_models() for entry in _entries(model)]
     if (found := next((entry for entry in entries if entry["id"] == name), None)) is None:
         info = await client.model_info(model=name)  # raises an error that lists the known names
@@ -50,6 +51,7 @@ def _described(info: ModelInfo, state: ModelState, share: float) -> Json:
             "eos_token_ids": info.eos_token_ids,
             "fingerprint": info.fingerprint,
             "has_chat_template": info.has_chat_template,
+            "has_infill": info.has_infill,
         },
     }
 

@@ -5,6 +5,8 @@ import asyncio
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from services.gateway.web.close_delimited_cycle import CloseDelimitedCycle
+
 _GRACE_SECONDS = 1.0  # to answer that a body is late, before the connection is closed
 _MOST_PENDING = 64 << 10  # bytes of a head, or after a body
 _MOST_QUEUED = 16  # pipelined requests on one connection
@@ -50,6 +52,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._pending = 0
         self._is_in_body = True
         super().on_headers_complete()
+        if self.cycle is not None and self.parser.get_http_version() == "1.0":
+            self.cycle.__class__ = CloseDelimitedCycle  # uvicorn has made it, and would answer in chunks
         self._watch()
 
     def on_body(self, body: bytes) -> None:

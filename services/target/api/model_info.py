@@ -31,6 +31,7 @@ def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResp
         ),
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=model.has_chat_template,
+        has_infill=model.has_infill,
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
             for name, fingerprint in model.adapted.items()

@@ -11,9 +11,11 @@ from services.engine.text.tokenizer import Tokenizer
 from services.service.limits import MAX_MESSAGES
 from services.service.validation import Violations
 from services.target.api.chat import read_chat
+from services.target.api.infill import read_infill
 from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
+from services.target.prompt.infill_text import InfillText
 from services.target.prompt.prompt_encoder import PromptError, PromptSource, PromptText, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
@@ -45,7 +47,8 @@ async def read_prompt(
             return session_tokens + ids
         case "text" | "chat":
             field = f"prompt.{form}"
-            source = await asyncio.to_thread(_read_source, message, field, model, found, special=not session_tokens)
+            read = _read_gap if form == "text" and message.HasField("infill") else _read_source
+            source = await asyncio.to_thread(read, message, field, model, found, special=not session_tokens)
             encoded = await _encode(source, field, model, found, room)
             _check_encoded(encoded, field, model, found)
             return session_tokens + (encoded or ())
@@ -55,7 +58,7 @@ async def read_prompt(
 
 def _is_empty(message: common_pb2.Prompt) -> bool:
     """Whether a prompt adds nothing to its session."""
-    return not (message.text or message.token_ids.ids or message.HasField("chat"))
+    return not (message.text or message.token_ids.ids or message.HasField("chat") or message.HasField("infill"))
 
 
 async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: ServedModel) -> tuple[int, ...]:
@@ -157,6 +160,13 @@ def _read_source(
         return None
     add_special = message.add_special_tokens if message.HasField("add_special_tokens") else special
     return _read_source_text(message.text, field, model, found, add_special_tokens=add_special)
+
+
+def _read_gap(
+    message: common_pb2.Prompt, field: str, model: ServedModel, found: Violations, *, special: bool
+) -> InfillText | None:
+    source = read_infill(message, model, found, special=special)
+    return source if source is not None and _has_room(source.num_bytes, field, model, found) else None
 
 
 def _read_source_text(

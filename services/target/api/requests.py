@@ -1,6 +1,7 @@
 """Requests: reads the engine's Request from a message, and collects every error in it."""
 
 import secrets
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -32,6 +33,7 @@ from services.service.validation import Violations
 from services.target.api.best_of import check_best_of, ranking_output
 from services.target.api.chat import binds_answer
 from services.target.api.grammar import read_grammar, read_tool_grammar
+from services.target.api.infill import read_infill_ends
 from services.target.api.output_options import read_output
 from services.target.api.request_messages import CachedRequest, GenerationRequest, NamedRequest
 from services.target.api.sampling import check_feedback, read_lists
@@ -76,7 +78,9 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt))
+    has_gap = message.prompt.HasField("infill")
+    ends = {*model.eos_token_ids, *(read_infill_ends(message, model, found) if has_gap else ())}
+    stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt), ends=ends)
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
@@ -186,7 +190,7 @@ def _has_lists(message: common_pb2.SamplingParameters) -> bool:
 
 
 def _read_stops(
-    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
+    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int, ends: Set[int]
 ) -> StopConditions:
     strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
     found.check_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes)
@@ -199,12 +203,11 @@ def _read_stops(
         found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
     elif message.min_tokens > most > 0:
         found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
-    eos_token_ids = () if message.ignore_eos else model.eos_token_ids
     return StopConditions(
         # Without a maximum the finish reason must be the context length, not a limit that was not requested.
         max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
         min_tokens=message.min_tokens,
-        token_ids=frozenset([*token_ids, *eos_token_ids]),
+        token_ids=frozenset([*token_ids, *(() if message.ignore_eos else ends)]),
         strings=tuple(strings),
         include_stop=message.include_stop,
         time_limit=read_time_limit(message, found) if message.HasField("time_limit") else None,

@@ -30,6 +30,8 @@ async def read_score_request(
     found = Violations()
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set")
+    if message.prompt.HasField("infill"):
+        found.add("prompt.infill", "is set", "not to be")
     prompt = await read_prompt(message.prompt, model, found)
     choices = await _read_choices(message, len(prompt), model, found)
     cache, share = read_cache_policy(message, found), read_share(message, caller, found)

@@ -79,6 +79,8 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
         parent = sessions.use(caller.owner, message.parent) if message.HasField("parent") else None
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set")
+    if message.prompt.HasField("infill"):
+        found.add("prompt.infill", "is set", "not to be")
     ttl = message.ttl_seconds if message.HasField("ttl_seconds") else _DEFAULT_TTL
     found.check_number("ttl_seconds", ttl, _TTL)
     name, salt = _read_name(message, found), _read_salt(message, parent, found)

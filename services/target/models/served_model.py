@@ -34,6 +34,7 @@ class ModelDescription:
     eos_token_ids: tuple[int, ...]
     fingerprint: Fingerprint
     has_chat_template: bool
+    has_infill: bool
     adapted: Mapping[str, Fingerprint]  # by the names of its adapters
 
 
@@ -94,6 +95,7 @@ class ServedModel:
             eos_token_ids=self.eos_token_ids,
             fingerprint=self.fingerprint,
             has_chat_template=self.chat_template.exists,
+            has_infill=self.tokenizer.infill_marks is not None,
             adapted={name: self._fingerprint_by(adapter) for name, adapter in self.adapters.items()},
         )
 

@@ -10,6 +10,7 @@ from services.engine.awaited_worker import AwaitedWorker
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import WorkerError, WorkerLimits
 from services.target.prompt.chat_template import ChatTemplate, Conversation
+from services.target.prompt.infill_text import InfillText
 
 _SMALL_BYTES = 1 << 16  # encoded within some fifty milliseconds
 _NUM_THREADS = 2
@@ -31,7 +32,7 @@ class PromptText:
         return len(self.text.encode())
 
 
-PromptSource = PromptText | Conversation
+PromptSource = PromptText | InfillText | Conversation
 
 
 class PromptError(ValueError):
@@ -66,21 +67,25 @@ class PromptEncoder:
         time or memory.
         """
         loop = asyncio.get_running_loop()
-        if not isinstance(source, PromptText):
+        if not isinstance(source, PromptText | InfillText):
             rendered = await loop.run_in_executor(self._renderer, source.render, self._chat_template)
             source = PromptText(rendered, add_special_tokens=False)
         if source.num_bytes > _SMALL_BYTES:
             return await self._encode_long(source, most)
         return await loop.run_in_executor(self._threads, self._encode, source, most)
 
-    def _encode(self, source: PromptText, most: int) -> tuple[int, ...]:
-        ids = self._tokenizer.encode(source.text, add_special_tokens=source.add_special_tokens)
+    def _encode(self, source: PromptText | InfillText, most: int) -> tuple[int, ...]:
+        if isinstance(source, InfillText):
+            ids = source.encode(self._tokenizer)
+        else:
+            ids = self._tokenizer.encode(source.text, add_special_tokens=source.add_special_tokens)
         if len(ids) > most:
             raise TooManyTokensError(len(ids))
         return tuple(ids)
 
-    async def _encode_long(self, source: PromptText, most: int) -> tuple[int, ...]:
-        question = {"text": source.text, "add_special_tokens": source.add_special_tokens, "most": most}
+    async def _encode_long(self, source: PromptText | InfillText, most: int) -> tuple[int, ...]:
+        form = {"pieces": source.pieces} if isinstance(source, InfillText) else {"text": source.text}
+        question = {**form, "add_special_tokens": source.add_special_tokens, "most": most}
         try:
             return await self._worker.call(question, lambda answer: _read(answer, most))
         except WorkerError as error:

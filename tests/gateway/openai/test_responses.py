@@ -128,6 +128,21 @@ def without_deltas(events: list[Any]) -> list[str]:
     return [*seen, text]
 
 
+def test_fields_of_openais_service_are_passed_over(chat_gateway: RunningGateway):
+    fields = {
+        "truncation": "auto", "stream_options": {"include_obfuscation": False}, "client_metadata": {"a": "b"},
+        "max_tool_calls": 3, "prompt_cache_key": "a", "conversation": None, "prompt": None, "background": False,
+        "store": True, "include": ["reasoning.encrypted_content", "web_search_call.action.sources"], "unknown": None,
+        "reasoning": {"summary": "auto", "generate_summary": None}, "context_management": [],
+        "text": {"verbosity": "low"}, "safety_identifier": "a",
+    }  # fmt: skip
+    tool = {**NOW, "defer_loading": False, "unknown": None}
+    asked = {"model": MODEL, "input": "a", "seed": 5, "max_output_tokens": 20, "tools": [NOW]}
+    ours, theirs = (chat_gateway.post("/v1/responses", {**asked, **more}) for more in ({}, {**fields, "tools": [tool]}))
+    assert theirs.status_code == 200, theirs.text
+    assert ours.json()["output"][0]["content"] == theirs.json()["output"][0]["content"]
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -142,7 +157,7 @@ def without_deltas(events: list[Any]) -> list[str]:
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
         ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "name": ""}]}, "input[2].name"),
         ({"tools": [NOW], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice.name"),
-        ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text"),
+        ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "a"}}}}, "text.format.schema"),
     ],
 )

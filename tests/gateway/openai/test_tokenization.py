@@ -32,6 +32,9 @@ def test_a_bad_field_is_named(gateway: RunningGateway):
         ("/tokenize", {}, "messages"),
         ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "messages"),
         ("/tokenize", {"messages": [{"role": "user", "content": "a"}]}, "messages"),
+        ("/tokenize", {"prompt": "a", "tools": [{"type": "function", "function": {"name": "a"}}]}, "tools"),
+        ("/tokenize", {"prompt": "a", "chat_template_kwargs": {"a": 1}}, "chat_template_kwargs"),
+        ("/tokenize", {"prompt": "a", "chat_template": "a"}, "chat_template"),
         ("/detokenize", {"tokens": [1 << 20]}, "tokens[0]"),
         ("/detokenize", {"tokens": "a"}, "tokens"),
     ):
@@ -79,3 +82,24 @@ def test_what_nobody_waits_for_any_more_is_not_asked_further(method: str, path: 
             if SlowServicer.came.is_set():
                 break
         assert SlowServicer.left.wait(60)
+
+
+def test_a_conversation_has_the_options_of_chat(chat_gateway: RunningGateway):
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    function = {"name": "now", "description": "Tells it."}
+    asked = {"tools": [{"type": "function", "function": function}], "continue_final_message": True}
+    with chat_gateway.rpc() as client:
+        expected = client.tokenize(messages, tools=[function], continue_final_message=True).token_ids
+        begun = client.tokenize(messages, add_generation_prompt=False).token_ids
+        changed = client.tokenize(messages, template_variables={"bos_token": "changed"}).token_ids
+    for fields, ids in (
+        (asked, expected),
+        ({"add_generation_prompt": False}, begun),
+        ({"chat_template_kwargs": {"bos_token": "changed"}}, changed),
+    ):
+        assert chat_gateway.post("/tokenize", {"messages": messages, **fields}).json()["tokens"] == [*ids]
+
+
+def test_texts_of_tokens_can_be_left_out(gateway: RunningGateway):
+    answer = gateway.post("/tokenize", {"prompt": "a", "return_token_strs": False}).json()
+    assert answer.keys() == {"count", "tokens"}

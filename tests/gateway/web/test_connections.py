@@ -1,5 +1,6 @@
 """Connections have bounds: those that ask nothing hold nobody up for long."""
 
+import json
 import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from services.gateway.web.bounded_protocol import _MOST_PENDING, _MOST_QUEUED
+from tests.gateway.harness.events import read_events
 from tests.gateway.harness.running_gateway import RunningGateway
 
 ASKED = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n"
@@ -96,3 +98,25 @@ def test_too_many_that_come_together_are_refused():
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as hasty:
         hasty.sendall(2 * _MOST_QUEUED * (ASKED + b"\r\n"))
         assert b"HTTP/1.1 400" in read_all(hasty)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_an_old_client_gets_no_chunks(gateway: RunningGateway, is_streamed: bool):
+    """HTTP/1.0 has none: the end of the connection is the end of an answer without a length."""
+    asked = {"prompt": "def read(self, path):", "seed": 5, "max_tokens": 20, "stream": is_streamed}
+    body = json.dumps(asked).encode()
+    head = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + f"content-length: {len(body)}\r\n\r\n".encode()
+    with connect(gateway) as old:
+        old.sendall(head + body)
+        told, _, answer = read_all(old).partition(b"\r\n\r\n")
+    fields = told.lower().split(b"\r\n")
+    assert fields[0].endswith(b" 200 ok")
+    assert b"connection: close" in fields
+    assert not any(field.startswith(b"transfer-encoding") for field in fields)
+    expected = gateway.post("/v1/completions", {**asked, "stream": False}).json()["choices"][0]["text"]
+    if is_streamed:
+        assert answer.endswith(b"data: [DONE]\n\n")
+        events = [event.data for event in read_events(answer.decode().split("\n"))]
+        assert "".join(event["choices"][0]["text"] for event in events) == expected
+    else:
+        assert json.loads(answer)["choices"][0]["text"] == expected

@@ -14,12 +14,14 @@ from tests.harness.models.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.chat_examples import BAD_CHATS
 from tests.rpc.harness.guidance_examples import BAD_GUIDANCE
+from tests.rpc.harness.infill_examples import BAD_INFILLS
 from tests.rpc.harness.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.rpc.harness.sampler_examples import BAD_SAMPLERS
 
 BAD = {
     **BAD_CHATS,
     **BAD_GUIDANCE,
+    **BAD_INFILLS,
     **BAD_SAMPLERS,
     "no prompt": ({"prompt": {}}, "prompt", "text, token_ids or chat"),
     "empty text": ({"prompt": {"text": ""}}, "prompt.text", "at least one"),

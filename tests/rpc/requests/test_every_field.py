@@ -10,10 +10,12 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
+from tests.harness.models.checkpoints import copy_of
+from tests.harness.models.infill_checkpoints import add_marks
 from tests.harness.models.lora_folders import write_adapter
 from tests.harness.servers.server import RunningTarget, target_server
-from tests.rpc.harness import chat_examples, field_examples, guidance_examples, sampler_examples
-from tests.rpc.harness.field_examples import BAD_FOR_GENERATE, HELD, HELD_IDS, Fields, Seen
+from tests.rpc.harness import chat_examples, field_examples, guidance_examples, infill_examples, sampler_examples
+from tests.rpc.harness.field_examples import HELD, HELD_IDS, Fields, Seen
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.requests.test_bad_input import BAD
 
@@ -32,10 +34,16 @@ GOOD = {
     **field_examples.GOOD,
     **chat_examples.GOOD_CHATS,
     **guidance_examples.GOOD_GUIDANCE,
+    **infill_examples.GOOD_INFILLS,
     **sampler_examples.GOOD_SAMPLERS,
 }
 NEVER_BAD = {**field_examples.NEVER_BAD, **chat_examples.NEVER_BAD_CHATS}
-TOLD_BY_PARENT = {**field_examples.TOLD_BY_PARENT, **chat_examples.CHAT_TOLD_BY_PARENT}
+TOLD_BY_PARENT = {
+    **field_examples.TOLD_BY_PARENT,
+    **chat_examples.CHAT_TOLD_BY_PARENT,
+    **infill_examples.INFILL_TOLD_BY_PARENT,
+}
+BAD_FOR_GENERATE = {**field_examples.BAD_FOR_GENERATE, **infill_examples.BAD_FILES}
 FIELDS = dict(leaves(generation_pb2.GenerateRequest.DESCRIPTOR))
 
 
@@ -66,6 +74,8 @@ def is_set(message: Message, path: str) -> bool:
 @pytest.fixture(scope="module")
 def looking_up(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
     """A server that predicts from repetitions, and has an adapter."""
+    model = copy_of(model, tmp_path_factory.mktemp("marked"))
+    add_marks(model)
     loras = {field_examples.LORA: write_adapter(tmp_path_factory.mktemp("lora"), model, seed=1)}
     with target_server(model, lookup=True, parsers={"reasoning_parser": "think"}, loras=loras) as running:
         held = {"name": HELD, "prompt": {"token_ids": {"ids": HELD_IDS}}}

@@ -124,6 +124,13 @@ OPTIONS = [
     ("prefix_cache", False, {"cache": {"prefix": False}}),
     ("cache_salt", "mine", {"cache": {"salt": "mine"}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
+    ("suffix", "s", {"prompt": {"text": "p", "infill": {"suffix": "s"}}}),
+    ("suffix", "", {"prompt": {"text": "p", "infill": {}}}),
+    (
+        "infill_files",
+        [("a.py", "x"), ("a.py", "y")],
+        {"prompt": {"text": "p", "infill": {"files": [{"name": "a.py", "text": "x"}, {"name": "a.py", "text": "y"}]}}},
+    ),
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("model", "a", {"model": "a"}),
     ("lora", "b", {"lora": "b"}),
@@ -154,6 +161,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.CachePolicy,
         common_pb2.Grammar,
         common_pb2.Guidance,
+        common_pb2.Infill,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (

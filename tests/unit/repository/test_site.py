@@ -47,8 +47,9 @@ def test_the_site_is_built_and_needs_no_network(tmp_path: Path):
 
 
 @pytest.mark.skipif(
-    find_spec("starlette") is None, reason="NOT CHECKED whether docs/use/http-reference.md is up to date: no starlette"
+    find_spec("starlette") is None, reason="NOT CHECKED whether the pages about HTTP are up to date: no starlette"
 )
-def test_the_reference_of_http_is_up_to_date(tmp_path: Path):
-    subprocess.run([sys.executable, "-m", "scripts.http_docs", str(tmp_path / "page.md")], cwd=ROOT, check=True)
-    assert (tmp_path / "page.md").read_text() == (ROOT / "docs/use/http-reference.md").read_text(), "run `make docs`"
+@pytest.mark.parametrize(("script", "page"), [("http_docs", "http-reference.md"), ("http_fields", "http-fields.md")])
+def test_the_pages_about_http_are_up_to_date(tmp_path: Path, script: str, page: str):
+    subprocess.run([sys.executable, "-m", f"scripts.{script}", str(tmp_path / "page.md")], cwd=ROOT, check=True)
+    assert (tmp_path / "page.md").read_text() == (ROOT / "docs/use" / page).read_text(), "run `make docs`"

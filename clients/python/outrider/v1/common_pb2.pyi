@@ -344,6 +344,7 @@ class Prompt(_message.Message):
     CHAT_FIELD_NUMBER: _builtins.int
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     HEAL_FIELD_NUMBER: _builtins.int
+    INFILL_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text, encoded with the model's tokenizer."""
     add_special_tokens: _builtins.bool
@@ -366,6 +367,13 @@ class Prompt(_message.Message):
     def chat(self) -> Global___Chat:
         """A conversation, rendered with the chat template of the checkpoint."""
 
+    @_builtins.property
+    def infill(self) -> Global___Infill:
+        """What follows the gap that the model fills in (fill in the middle); `text` is what precedes it, and may be empty.
+        Only with `text`, and only for a model whose tokenizer has marks for it (`GetModelInfoResponse.has_infill`). With
+        `continue_from`, whose prompt is token ids, it must be repeated. May not be combined with `heal`. Default: none.
+        """
+
     def __init__(
         self,
         *,
@@ -374,10 +382,11 @@ class Prompt(_message.Message):
         chat: Global___Chat | None = ...,
         add_special_tokens: _builtins.bool | None = ...,
         heal: _builtins.bool | None = ...,
+        infill: Global___Infill | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "infill", b"infill", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "infill", b"infill", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_special_tokens: _TypeAlias = _typing.Literal["add_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__add_special_tokens: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens"]  # noqa: Y015
@@ -393,6 +402,65 @@ class Prompt(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 
 Global___Prompt: _TypeAlias = Prompt  # noqa: Y015
+
+@_typing.final
+class Infill(_message.Message):
+    """The surroundings of a gap in a text. The prompt is made of them and of the marks of the model's tokenizer; the names
+    of marks in these texts and in `Prompt.text` are plain characters. A mark in the answer ends the generation, like an
+    end-of-sequence token.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUFFIX_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    suffix: _builtins.str
+    """The text after the gap. May be empty."""
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___InfillFile]:
+        """Other files that the model sees first. Only for a model whose tokenizer has a mark for files. At most
+        `Limits.max_infill_files`.
+        """
+
+    def __init__(
+        self,
+        *,
+        suffix: _builtins.str = ...,
+        files: _abc.Iterable[Global___InfillFile] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "suffix", b"suffix"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Infill: _TypeAlias = Infill  # noqa: Y015
+
+@_typing.final
+class InfillFile(_message.Message):
+    """A file that the model sees before the text with a gap."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name or path of the file."""
+    text: _builtins.str
+    """The text of the file."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InfillFile: _TypeAlias = InfillFile  # noqa: Y015
 
 @_typing.final
 class TokenIds(_message.Message):

@@ -1634,6 +1634,7 @@ class GetModelInfoResponse(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _builtins.int
     LORAS_FIELD_NUMBER: _builtins.int
+    HAS_INFILL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name of the model: the name of its folder, or org/name@commit for a model from the Hugging Face Hub, unless the
     server is configured with another name.
@@ -1650,6 +1651,8 @@ class GetModelInfoResponse(_message.Message):
     """
     has_chat_template: _builtins.bool
     """Whether the model has a chat template, so that prompts may be conversations."""
+    has_infill: _builtins.bool
+    """Whether the model's tokenizer has the marks for filling in the middle, so that prompts may have `Prompt.infill`."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens that end a generation."""
@@ -1679,10 +1682,11 @@ class GetModelInfoResponse(_message.Message):
         limits: Global___Limits | None = ...,
         has_chat_template: _builtins.bool = ...,
         loras: _abc.Iterable[Global___LoraAdapter] | None = ...,
+        has_infill: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_parts", b"fingerprint_parts", "limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "limits", b"limits", "loras", b"loras", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "has_infill", b"has_infill", "limits", b"limits", "loras", b"loras", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1870,6 +1874,7 @@ class Limits(_message.Message):
     MAX_BAD_WORD_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCE_BREAKERS_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCE_BREAKER_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_INFILL_FILES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """The largest number of entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -1908,6 +1913,8 @@ class Limits(_message.Message):
     """The largest number of entries of `SamplingParameters.dry_sequence_breakers`."""
     max_sequence_breaker_bytes: _builtins.int
     """The largest number of bytes of one entry of `SamplingParameters.dry_sequence_breakers`."""
+    max_infill_files: _builtins.int
+    """The largest number of entries of `Infill.files`."""
     def __init__(
         self,
         *,
@@ -1930,10 +1937,11 @@ class Limits(_message.Message):
         max_bad_word_tokens: _builtins.int = ...,
         max_sequence_breakers: _builtins.int = ...,
         max_sequence_breaker_bytes: _builtins.int = ...,
+        max_infill_files: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bad_word_tokens", b"max_bad_word_tokens", "max_bad_words", b"max_bad_words", "max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_sequence_breaker_bytes", b"max_sequence_breaker_bytes", "max_sequence_breakers", b"max_sequence_breakers", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_suppressed_token_ids", b"max_suppressed_token_ids", "max_tools", b"max_tools", "max_tools_bytes", b"max_tools_bytes", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bad_word_tokens", b"max_bad_word_tokens", "max_bad_words", b"max_bad_words", "max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_infill_files", b"max_infill_files", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_sequence_breaker_bytes", b"max_sequence_breaker_bytes", "max_sequence_breakers", b"max_sequence_breakers", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_suppressed_token_ids", b"max_suppressed_token_ids", "max_tools", b"max_tools", "max_tools_bytes", b"max_tools_bytes", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, ValidationInfo
 
+from services.gateway.generation.grammars import ANY_OBJECT
 from services.gateway.generation.history import HistoryPart
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
 
 
 class TextPart(HistoryPart):
@@ -151,7 +152,6 @@ class SchemaFormat(Part):
 
 
 Format = Annotated[TextFormat | ObjectFormat | SchemaFormat, Discriminator("type")]
-ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 def schema_of(wanted: TextFormat | ObjectFormat | SchemaFormat | None) -> Mapping[str, Any] | None:

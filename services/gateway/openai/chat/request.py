@@ -8,9 +8,13 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
-from services.gateway.generation.request import GenerationRequest, only_grammar
+from services.gateway.generation.grammars import Grammar
+from services.gateway.generation.handling import OrMinusOne, PassedOver, Refused, refused_unless, same_as
+from services.gateway.generation.request import GenerationRequest
+from services.gateway.generation.template_fields import ConversationFields
+from services.gateway.openai.answer_fields import AnswerFields
 from services.gateway.openai.chat.messages import ChatMessage, Format, Tool, ToolChoice, choice_name, schema_of
-from services.gateway.openai.ignored import IgnoredFields, StreamOptions
+from services.gateway.openai.ignored import IgnoredFields
 
 _OF_MESSAGES = {
     ".messages[].parts[]": "messages[].content[]",
@@ -21,35 +25,41 @@ _OF_MESSAGES = {
 }
 
 
-class ChatRequest(GenerationRequest, IgnoredFields):
+class ChatRequest(GenerationRequest, ConversationFields, AnswerFields, IgnoredFields):
     """A conversation, and the options of the model's answer."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
         **chat_names(_OF_MESSAGES),
         "output.top_candidates": "top_logprobs",
-        "grammar": "response_format",
-        "grammar.json_schema": "response_format.json_schema.schema",
     }
     reads_messages: ClassVar[bool] = True
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_completion_tokens: int | None = None
-    max_tokens: int | None = Field(None, description="The older name of max_completion_tokens.")
+    max_completion_tokens: OrMinusOne[int] = None
+    max_tokens: OrMinusOne[int] = Field(None, description="The older name of max_completion_tokens.")
+    n_predict: OrMinusOne[int] = same_as("max_tokens")
     stop: str | list[str] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
-    stream_options: StreamOptions | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: Format | None = None
     reasoning_effort: str | None = Field(None, description="Passed to the chat template as a variable.")
-    template_variables: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
     modalities: list[Literal["text"]] | None = None
+    verbosity: PassedOver[str] = None
+    prediction: PassedOver[dict[str, Any]] = None
+    include_reasoning: Annotated[Any, *refused_unless(True)] = None
+    separate_reasoning: Annotated[Any, *refused_unless(True)] = None
+    audio: Refused = None
+    functions: Refused = None
+    function_call: Refused = None
+    web_search_options: Refused = None
+    documents: Refused = None
+    chat_template: Refused = None
+    echo: Refused = None
 
     @field_validator("top_logprobs")
     @classmethod
@@ -58,12 +68,12 @@ class ChatRequest(GenerationRequest, IgnoredFields):
             raise ValueError(f"is {top}, which needs logprobs to be true")
         return top
 
-    @field_validator("response_format")
-    @classmethod
-    def _is_the_only_form(cls, wanted: Format | None, info: ValidationInfo) -> Format | None:
-        if schema_of(wanted) is not None:
-            only_grammar(wanted, info)
-        return wanted
+    def grammars(self) -> list[Grammar]:
+        """Return the grammars that the request gives, including that of the response format."""
+        if (schema := schema_of(self.response_format)) is None:
+            return super().grammars()
+        path = "response_format.json_schema.schema"
+        return [*super().grammars(), Grammar("response_format", "json_schema", schema, path)]
 
     def prompts(self) -> Seq[Prompt]:
         """Return the conversation, the only prompt."""
@@ -79,10 +89,8 @@ class ChatRequest(GenerationRequest, IgnoredFields):
         options = super().options()
         options["message_deltas"] = True
         most = self.max_completion_tokens
-        options["max_tokens"] = self.max_tokens if most is None else most
+        options["max_tokens"] = self.value_of("max_tokens") if most is None else most
         options["stop"] = self.stop
-        if (schema := schema_of(self.response_format)) is not None:
-            options["json_schema"] = schema
         if self.logprobs:
             options["logprobs"] = True
             options["top_candidates"] = self.top_logprobs
@@ -91,11 +99,4 @@ class ChatRequest(GenerationRequest, IgnoredFields):
             options["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
             options["tool_choice"] = choice_name(self.tool_choice)
-        options["template_variables"] = self._variables()
-        options["add_generation_prompt"] = self.add_generation_prompt
-        options["continue_final_message"] = self.continue_final_message
-        return options
-
-    def _variables(self) -> dict[str, Any] | None:
-        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
-        return {**effort, **(self.template_variables or {})} or None
+        return {**options, **self.template_options(reasoning_effort=self.reasoning_effort)}

@@ -14,6 +14,7 @@ from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, outrider_fields, stop_reason
 from services.gateway.openai.problem_body import problem_body, problem_event
 from services.gateway.openai.token_text import token_record
+from services.gateway.openai.usage_so_far import UsageSoFar
 
 
 class ChatWriter:
@@ -21,7 +22,8 @@ class ChatWriter:
 
     def __init__(self, request: ChatRequest, head: Head) -> None:
         self._wants_logprobs = bool(request.logprobs)
-        self._wants_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+        self._request = request
+        self._usage = UsageSoFar(request, head)
         self._head = head
         self._calls = [0] * head.num_choices
         self._begun: set[int] = set()
@@ -36,19 +38,21 @@ class ChatWriter:
 
     def piece(self, piece: Piece) -> Seq[Event]:
         """Return the event of a piece, if it adds to the message or has tokens to report."""
+        self._usage.add(piece)
         logprobs = self._logprobs(piece.tokens) if piece.tokens else None
-        if piece.delta is None and logprobs is None:
+        ids = self._ids(piece.token_ids)
+        if piece.delta is None and logprobs is None and not any(ids.values()):
             return ()
-        delta = {**self._role(piece.choice), **({} if piece.delta is None else self._delta(piece.choice, piece.delta))}
-        return (self._event(piece.choice, delta, logprobs),)
+        more = {} if piece.delta is None else self._delta(piece.choice, piece.delta)
+        return (self._event(piece.choice, more, logprobs, **ids),)
 
     def end(self, choice: int, result: Result) -> Seq[Event]:
         """Return the event of why a choice ended."""
-        return (self._event(choice, self._role(choice), None, **self._end(result)),)
+        return (self._event(choice, {}, None, **self._ids(()), **self._end(result)),)
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
         """Return the event of the usage, if it was requested."""
-        if not self._wants_usage:
+        if not self._request.wants_usage:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
@@ -64,12 +68,13 @@ class ChatWriter:
                 "index": index,
                 "message": self._message(index, result.message),
                 "logprobs": {"content": self._kept[index], "refusal": None} if self._wants_logprobs else None,
+                **self._ids(result.token_ids),
                 **self._end(result),
             }
             for index, result in enumerate(choices_of(results))
         ]
         body = {"choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
-        return {**self._base, "object": "chat.completion", **body}
+        return {**self._base, "object": "chat.completion", **body, **self._prompt_ids(0)}
 
     def _message(self, choice: int, message: Message | None) -> Json:
         assert message is not None
@@ -108,10 +113,18 @@ class ChatWriter:
             "outrider": outrider_fields(result),
         }
 
-    def _event(self, choice: int, delta: Json, logprobs: Json | None, **end: object) -> Event:
-        part = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
-        usage = {"usage": None} if self._wants_usage else {}
-        return Event({**self._base, "choices": [part], **usage})
+    def _event(self, choice: int, delta: Json, logprobs: Json | None, **more: object) -> Event:
+        prompt_ids = {} if choice in self._begun else self._prompt_ids(choice)
+        delta = {**self._role(choice), **delta}
+        part = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": None, **more}
+        return Event({**self._base, "choices": [part], **self._usage.fields(choice), **prompt_ids})
+
+    def _ids(self, token_ids: Iterable[int]) -> Json:
+        return {"token_ids": [*token_ids]} if self._request.return_token_ids else {}
+
+    def _prompt_ids(self, choice: int) -> Json:
+        ids = self._head.prompt_of(choice).prompt_token_ids
+        return {"prompt_token_ids": [*ids]} if self._request.return_token_ids else {}
 
     def _logprobs(self, tokens: Iterable[Token]) -> Json | None:
         return {"content": [token_record(token) for token in tokens], "refusal": None} if self._wants_logprobs else None

@@ -2,39 +2,36 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.generation.handling import OrMinusOne, same_as
+from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.request import GenerationRequest
-from services.gateway.openai.ignored import IgnoredFields, StreamOptions
+from services.gateway.openai.answer_fields import AnswerFields
+from services.gateway.openai.ignored import IgnoredFields
 
 _MOST_CHOICES = 128
 Texts = str | list[str] | list[int] | list[list[int]]
 
 
-class CompletionRequest(GenerationRequest, IgnoredFields):
+class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
     """One or several prompts, and the options of their continuations."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.prompt_logprobs": "echo"}
 
     prompt: Texts = Field(description="Text or token ids, or several of them.")
-    max_tokens: int | None = 16
+    max_tokens: OrMinusOne[int] = Field(16, description="0 is allowed with `echo`: the answer is the prompt alone.")
+    n_predict: OrMinusOne[int] = same_as("max_tokens")
     stop: str | list[str] | None = None
     n: Annotated[int, Field(ge=1)] | None = Field(1, validate_default=True)
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
-    stream_options: StreamOptions | None = None
-    suffix: str | None = Field(None, description="Not supported: the models cannot fill in the middle.")
-
-    @field_validator("suffix")
-    @classmethod
-    def _no_suffix(cls, suffix: str | None) -> str | None:
-        if suffix:
-            raise ValueError("is not supported: a text is continued, not filled in before a suffix; leave it out")
-        return suffix
+    suffix: str | None = Field(None, description="The text after the gap that the model fills in.")
+    infill_files: Seq[tuple[str, str]] | None = Field(None, description="Names and texts of files before a gap.")
 
     @field_validator("prompt")
     @classmethod
@@ -51,6 +48,18 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
             raise ValueError(f"asks for {choices} answers to all prompts; allowed: at most {_MOST_CHOICES}")
         return n
 
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if self.value_of("max_tokens") == 0 and not self.echo:
+            name = self.name_in_use("max_tokens")
+            raise Problem(Kind.INVALID, f"{name}: is 0, which needs echo to be true; allowed: at least 1", name)
+        return self
+
+    @property
+    def is_only_echoed(self) -> bool:
+        """Whether the answer is the prompt alone, with its log-probabilities if requested."""
+        return bool(self.value_of("max_tokens") == 0)
+
     def prompts(self) -> Seq[Prompt]:
         """Return the prompts, each a text or a list of ids."""
         return _each(self.prompt)
@@ -63,11 +72,13 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
     def options(self) -> GenerateOptions:
         """Return the common options, and those of what to report of tokens.
 
-        The text of an echoed prompt of ids is taken from its records.
+        The text of an echoed prompt of ids is taken from its records. The RPC generates at least one token.
         """
         options = super().options()
-        options["max_tokens"] = self.max_tokens
+        options["max_tokens"] = 1 if self.is_only_echoed else self.value_of("max_tokens")
         options["stop"] = self.stop
+        options["suffix"] = self.suffix or None
+        options["infill_files"] = self.infill_files
         if self.logprobs is not None:
             options["logprobs"] = True
             options["top_candidates"] = self.logprobs

@@ -10,11 +10,11 @@ from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
-from services.gateway.generation.writer import Api, Event, Json, choices_of
+from services.gateway.generation.writer import Event, Json, choices_of
 from services.gateway.openai.completions.request import CompletionRequest
 from services.gateway.openai.finish import finish_reason, outrider_fields, stop_reason
-from services.gateway.openai.problem_body import problem_body, problem_event
 from services.gateway.openai.token_text import token_logprob, token_text
+from services.gateway.openai.usage_so_far import UsageSoFar
 
 
 class TokenLogprobs:
@@ -54,7 +54,8 @@ class CompletionWriter:
     def __init__(self, request: CompletionRequest, head: Head) -> None:
         self._request = request
         self._head = head
-        self._wants_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+        self._usage = UsageSoFar(request, head)
+        self._begun: set[int] = set()
         self._prompts = request.prompts()
         self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
         self._to_echo = set(range(head.num_choices)) if request.echo else set()
@@ -69,24 +70,26 @@ class CompletionWriter:
 
     def piece(self, piece: Piece) -> Seq[Event]:
         """Return the events of a piece, if it adds text or has tokens to report."""
+        self._usage.add(piece)
         logprobs = self._of_tokens(piece.choice, piece.tokens)
+        ids = self._ids(piece.token_ids)
         if piece.is_of_prompt:
             return self._echo(piece.choice, logprobs)
         events = self._echo(piece.choice)
-        if isinstance(piece.delta, ContentDelta) or (logprobs is not None and piece.tokens):
+        if isinstance(piece.delta, ContentDelta) or (logprobs is not None and piece.tokens) or any(ids.values()):
             text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
-            events.append(self._event(piece.choice, text, logprobs))
+            events.append(self._event(piece.choice, text, logprobs, **ids))
         return events
 
     def end(self, choice: int, result: Result) -> Seq[Event]:
         """Return the event of why a choice ended."""
         events = self._echo(choice)
-        events.append(self._event(choice, "", None, **self._end(result)))
+        events.append(self._event(choice, "", None, **self._ids(()), **self._end(result)))
         return events
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
         """Return the event of the usage, if it was requested."""
-        if not self._wants_usage:
+        if not self._request.wants_usage:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
@@ -102,7 +105,8 @@ class CompletionWriter:
     def _choice(self, index: int, result: Result) -> Json:
         text = self._prompt_text(index) + result.text if self._request.echo else result.text
         self._keep(index, ())
-        return {"index": index, "text": text, "logprobs": self._kept.get(index), **self._end(result)}
+        ids = {**self._prompt_ids(index), **self._ids(result.token_ids)}
+        return {"index": index, "text": text, "logprobs": self._kept.get(index), **ids, **self._end(result)}
 
     def _keep(self, choice: int, tokens: Seq[Token]) -> None:
         for name, values in (self._of_tokens(choice, tokens) or {}).items():
@@ -116,10 +120,18 @@ class CompletionWriter:
         ours = outrider_fields(result)
         return {"finish_reason": finish_reason(result), "stop_reason": stop_reason(result), "outrider": ours}
 
-    def _event(self, choice: int, text: str, logprobs: Json | None, **end: object) -> Event:
-        part = {"index": choice, "text": text, "logprobs": logprobs, **(end or {"finish_reason": None})}
-        usage = {"usage": None} if self._wants_usage else {}
-        return Event({**self._base, "choices": [part], **usage})
+    def _event(self, choice: int, text: str, logprobs: Json | None, **more: object) -> Event:
+        prompt_ids = {} if choice in self._begun else self._prompt_ids(choice)
+        self._begun.add(choice)
+        part = {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None, **prompt_ids, **more}
+        return Event({**self._base, "choices": [part], **self._usage.fields(choice)})
+
+    def _ids(self, token_ids: Iterable[int]) -> Json:
+        return {"token_ids": [*token_ids]} if self._request.return_token_ids else {}
+
+    def _prompt_ids(self, choice: int) -> Json:
+        ids = self._head.prompt_of(choice).prompt_token_ids
+        return {"prompt_token_ids": [*ids]} if self._request.return_token_ids else {}
 
     def _echo(self, choice: int, logprobs: Json | None = None) -> list[Event]:
         """Return the event of the prompt, unless it was sent, or of further log-probabilities of its tokens."""
@@ -140,6 +152,3 @@ class CompletionWriter:
         if isinstance(prompt, str):
             return prompt
         return b"".join(token.bytes for token in self._prompt_records(choice)).decode(errors="replace")
-
-
-COMPLETIONS = Api(CompletionRequest, CompletionWriter, problem_body, problem_event, last=b"data: [DONE]\n\n")

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from services.gateway.generation.handling import PassedOver
 from services.gateway.generation.history import HistoryPart
 from services.gateway.generation.message_source import MessageSource
-from services.gateway.generation.request import Part
+from services.gateway.generation.part import Part
 from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
 
 _ID = "The id of a stored item. Ignored: nothing is stored."
@@ -89,6 +90,7 @@ class ResponseTool(Part):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    defer_loading: PassedOver[bool] = None
 
 
 class ResponseToolChoice(Part):

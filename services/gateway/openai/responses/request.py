@@ -8,9 +8,13 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.grammars import ANY_OBJECT, Grammar
+from services.gateway.generation.handling import REFUSED, OrMinusOne, PassedOver, Refused
 from services.gateway.generation.message_source import source_name
-from services.gateway.generation.request import GenerationRequest, Part, only_grammar
-from services.gateway.openai.chat.messages import ANY_OBJECT, ObjectFormat
+from services.gateway.generation.part import Part
+from services.gateway.generation.request import GenerationRequest
+from services.gateway.generation.template_fields import TemplateFields
+from services.gateway.openai.chat.messages import ObjectFormat
 from services.gateway.openai.ignored import IgnoredFields
 from services.gateway.openai.responses.items import (
     Item,
@@ -22,45 +26,67 @@ from services.gateway.openai.responses.items import (
 )
 
 LOGPROBS = "message.output_text.logprobs"
+_OF_TOOLS = {"name", "description", "parameters", "strict"}
+
+
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""Parts of answers that OpenAI's API includes on request; those of OpenAI's own tools never occur here."""
 
 
 class Reasoning(Part):
     """How much the model thinks, if its chat template has a variable for that."""
 
     effort: str | None = None
-    summary: str | None = None
+    summary: PassedOver[str] = None
+    generate_summary: PassedOver[str] = None
 
 
-class ResponseRequest(GenerationRequest, IgnoredFields):
+class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
     """A whole conversation; earlier messages are not stored on the server."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
         **chat_names({"": "input", ".messages": "input", ".tool_choice.tool": "tool_choice.name"}),
         "stop.max_tokens": "max_output_tokens",
-        "grammar": "text.format",
         "output.top_candidates": "top_logprobs",
-        "grammar.json_schema": "text.format.schema",
     }
     reads_messages: ClassVar[bool] = True
 
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: OrMinusOne[int] = None
     stop: str | list[str] | None = None
     tools: list[ResponseTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | ResponseToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextSettings | None = None
     reasoning: Reasoning | None = None
-    template_variables: dict[str, Any] | None = None
-    truncation: Literal["disabled"] | None = None
-    background: Literal[False] | None = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = Field(
+    include: list[Included] | None = Field(
         None, description="Log-probabilities, for answers without tools. Thinking is never encrypted."
     )
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
-    previous_response_id: str | None = Field(None, description="Not supported: nothing is stored.")
+    truncation: PassedOver[Literal["auto", "disabled"]] = Field(
+        None, description="No part of the input is left out: one that is too long is refused."
+    )
+    stream_options: PassedOver[dict[str, Any]] = None
+    client_metadata: PassedOver[dict[str, Any]] = None
+    max_tool_calls: PassedOver[int] = Field(None, description="It limits OpenAI's own tools, which are not supported.")
+    context_management: Refused = None
+    background: Refused = None
+    conversation: Refused = None
+    prompt: Refused = None
+    previous_response_id: str | None = Field(
+        None, description="Not supported: nothing is stored.", json_schema_extra=REFUSED
+    )
 
     @field_validator("previous_response_id")
     @classmethod
@@ -88,12 +114,16 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
             raise ValueError(f"is {top}, which needs {LOGPROBS!r} in include")
         return top
 
-    @field_validator("text")
-    @classmethod
-    def _is_the_only_form(cls, text: TextSettings | None, info: ValidationInfo) -> TextSettings | None:
-        if text is not None and isinstance(text.format, ResponseSchema | ObjectFormat):
-            only_grammar(text, info)
-        return text
+    def grammars(self) -> list[Grammar]:
+        """Return the grammars that the request gives, including that of the text's format."""
+        match self.text.format if self.text else None:
+            case ResponseSchema() as wanted:
+                own = [Grammar("text.format", "json_schema", wanted.schema_, "text.format.schema")]
+            case ObjectFormat():
+                own = [Grammar("text.format", "json_schema", ANY_OBJECT, "text.format")]
+            case _:
+                own = []
+        return [*super().grammars(), *own]
 
     def prompts(self) -> Seq[Prompt]:
         """Return the conversation, the only prompt."""
@@ -113,16 +143,11 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         if self.wants_logprobs:
             options["logprobs"] = True
             options["top_candidates"] = self.top_logprobs
-        wanted = self.text.format if self.text else None
-        if isinstance(wanted, ResponseSchema | ObjectFormat):
-            options["json_schema"] = wanted.schema_ if isinstance(wanted, ResponseSchema) else ANY_OBJECT
         if self.tools:
-            options["tools"] = [tool.model_dump(exclude_none=True, exclude={"type"}) for tool in self.tools]
+            options["tools"] = [tool.model_dump(exclude_none=True, include=_OF_TOOLS) for tool in self.tools]
             options["parallel_tool_calls"] = self.parallel_tool_calls
         if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
             choice = self.tool_choice
             options["tool_choice"] = choice if isinstance(choice, str) else choice.name
-        effort = self.reasoning.effort if self.reasoning else None
-        variables = {**({} if effort is None else {"reasoning_effort": effort}), **(self.template_variables or {})}
-        options["template_variables"] = variables or None
+        options["template_variables"] = self.variables(reasoning_effort=self.reasoning and self.reasoning.effort)
         return options
