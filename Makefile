@@ -47,7 +47,7 @@ help:
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve, SMG (installs 600 MB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs half a GB)"
-	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, guidellm, schemathesis (installs 3 GB)"
+	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, guidellm, schemathesis (installs 8 GB)"
 	@echo "make peers-test   compare the samplers with llama.cpp's and exllamav2's own code, and write the table of the docs (g++)"
 	@echo "make fuzz     send random requests and broken frames to both services"
 	@echo "make chaos    break everything for half an hour, and compare every answer (with Envoy in front after make deploy-test)"

@@ -1,5 +1,6 @@
 """The names and values that other servers' clients send mean the same here, at every door."""
 
+import re
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ def problem(gateway: RunningGateway, path: str, fields: dict[str, Any]) -> tuple
         ({"repeat_penalty": 2.0}, {"repetition_penalty": 2.0}),
         ({"top_k": -1}, {"top_k": 0}),
         ({"cache_prompt": False}, {"prefix_cache": False}),
+        ({"bad_words": [], "logits_processors": None, "return_hidden_states": False, "truncate_prompt_tokens": None,
+          "return_tokens_as_token_ids": False, "early_stopping": False}, {}),
         ({"use_beam_search": False, "length_penalty": 1, "spaces_between_special_tokens": True,
           "skip_special_tokens": True, "unknown": None}, {}),
     ],
@@ -94,6 +97,21 @@ def test_minus_one_is_no_limit(chat_gateway: RunningGateway, path: str, value: i
     assert asked(chat_gateway, path, {**fields, LIMITS.get(path, "max_tokens"): value}) == limited
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/generate"])
+def test_the_limit_has_another_name(chat_gateway: RunningGateway, path: str):
+    fields = {"regex": "[a-f]{60}", "max_tokens": None}
+    assert asked(chat_gateway, path, {**fields, "n_predict": 7}) == asked(
+        chat_gateway, path, {**fields, "max_tokens": 7}
+    )
+    unlimited = {name: value for name, value in DOORS[path].items() if name != "max_tokens"}
+    for limit in ({"n_predict": -1}, {"n_predict": -1, "max_tokens": None}, {"n_predict": None, "max_tokens": -1}):
+        answer = chat_gateway.post(path, {**SAMPLED, **unlimited, "regex": "[a-f]{60}", **limit}).json()
+        assert re.search("[a-f]{60}", str(answer))
+    for more in (7, -1):
+        field, message = problem(chat_gateway, path, {"max_tokens": 7, "n_predict": more})
+        assert (field, "beside n_predict" in message) == ("max_tokens", True)
+
+
 @pytest.mark.parametrize("path", DOORS)
 def test_a_seed_of_minus_one_is_random(chat_gateway: RunningGateway, path: str):
     assert asked(chat_gateway, path, {"seed": -1, "temperature": 0}) == asked(chat_gateway, path, {"temperature": 0})
@@ -117,6 +135,8 @@ def test_a_seed_of_minus_one_is_random(chat_gateway: RunningGateway, path: str):
         ({"length_penalty": 2}, "length_penalty", "set it to 1.0"),
         ({"skip_special_tokens": True, "show_special_tokens": True}, "skip_special_tokens", "its opposite"),
         ({"include_stop": True, "no_stop_trim": True}, "include_stop", "no_stop_trim"),
+        ({"bad_words": ["a"]}, "bad_words", "is not supported"),
+        ({"truncate_prompt_tokens": 5}, "truncate_prompt_tokens", "is not supported"),
         ({"unknown": 0}, "unknown", "not permitted"),
         ({"top_k": -2}, "top_k", "is -2"),
     ],
@@ -127,13 +147,23 @@ def test_a_bad_field_is_named(chat_gateway: RunningGateway, path: str, fields: d
     assert said in message
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_response_format_is_a_grammar(chat_gateway: RunningGateway, path: str):
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": CITY}}
+    ours = asked(chat_gateway, path, {"json_schema": CITY})
+    assert asked(chat_gateway, path, {"response_format": wanted}) == ours
+    assert asked(chat_gateway, path, {"response_format": {"type": "text"}}) == asked(chat_gateway, path, {})
+    field, message = problem(chat_gateway, path, {"response_format": wanted, "guided_regex": "a"})
+    assert (field, "beside guided_regex" in message) == ("response_format", True)
+
+
 def test_chat_takes_the_fields_of_openai(chat_gateway: RunningGateway):
     path = "/v1/chat/completions"
     neutral = {
         "user": "a", "safety_identifier": "a", "prompt_cache_key": "a", "prompt_cache_retention": "24h",
         "verbosity": "low", "prediction": {"type": "content", "content": "a"}, "web_search_options": None,
         "audio": None, "functions": [], "function_call": None, "modalities": ["text"], "include_reasoning": True,
-        "service_tier": "auto", "store": False, "echo": False, "n_predict": None,
+        "service_tier": "auto", "store": False, "echo": False, "n_predict": None, "ttl": 300, "draft_model": "a",
     }  # fmt: skip
     assert asked(chat_gateway, path, neutral) == asked(chat_gateway, path, {})
     for name, value in (("audio", {"voice": "a"}), ("web_search_options", {"a": 1}), ("include_reasoning", False)):

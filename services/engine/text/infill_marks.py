@@ -1,6 +1,6 @@
 """InfillMarks: the tokens that mark the parts of a text with a gap which the model fills in (fill in the middle)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -25,9 +25,6 @@ _FAMILIES = (
 )
 _FILES = ("<|file_sep|>", "<file_sep>", "<|file_separator|>", "<filename>", "<|filename|>")
 _ENDS = ("<|fim_pad|>", "<fim_pad>", "<|repo_name|>", "<repo_name>", "<reponame>", "<|reponame|>")
-MARK_NAMES = frozenset(
-    name for family in _FAMILIES for name in (family.prefix, family.suffix, family.middle, *_FILES, *_ENDS) if name
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +63,11 @@ def find_infill_marks(id_of: Callable[[str], int | None]) -> InfillMarks | None:
         file = files[0] if files else None
         return InfillMarks(prefix, suffix, middle, family.suffix_first, file, frozenset([*own, *files, *ends]))
     return None
+
+
+def infill_marks_of(ids: Mapping[str, int]) -> InfillMarks | None:
+    """Return the marks with given ids: `prefix`, `suffix`, `middle` and others; None without these three."""
+    if not {"prefix", "suffix", "middle"} <= ids.keys():
+        return None
+    ends = frozenset(ids.values())
+    return InfillMarks(ids["prefix"], ids["suffix"], ids["middle"], False, ids.get("file"), ends)

@@ -15,8 +15,9 @@ import tokenizers
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
 from services.engine.gguf.gguf_file import is_gguf
+from services.engine.gguf.infill_keys import infill_ids
 from services.engine.gguf.tokenizer_json import describe_tokenizer
-from services.engine.text.infill_marks import MARK_NAMES, InfillMarks, find_infill_marks
+from services.engine.text.infill_marks import InfillMarks, find_infill_marks, infill_marks_of
 from services.engine.text.token_bytes import read_token_bytes
 
 _MOST_BYTES = 128 * MIB  # four times the largest published one
@@ -43,6 +44,7 @@ class Tokenizer:
         except BaseException as error:  # the library raises bare Exception, or panics
             raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
         self._where = where
+        self._infill_ids: Mapping[str, int] = {}  # which the file gives itself
         self._bytes = read_token_bytes(fields, vocabulary, where)
         self._longest_token = max(map(len, self._bytes), default=0)
         self._special_ids = frozenset(
@@ -67,6 +69,7 @@ class Tokenizer:
     def from_gguf(cls, path: Path) -> "Tokenizer":
         """Build the tokenizer that a GGUF file's metadata describes, and test it; raises CheckpointError."""
         tokenizer = cls(describe_tokenizer(path), str(path))
+        tokenizer._infill_ids = infill_ids(path)
         tokenizer._try_out()
         return tokenizer
 
@@ -102,7 +105,7 @@ class Tokenizer:
     @functools.cached_property
     def infill_marks(self) -> InfillMarks | None:
         """The marks of a text with a gap; None for a vocabulary without them."""
-        return find_infill_marks(self._encoder.token_to_id)
+        return find_infill_marks(self._encoder.token_to_id) or infill_marks_of(self._infill_ids)
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Return the ids of a text.
@@ -170,8 +173,9 @@ class Tokenizer:
         encoder = tokenizers.Tokenizer(self._encoder.model)  # shared: it is large and slow to build
         for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
             setattr(encoder, part, getattr(self._encoder, part))
-        for _, token in sorted(self._encoder.get_added_tokens_decoder().items()):
-            is_special = token.special or token.content in MARK_NAMES  # some checkpoints do not say that marks are
+        marks = self.infill_marks.ends if self.infill_marks is not None else ()
+        for token_id, token in sorted(self._encoder.get_added_tokens_decoder().items()):
+            is_special = token.special or token_id in marks  # some checkpoints do not say that marks are special
             (encoder.add_special_tokens if is_special else encoder.add_tokens)([token])
         encoder.encode_special_tokens = True
         return encoder

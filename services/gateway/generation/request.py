@@ -51,6 +51,11 @@ class GenerationRequest(_Options, GrammarFields, ABC):  # type: ignore[misc]
     cache_prompt: bool | None = same_as("prefix_cache")
     skip_special_tokens: bool | None = Field(None, description="The opposite of `show_special_tokens`.")
     spaces_between_special_tokens: PassedOver[bool] = None
+    bad_words: Refused = None
+    logits_processors: Refused = None
+    return_hidden_states: Refused = None
+    return_tokens_as_token_ids: Refused = None
+    truncate_prompt_tokens: Refused = None
     use_beam_search: Refused = None
     early_stopping: Refused = None
     length_penalty: Annotated[Any, *refused_unless(1.0)] = None

@@ -14,16 +14,23 @@ from services.gateway.generation.problem import Kind, Problem
 class Synonyms(Part):
     """A part of a request in which `same_as` marks fields as synonyms of others."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null_synonyms(cls, body: object) -> object:
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in body.items() if value is not None or name not in _synonyms(cls)}
+
     @model_validator(mode="after")
     def _has_each_field_once(self) -> Self:
         given: dict[str, str] = {}
-        for name in self.model_fields_set:
-            if getattr(self, name) is not None:
-                field = _synonyms(type(self)).get(name, name)
-                if (other := given.setdefault(field, name)) != name:
-                    first, second = sorted((other, name))
-                    message = f"{first}: is given beside {second}; both name the same field, and only one is allowed"
-                    raise Problem(Kind.INVALID, message, first)
+        for name in sorted(self.model_fields_set):
+            field = _synonyms(type(self)).get(name, name)
+            if name == field and getattr(self, name) is None:
+                continue
+            if (other := given.setdefault(field, name)) != name:
+                message = f"{other}: is given beside {name}; both name the same field, and only one is allowed"
+                raise Problem(Kind.INVALID, message, other)
         return self
 
     def value_of(self, name: str) -> Any:  # noqa: ANN401 - of any type
@@ -33,7 +40,7 @@ class Synonyms(Part):
     def name_in_use(self, name: str) -> str:
         """Return the name that the request uses for a field."""
         synonyms = (synonym for synonym, field in _synonyms(type(self)).items() if field == name)
-        return next((synonym for synonym in synonyms if getattr(self, synonym) is not None), name)
+        return next((synonym for synonym in synonyms if synonym in self.model_fields_set), name)
 
     def path_in_use(self, path: str) -> str:
         """Return the path of a field or of a part of it, with the name that the request uses for the field."""

@@ -1,4 +1,4 @@
-"""IgnoredFields: fields of OpenAI's API that are accepted without effect."""
+"""IgnoredFields: fields of OpenAI's API and its extensions that are accepted without effect."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from services.gateway.generation.part import Part
 
 
 class IgnoredFields(Part):
-    """Names of users, and options of OpenAI's own service; they have no effect."""
+    """Names of users, options of OpenAI's own service, and those of LM Studio for its models; they have no effect."""
 
     user: PassedOver[str] = None
     store: PassedOver[bool] = None
@@ -16,3 +16,5 @@ class IgnoredFields(Part):
     safety_identifier: PassedOver[str] = None
     prompt_cache_key: PassedOver[str] = None
     prompt_cache_retention: PassedOver[str] = None
+    ttl: PassedOver[float] = None
+    draft_model: PassedOver[str] = None

@@ -40,10 +40,16 @@ class InfillText:
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
         """Return the token ids; the names of marks and of other control tokens in the texts are plain characters."""
-        ids = tokenizer.encode("") if self.add_special_tokens else []
+        ids = _begin(tokenizer) if self.add_special_tokens else []
         for piece in self.pieces:
             if isinstance(piece, int):
                 ids.append(piece)
             else:
                 ids += tokenizer.encode(piece, add_special_tokens=False, parse_special=False)
         return ids
+
+
+def _begin(tokenizer: Tokenizer) -> list[int]:
+    """The special tokens that the checkpoint wants before a text."""
+    bare, whole = (tokenizer.encode("a", add_special_tokens=is_added) for is_added in (False, True))
+    return whole[: next(begin for begin in range(len(whole)) if whole[begin : begin + len(bare)] == bare)]

@@ -8,12 +8,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES, chat_names
-from services.gateway.generation.grammars import Grammar
 from services.gateway.generation.handling import OrMinusOne, PassedOver, Refused, refused_unless, same_as
 from services.gateway.generation.request import GenerationRequest
 from services.gateway.generation.template_fields import ConversationFields
 from services.gateway.openai.answer_fields import AnswerFields
-from services.gateway.openai.chat.messages import ChatMessage, Format, Tool, ToolChoice, choice_name, schema_of
+from services.gateway.openai.chat.messages import ChatMessage, Tool, ToolChoice, choice_name
+from services.gateway.openai.formatted_answer import FormattedAnswer
 from services.gateway.openai.ignored import IgnoredFields
 
 _OF_MESSAGES = {
@@ -25,7 +25,7 @@ _OF_MESSAGES = {
 }
 
 
-class ChatRequest(GenerationRequest, ConversationFields, AnswerFields, IgnoredFields):
+class ChatRequest(FormattedAnswer, GenerationRequest, ConversationFields, AnswerFields, IgnoredFields):
     """A conversation, and the options of the model's answer."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {
@@ -46,7 +46,6 @@ class ChatRequest(GenerationRequest, ConversationFields, AnswerFields, IgnoredFi
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
-    response_format: Format | None = None
     reasoning_effort: str | None = Field(None, description="Passed to the chat template as a variable.")
     modalities: list[Literal["text"]] | None = None
     verbosity: PassedOver[str] = None
@@ -67,13 +66,6 @@ class ChatRequest(GenerationRequest, ConversationFields, AnswerFields, IgnoredFi
         if top and not info.data.get("logprobs"):
             raise ValueError(f"is {top}, which needs logprobs to be true")
         return top
-
-    def grammars(self) -> list[Grammar]:
-        """Return the grammars that the request gives, including that of the response format."""
-        if (schema := schema_of(self.response_format)) is None:
-            return super().grammars()
-        path = "response_format.json_schema.schema"
-        return [*super().grammars(), Grammar("response_format", "json_schema", schema, path)]
 
     def prompts(self) -> Seq[Prompt]:
         """Return the conversation, the only prompt."""

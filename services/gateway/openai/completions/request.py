@@ -12,13 +12,14 @@ from services.gateway.generation.handling import OrMinusOne, same_as
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.request import GenerationRequest
 from services.gateway.openai.answer_fields import AnswerFields
+from services.gateway.openai.formatted_answer import FormattedAnswer
 from services.gateway.openai.ignored import IgnoredFields
 
 _MOST_CHOICES = 128
 Texts = str | list[str] | list[int] | list[list[int]]
 
 
-class CompletionRequest(GenerationRequest, AnswerFields, IgnoredFields):
+class CompletionRequest(FormattedAnswer, GenerationRequest, AnswerFields, IgnoredFields):
     """One or several prompts, and the options of their continuations."""
 
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.prompt_logprobs": "echo"}

@@ -75,6 +75,28 @@ def test_begin_and_end_tokens_are_put_around_as_the_file_says(tmp_path):
     assert tokenizer(tmp_path, vocabulary, "llama-bpe").encode("a") == ids[1:-1]
 
 
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "middle"),
+    [
+        ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id"),
+        ("prefix_token_id", "suffix_token_id", "middle_token_id"),
+    ],
+)
+def test_a_file_may_give_the_marks_of_gaps(tmp_path, prefix, suffix, middle):
+    vocabulary = copy.deepcopy(DATA["vocabularies"]["bpe"])
+    assert tokenizer(tmp_path, vocabulary).infill_marks is None
+    mark = vocabulary["tokens"].index("<|mark|>")  # which is no control token
+    vocabulary["keys"] |= {prefix: 3, suffix: mark, middle: 5, "fim_sep_token_id": 7, "fim_pad_token_id": 8}
+    ours = tokenizer(tmp_path, vocabulary)
+    marks = ours.infill_marks
+    assert [*marks.around("a", "b")] == [3, "a", mark, "b", 5]
+    assert (marks.file, marks.ends) == (7, {3, mark, 5, 7, 8})
+    assert mark not in ours.encode("<|mark|>", add_special_tokens=False, parse_special=False)
+    vocabulary["keys"][suffix] = 1 << 20
+    with pytest.raises(CheckpointError, match=suffix):
+        tokenizer(tmp_path, vocabulary)
+
+
 def test_a_file_that_names_no_pre_tokenizer_is_read_with_a_warning(tmp_path, caplog):
     vocabulary = DATA["vocabularies"]["bpe"]
     unnamed, default = (tokenizer(tmp_path, vocabulary, pre) for pre in (None, "default"))
