@@ -92,20 +92,22 @@ def test_variables_of_the_template_have_two_names(chat_gateway: RunningGateway, 
 @pytest.mark.parametrize("path", [path for path in DOORS if path != "/v1/messages"])
 @pytest.mark.parametrize("value", [None, -1])
 def test_minus_one_is_no_limit(chat_gateway: RunningGateway, path: str, value: int | None):
-    fields = {"regex": "[a-f]{60}"}
+    fields = {"regex": "[a-f]{60}", "reasoning_marks": []}
     limited = asked(chat_gateway, path, {**fields, LIMITS.get(path, "max_tokens"): 300})
     assert asked(chat_gateway, path, {**fields, LIMITS.get(path, "max_tokens"): value}) == limited
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/generate"])
 def test_the_limit_has_another_name(chat_gateway: RunningGateway, path: str):
-    fields = {"regex": "[a-f]{60}", "max_tokens": None}
+    fields = {"regex": "[a-f]{60}", "reasoning_marks": [], "max_tokens": None}
     assert asked(chat_gateway, path, {**fields, "n_predict": 7}) == asked(
         chat_gateway, path, {**fields, "max_tokens": 7}
     )
     unlimited = {name: value for name, value in DOORS[path].items() if name != "max_tokens"}
     for limit in ({"n_predict": -1}, {"n_predict": -1, "max_tokens": None}, {"n_predict": None, "max_tokens": -1}):
-        answer = chat_gateway.post(path, {**SAMPLED, **unlimited, "regex": "[a-f]{60}", **limit}).json()
+        answer = chat_gateway.post(
+            path, {**SAMPLED, **unlimited, "regex": "[a-f]{60}", "reasoning_marks": [], **limit}
+        ).json()
         assert re.search("[a-f]{60}", str(answer))
     for more in (7, -1):
         field, message = problem(chat_gateway, path, {"max_tokens": 7, "n_predict": more})

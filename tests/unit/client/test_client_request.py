@@ -164,9 +164,8 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.Infill,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
-    assert (
-        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 9
-    )  # not prompt_token_ids; not of these parts
+    # Not prompt_token_ids, nor the tools of a continuation; nine options are not of these parts.
+    assert fields - 2 == len(GenerateOptions.__annotations__) - len(of_chats) - 9
 
 
 @pytest.mark.parametrize("prompt", [[5, 6], (5, 6), np.array([5, 6], dtype=np.int64), [np.int32(5), 6]], ids=repr)
