@@ -11,20 +11,20 @@ import (
 const (
 	firstBackoff       = 100 * time.Millisecond
 	longestPause       = 5 * time.Minute // that a server can make a client wait
-	mostBrokenResuming = 3               // connections that may break in a row before a further token arrives
+	mostBroken         = 1               // connections that may break before anything has arrived, and the call is made again
+	mostBrokenResuming = 3               // and that may break in a row before a further token arrives
 )
 
 // attempts at one call, over all addresses, under one deadline.
 type attempts struct {
-	maxRetries     int
-	maxBackoff     time.Duration
-	maxLostRetries int
-	numAddresses   int
-	address        int // to use now
-	deadline       time.Time
-	refused        map[int]bool
-	failures       int
-	numBroken      int
+	maxRetries   int
+	maxBackoff   time.Duration
+	numAddresses int
+	address      int // to use now
+	deadline     time.Time
+	refused      map[int]bool
+	failures     int
+	numBroken    int
 }
 
 // progressed counts retries anew.
@@ -36,7 +36,7 @@ func (a *attempts) progressed() { a.failures, a.numBroken = 0, 0 }
 // fingerprint, is passed over only when there is something to resume. A call that one server after another breaks down
 // at is not carried on to all of them.
 func (a *attempts) failed(err *Error, resuming bool) (time.Duration, *Error) {
-	most := a.maxLostRetries
+	most := mostBroken
 	if resuming {
 		most = mostBrokenResuming
 	}

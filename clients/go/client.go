@@ -23,9 +23,8 @@ import (
 //go:generate protoc -I ../../protos --go_out=. --go_opt=module=outrider --go-grpc_out=. --go-grpc_opt=module=outrider outrider/v1/common.proto outrider/v1/generation.proto
 
 const (
-	defaultRetries     = 10
-	defaultBackoff     = 5 * time.Second
-	defaultLostRetries = 1
+	defaultRetries = 10
+	defaultBackoff = 5 * time.Second
 )
 
 var (
@@ -44,9 +43,6 @@ type Options struct {
 	MaxRetries int
 	// MaxBackoff is what the pauses between such rounds grow to: five seconds if it is 0.
 	MaxBackoff time.Duration
-	// MaxLostRetries is how many times a call is tried again whose connection broke before anything had arrived: once if
-	// it is 0, and not at all if it is negative.
-	MaxLostRetries int
 }
 
 type server struct {
@@ -91,23 +87,16 @@ func NewClient(addresses []string, options Options) (*Client, error) {
 }
 
 func withDefaults(options Options) Options {
-	options.MaxRetries = count(options.MaxRetries, defaultRetries)
-	options.MaxLostRetries = count(options.MaxLostRetries, defaultLostRetries)
+	if options.MaxRetries == 0 {
+		options.MaxRetries = defaultRetries
+	}
+	if options.MaxRetries < 0 {
+		options.MaxRetries = 0
+	}
 	if options.MaxBackoff == 0 {
 		options.MaxBackoff = defaultBackoff
 	}
 	return options
-}
-
-// count returns the default for 0, and 0 for a negative option.
-func count(option, byDefault int) int {
-	switch {
-	case option == 0:
-		return byDefault
-	case option < 0:
-		return 0
-	}
-	return option
 }
 
 func channelOptions(security *tls.Config) []grpc.DialOption {
@@ -138,13 +127,12 @@ func (c *Client) Stream(ctx context.Context, request *outriderv1.StreamGenerateR
 	}
 	deadline, _ := ctx.Deadline()
 	tries := &attempts{
-		maxRetries:     c.options.MaxRetries,
-		maxBackoff:     c.options.MaxBackoff,
-		maxLostRetries: c.options.MaxLostRetries,
-		numAddresses:   len(c.servers),
-		address:        int(atomic.LoadInt32(&c.preferred)),
-		deadline:       deadline,
-		refused:        map[int]bool{},
+		maxRetries:   c.options.MaxRetries,
+		maxBackoff:   c.options.MaxBackoff,
+		numAddresses: len(c.servers),
+		address:      int(atomic.LoadInt32(&c.preferred)),
+		deadline:     deadline,
+		refused:      map[int]bool{},
 	}
 	return &Stream{client: c, generation: newGeneration(request), attempts: tries, ctx: ctx, cancel: cancel}, nil
 }

@@ -39,8 +39,8 @@ type Error struct {
 	RetryAfter *time.Duration
 	// Broke says, of Unavailable, that the connection went while the server was at work on the call.
 	Broke bool
-	// Lost says that this happened before anything had arrived, more often than MaxLostRetries allows. The call is not
-	// carried to further servers: it may be what these died of.
+	// Lost says that this happened before anything had arrived, at a second server too. The call is not carried to further
+	// ones: it may be what these died of.
 	Lost bool
 }
 

@@ -7,9 +7,11 @@ namespace outrider {
 namespace {
 
 constexpr double kFirstBackoff = 0.1;
-constexpr double kShortest = 0.01;      // worth a try: a server's clock may end a call that much early
-constexpr double kLongestPause = 300;   // that a server can make a client wait
-constexpr int kMostBrokenResuming = 3;  // connections that may break in a row before a further token arrives
+constexpr double kShortest = 0.01;     // worth a try: a server's clock may end a call that much early
+constexpr double kLongestPause = 300;  // that a server can make a client wait
+constexpr int kMostBroken =
+    1;  // connections that may break before anything has arrived, and the call is made again
+constexpr int kMostBrokenResuming = 3;  // and that may break in a row before a further token arrives
 
 // Whether another try may succeed.
 bool IsPassing(const Error& error, bool resuming) {
@@ -28,12 +30,9 @@ bool IsPassing(const Error& error, bool resuming) {
 
 }  // namespace
 
-Attempts::Attempts(const Options& options, int num_addresses, int first, std::optional<double> timeout)
-    : max_retries_(options.max_retries),
-      max_backoff_(options.max_backoff),
-      max_lost_retries_(options.max_lost_retries),
-      num_addresses_(num_addresses),
-      address_(first) {
+Attempts::Attempts(int max_retries, double max_backoff, int num_addresses, int first,
+                   std::optional<double> timeout)
+    : max_retries_(max_retries), max_backoff_(max_backoff), num_addresses_(num_addresses), address_(first) {
     if (timeout)
         deadline_ = Clock::now() +
                     std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout));
@@ -69,7 +68,7 @@ double Attempts::Failed(const Error& error, bool resuming) {
 
 void Attempts::CheckBroken(Error error, bool resuming) {
     num_broken_ += 1;
-    if (num_broken_ <= (resuming ? kMostBrokenResuming : max_lost_retries_))
+    if (num_broken_ <= (resuming ? kMostBrokenResuming : kMostBroken))
         return;
     if (resuming)
         throw error;

@@ -6,14 +6,15 @@
 #include <random>
 #include <set>
 
-#include "outrider/client.h"
+#include "outrider/error.h"
 
 namespace outrider {
 
 // The attempts at one call, over all addresses, under one deadline. Times are in seconds.
 class Attempts {
   public:
-    Attempts(const Options& options, int num_addresses, int first, std::optional<double> timeout);
+    Attempts(int max_retries, double max_backoff, int num_addresses, int first,
+             std::optional<double> timeout);
 
     // Index of the address to use now.
     int address() const { return address_; }
@@ -38,7 +39,6 @@ class Attempts {
     using Clock = std::chrono::steady_clock;
     int max_retries_;
     double max_backoff_;
-    int max_lost_retries_;
     int num_addresses_;
     int address_;
     std::optional<Clock::time_point> deadline_;

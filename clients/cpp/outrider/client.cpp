@@ -24,8 +24,8 @@ bool IsLocal(const std::string& address) {
 void Check(const std::vector<std::string>& addresses, const Options& options) {
     if (addresses.empty())
         throw std::invalid_argument("a client needs at least one address, such as \"localhost:50051\"");
-    if (options.max_retries < 0 || !(options.max_backoff >= 0) || options.max_lost_retries < 0)
-        throw std::invalid_argument("max_retries, max_backoff and max_lost_retries must be at least 0");
+    if (options.max_retries < 0 || !(options.max_backoff >= 0))
+        throw std::invalid_argument("max_retries and max_backoff must be at least 0");
     const auto is_visible = [](char letter) { return letter >= '!' && letter <= '~'; };
     if (!std::all_of(options.token.begin(), options.token.end(), is_visible))
         throw std::invalid_argument("a token must be one word of visible ASCII characters");

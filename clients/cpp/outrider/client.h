@@ -23,8 +23,6 @@ struct Options {
     int max_retries = 10;
     // Seconds that the pauses between such rounds grow to.
     double max_backoff = 5;
-    // How many times a call is tried again whose connection broke before anything had arrived.
-    int max_lost_retries = 1;
 };
 
 // What has arrived of a generation that may not be whole.

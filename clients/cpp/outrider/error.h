@@ -27,8 +27,8 @@ class Error : public std::runtime_error {
     std::optional<double> retry_after;
     // Of UNAVAILABLE: whether the connection went while the server was at work on the call.
     bool broke = false;
-    // And whether this happened before anything had arrived, more often than max_lost_retries allows. The call is
-    // not carried to further servers: it may be what these died of.
+    // And whether this happened before anything had arrived, at a second server too. The call is not carried to
+    // further ones: it may be what these died of.
     bool lost = false;
 };
 

@@ -28,7 +28,8 @@ class Stream::Call {
     Call(std::shared_ptr<Pool> pool, v1::StreamGenerateRequest request, std::optional<double> timeout)
         : pool_(std::move(pool)),
           generation_(std::move(request)),
-          attempts_(pool_->options, static_cast<int>(pool_->servers.size()), pool_->preferred, timeout) {}
+          attempts_(pool_->options.max_retries, pool_->options.max_backoff,
+                    static_cast<int>(pool_->servers.size()), pool_->preferred, timeout) {}
     ~Call() {
         Cancel();
         if (reader_)

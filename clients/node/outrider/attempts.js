@@ -6,7 +6,8 @@ import { OutriderError, ServerLost } from './errors.js';
 const FIRST_BACKOFF = 0.1; // seconds, as all times here
 const SHORTEST = 0.01; // time that is worth a try: a server's clock may end a call as much before ours
 const LONGEST_PAUSE = 300; // that a server can make a client wait
-const MOST_BROKEN_RESUMING = 3; // connections that may break in a row before a further token arrives
+const MOST_BROKEN = 1; // connections that may break before anything has arrived, and the call is made again
+const MOST_BROKEN_RESUMING = 3; // and that may break in a row before a further token arrives
 
 /** The attempts at one call, over all addresses, under one deadline. */
 export class Attempts {
@@ -17,7 +18,7 @@ export class Attempts {
   #numBroken = 0;
   #deadline;
 
-  /** `policy` holds `maxRetries`, `maxBackoff` and `maxLostRetries`. */
+  /** `policy` holds `maxRetries` and `maxBackoff`. */
   constructor(policy, numAddresses, first, timeout) {
     this.#policy = policy;
     this.#numAddresses = numAddresses;
@@ -60,7 +61,7 @@ export class Attempts {
   #checkBroken(error, resuming) {
     this.#numBroken += 1;
     if (resuming && this.#numBroken > MOST_BROKEN_RESUMING) throw error;
-    if (resuming || this.#numBroken <= this.#policy.maxLostRetries) return;
+    if (resuming || this.#numBroken <= MOST_BROKEN) return;
     const message = `${error.message}: the connection broke before anything had arrived, which the call may have caused`;
     throw new ServerLost(error.code, message, { cause: error });
   }

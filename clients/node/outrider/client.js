@@ -24,17 +24,17 @@ export class Client {
   #policy;
 
   /** See index.d.ts. Throws a TypeError for what cannot be. */
-  constructor(addresses, { credentials, token, maxRetries = 10, maxBackoff = 5, maxLostRetries = 1 } = {}) {
+  constructor(addresses, { credentials, token, maxRetries = 10, maxBackoff = 5 } = {}) {
     const all = [addresses].flat();
     if (all.length === 0) throw new TypeError('a client needs at least one address, such as "localhost:50051"');
-    for (const [name, value] of Object.entries({ maxRetries, maxBackoff, maxLostRetries })) {
+    for (const [name, value] of Object.entries({ maxRetries, maxBackoff })) {
       if (!(value >= 0)) throw new TypeError(`${name} must be at least 0, not ${value}`);
     }
     const metadata = tokenMetadata(token, credentials ? [] : all);
     const security = credentials ?? grpc.credentials.createInsecure();
     const channel = credentials ? CHANNEL : CLEAR;
     const servers = all.map((address) => ({ service: new GenerationService(address, security, channel), metadata }));
-    this.#policy = { maxRetries, maxBackoff, maxLostRetries };
+    this.#policy = { maxRetries, maxBackoff };
     this.#pool = { servers, preferred: 0, isClosed: false, streams: new Set() };
   }
 

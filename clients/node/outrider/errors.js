@@ -29,7 +29,7 @@ export class OutriderError extends Error {
   }
 }
 
-/** The connection broke before anything had arrived, more often than `maxLostRetries` allows: the call may be why. */
+/** The connection broke before anything had arrived, at a second server too: the call may be why. */
 export class ServerLost extends OutriderError {
   name = 'ServerLost';
 }

@@ -20,8 +20,6 @@ export interface ClientOptions {
   maxRetries?: number;
   /** Seconds that the pauses between such rounds grow to. Default: 5. */
   maxBackoff?: number;
-  /** How many times a call is tried again whose connection broke before anything had arrived. Default: 1. */
-  maxLostRetries?: number;
 }
 
 export interface StreamOptions {
@@ -88,5 +86,5 @@ export class OutriderError extends Error {
   readonly received?: Received;
 }
 
-/** The connection broke before anything had arrived, more often than `maxLostRetries` allows: the call may be why. */
+/** The connection broke before anything had arrived, at a second server too: the call may be why. */
 export class ServerLost extends OutriderError {}

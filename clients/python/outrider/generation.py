@@ -70,18 +70,27 @@ class Generation:
             return self._request
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
+        self.set_prompt(request)
         request.ClearField("best_of")  # what has started is the best already
+        request.sampling.seed = self.started.seed
+        request.request_id = self.started.request_id
+        request.continue_from.fingerprint = self.started.fingerprint
+        request.continue_from.token_ids.extend(self._token_ids)
+        return request
+
+    def set_prompt(self, request: generation_pb2.StreamGenerateRequest) -> None:
+        """Have a request begin with the ids of the prompt, once the generation has started.
+
+        Another server need not have the session, and on another day a chat template may give other ids.
+        """
+        if self.started is None:
+            return
         request.ClearField("session")  # whose tokens are among those of the prompt
         if request.prompt.HasField("chat"):
             request.output.tools.MergeFrom(request.prompt.chat.tools)
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
-        request.sampling.seed = self.started.seed
-        request.request_id = self.started.request_id
         if self._grammar is not None:
             request.grammar.CopyFrom(self._grammar)
-        request.continue_from.fingerprint = self.started.fingerprint
-        request.continue_from.token_ids.extend(self._token_ids)
-        return request
 
     def receive(self, event: generation_pb2.StreamGenerateResponse) -> Chunk | None:
         """Take in one event and return its chunk, if it is one, or the last text if it ends the generation.

@@ -27,6 +27,7 @@ class Samples:
         self._alone.ClearField("best_of")
         self._attempts = attempts
         self._generations = [Generation(self._alone, attempts)]  # those that have started, and the first
+        self._alone.output.prompt_logprobs = False  # which the first sample alone has
         self._continued: int | None = None  # the sample whose call is under way; None where it is all of them
 
     @property
@@ -63,9 +64,7 @@ class Samples:
         request.CopyFrom(self._request)
         if self.started is not None and not _is_ranked(request):  # of some the seeds are known: they must not change
             request.sampling.seed = self.started.seed
-        if self.started is not None and request.HasField("session"):  # which the next server need not have
-            request.ClearField("session")
-            request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
+        self._generations[0].set_prompt(request)
         return request
 
     def receive(self, event: generation_pb2.StreamGenerateResponse) -> Chunk | None:

@@ -58,6 +58,7 @@ class TargetEngine:
         self.config = config
         self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
         self.fingerprint = _fingerprint(model, config)
+        """Of answers to token ids; conversations add their own part, see `ServedModel`."""
         self.offload = open_offload(config, model.decoder, str(self.fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.scheduler = Scheduler(

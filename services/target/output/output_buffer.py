@@ -1,6 +1,7 @@
 """OutputBuffer: holds drawn tokens that are not delivered yet because they may be taken back."""
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -31,6 +32,19 @@ class _BufferedToken(NamedTuple):
         return *self.forbidden, self.record.token_id
 
 
+class _HeldReport(NamedTuple):
+    report: PassReport
+    first: int  # position of the first token that is left of the pass
+    end: int  # the position after the last one
+
+    def cut(self, end: int) -> "_HeldReport":
+        """Without the tokens from a position on."""
+        return self._replace(first=min(self.first, end), end=min(self.end, end))
+
+    def completed(self) -> PassReport:
+        return replace(self.report, num_tokens=self.end - self.first)
+
+
 class OutputBuffer:
     """The last tokens of an answer, and the tokens that are forbidden after them.
 
@@ -43,7 +57,7 @@ class OutputBuffer:
         """Ids that the next token must not be."""
         self._tokens: list[_BufferedToken] = []
         self._suppressed: list[tuple[int, Suppressed]] = []  # each with the position of the token it is delivered with
-        self._reports: list[PassReport] = []
+        self._reports: list[_HeldReport] = []
 
     def __len__(self) -> int:
         """The number of held tokens."""
@@ -59,9 +73,14 @@ class OutputBuffer:
         self._tokens.append(_BufferedToken(record, text, before, self.forbidden))
         self.forbidden = ()
 
-    def add_report(self, report: PassReport) -> None:
-        """Hold the report of the pass that drew the last tokens."""
-        self._reports.append(report)
+    def add_report(self, report: PassReport, *, end: int) -> None:
+        """Hold the report of the pass that drew the tokens before the position `end`, until none of them is held."""
+        self._reports.append(_HeldReport(report, end - report.num_tokens, end))
+
+    def end_reports(self, *, end: int) -> tuple[PassReport, ...]:
+        """Release all reports at an end that drops the held tokens, which begin at the position `end`."""
+        self._reports = [held.cut(end) for held in self._reports]
+        return self._pop_reports(end=end)
 
     def num_to_take_back(self, num_tokens: int, alternatives: Alternatives) -> int | None:
         """How many tokens to take back for a banned string in the last `num_tokens`: from the first one that has
@@ -88,6 +107,7 @@ class OutputBuffer:
         here = suppressed.position
         self._suppressed = [(min(position, here), earlier) for position, earlier in self._suppressed]
         self._suppressed.append((here, suppressed))
+        self._reports = [held.cut(here) for held in self._reports]
         return first.before
 
     def release_all(self, last_text: str) -> Chunk:
@@ -117,14 +137,19 @@ class OutputBuffer:
         """
         released = self._tokens[:count]
         del self._tokens[:count]
-        reports, self._reports = (self._reports, []) if released else ([], self._reports)
+        end -= len(self._tokens)
         return Chunk(
             "".join([token.text for token in released]) + last_text,
             tuple([token.record for token in released]),
-            tuple(reports),
-            self._pop_suppressed(before=end - len(self._tokens)) if self._suppressed else (),
+            self._pop_reports(end=end) if released or end == math.inf else (),
+            self._pop_suppressed(before=end) if self._suppressed else (),
             tuple(accumulate(len(token.text) for token in released)),
         )
+
+    def _pop_reports(self, *, end: float) -> tuple[PassReport, ...]:
+        due = [held for held in self._reports if held.end <= end]
+        del self._reports[: len(due)]
+        return tuple(held.completed() for held in due)
 
     def _pop_suppressed(self, *, before: float) -> tuple[Suppressed, ...]:
         due = [suppressed for position, suppressed in self._suppressed if position < before]

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 from copy import copy
 from dataclasses import asdict
 
-from services.engine.events import Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
+from services.engine.events import Chunk, Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.alternatives import Alternatives
 from services.target.output.banned_strings import BannedMatch
@@ -77,7 +77,7 @@ class OutputPipeline:
             self._take_back(self._detokenizer.banned)
         kept = taken[: max(0, len(sequence.tokens) - num_before)]
         if report is not None and kept:
-            self._buffer.add_report(report.completed(kept))
+            self._buffer.add_report(report.completed(kept), end=sequence.num_generated)
         self._deliver(self._detokenizer.finish() if sequence.is_finished else "")
         return len(kept)
 
@@ -99,6 +99,8 @@ class OutputPipeline:
         sequence.end = FinishReason.DEADLINE if is_deadline else FinishReason.TIME_LIMIT
         self._last_text = self._buffer.text + self._detokenizer.finish()
         sequence.take_back(len(self._buffer))
+        if reports := self._buffer.end_reports(end=sequence.num_generated):
+            sequence.stream.put(Chunk("", (), reports))
 
     def deliver_end(self) -> None:
         """Put the end of the generation into the stream, after all of its text and tokens."""
@@ -212,7 +214,7 @@ class OutputPipeline:
             chunk = self._buffer.release_all(last_text)
         else:
             chunk = self._buffer.release(self._detokenizer.num_unsafe, end=sequence.num_generated)
-        if chunk.records or chunk.suppressed:
+        if chunk.records or chunk.reports or chunk.suppressed:
             sequence.stream.put(chunk)
 
     def _finished(self, reason: FinishReason) -> Finished:

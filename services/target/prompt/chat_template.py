@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 _MOST_TEMPLATE_BYTES = 1 * MIB
 _MOST_SETTINGS_BYTES = 16 * MIB  # they may repeat all added tokens, with their flags
 _LIMITS = WorkerLimits(cpu_seconds=1.0, seconds=10.0, memory=512 * MIB, answer_bytes=32 * MIB)
+_COMMON = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_NAMED = ("model_specific_special_tokens", "extra_special_tokens")  # the latter may be a list too, without names
 _SAMPLE = [
     {"role": "user", "content": "Hello!"},
     {"role": "assistant", "content": "Hello. What can I do?"},
@@ -175,17 +177,34 @@ def _read_default(entry: object) -> str | None:
 
 
 def _read_special_tokens(settings: JsonFields) -> dict[str, str]:
-    """Return the control tokens that the settings name; one is a string, or an object with its `content`."""
+    """Return the control tokens that the settings name, as in transformers: the common ones, those of the model's own
+    that are fields such as `image_token`, and those of the objects in `_NAMED`.
+    """
     tokens: dict[str, str] = {}
-    for name in ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"):
-        match settings.raw(name):
-            case None:
-                continue
-            case str(token) | {"content": str(token)}:
-                tokens[name] = token
-            case value:
-                raise settings.error(name, f"must be a string, or an object with its content, is {shown(value)}")
+    for name in settings:
+        value = settings.raw(name)
+        if name.endswith("_token") and (token := _as_token(value)) is not None:
+            tokens[name] = token
+        elif name in _COMMON:
+            raise settings.error(name, f"must be a string, or an object with its content, is {shown(value)}")
+    for group in _NAMED:
+        if isinstance(named := settings.raw(group), dict):
+            tokens |= {name: _read_named(name, value, group, settings) for name, value in named.items()}
     return tokens
+
+
+def _read_named(name: str, value: object, group: str, settings: JsonFields) -> str:
+    if (token := _as_token(value)) is None:
+        raise settings.error(group, f"must have strings or objects with their content, has {shown({name: value})}")
+    return token
+
+
+def _as_token(value: object) -> str | None:
+    """A token, which is a string or an object with its content; None for anything else."""
+    match value:
+        case str(token) | {"content": str(token)}:
+            return token
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from typing import Any
 
 from smg_grpc_proto.generated import common_pb2
 
@@ -33,7 +34,9 @@ class TokenizerArchive:
 def _make(model: ServedModel) -> tuple[bytes, str]:
     """The file and its SHA-256."""
     template = model.chat_template
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **template.special_tokens}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **template.special_tokens}
+    if named := {name: token for name, token in template.special_tokens.items() if not name.endswith("_token")}:
+        settings["extra_special_tokens"] = named
     if template.exists:
         settings["chat_template"] = template.source
     files = {

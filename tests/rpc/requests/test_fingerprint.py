@@ -84,6 +84,7 @@ EDITS: dict[str, Edit] = {
     "one in tokenizer_config.json": older_template("{{ messages[0].content }}!"),
     "no template": lambda folder: (folder / "chat_template.jinja").unlink(),
     "a special token that the template may use": edit_settings(unk_token="<|?|>"),
+    "one of the model's own": edit_settings(extra_special_tokens={"image_token": "<img>"}),
     "a normaliser": edit_tokenizer(normalizer={"type": "NFC"}),
     "other words": edit_tokenizer(pre_tokenizer={"type": "Digits", "individual_digits": True}),
 }

@@ -13,7 +13,7 @@ from tests.rpc.harness.requests import Streamed, as_unary, stop_string_in, strea
 SAMPLING: dict[str, Any] = {"seed": 11, "temperature": 0.9, "repetition_penalty": 1.2, "presence_penalty": 0.5}
 OPTIONS: dict[str, Any] = {
     "stop": {"max_tokens": 60, "ignore_eos": True},
-    "output": {"logprobs": True, "prompt_token_ids": True},
+    "output": {"logprobs": True, "prompt_token_ids": True, "pass_reports": True},
 }
 
 
@@ -55,6 +55,7 @@ def test_what_is_banned_is_not_said_and_what_was_suppressed_is_told(
     assert whole.token_ids[: first.position] == free.token_ids[: first.position]
     assert free.token_ids[first.position] == first.token_id != whole.token_ids[first.position]
     assert whole.finished.usage.completion_tokens == len(whole.token_ids) == 60
+    assert sum(report.tokens for chunk in whole.chunks for report in chunk.pass_reports) == 60
 
 
 def test_forbidden_tokens_are_as_if_their_logits_were_minus_infinity_there(

@@ -85,7 +85,8 @@ def test_it_tells_what_it_holds(target: RunningTarget) -> None:
     assert (made.name, made.tokens, made.blocks, made.ttl_seconds) == ("mine", 100, 3, 20)
     assert list(made.token_ids) == LONG
     assert 0 < made.seconds_left <= 20
-    assert made.fingerprint == target.engine.fingerprint.digest
+    info = target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest())
+    assert made.fingerprint == info.fingerprint
     assert not get(target, "mine").token_ids
     assert list(get(target, "mine", token_ids=True).token_ids) == LONG
     listed = target.stub.ListSessions(generation_pb2.ListSessionsRequest(model=made.model))
@@ -214,12 +215,11 @@ def test_every_field_has_a_bad_value() -> None:
 
 def test_what_cannot_go_with_a_session_is_named(target: RunningTarget) -> None:
     session = create(target, [5] * 500)
-    fingerprint = target.engine.fingerprint.digest
     request = stream_request(
         [5] * (CONTEXT_LENGTH - 500),
         session=session.name,
         cache={"salt": "a"},
-        continue_from={"fingerprint": fingerprint},
+        continue_from={"fingerprint": session.fingerprint},
     )
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, request)

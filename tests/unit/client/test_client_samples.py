@@ -48,6 +48,7 @@ class SamplesServicer(ScriptedServicer):
             alone.CopyFrom(request)
             seed = request.sampling.seed if request.sampling.HasField("seed") else DRAWN_SEED
             alone.sampling.seed = seed + index
+            alone.output.prompt_logprobs = request.output.prompt_logprobs and index == 0
             sample = ScriptedServicer((), self._fingerprint, self._tokens_per_chunk)
             events = list(sample.StreamGenerate(alone, context))
             for event in events:
@@ -93,6 +94,22 @@ def test_after_any_event_every_sample_goes_on(cut: int) -> None:
         assert not first.sampling.HasField("seed")
 
 
+@pytest.mark.parametrize("cut", range(1, NUM_EVENTS))
+def test_the_first_sample_alone_has_the_records_of_the_prompt(cut: int) -> None:
+    """Also where the server is lost after a sample has started, and before it has a token."""
+    with serve(Fault(at=cut), Fault(at=0)) as server:
+        _, result = collect_sync(server.address, num_samples=NUM_SAMPLES, prompt_logprobs=True)
+    assert [record.id for record in result.prompt_records] == list(PROMPT.encode())
+    assert [sample.prompt_records for sample in result.further_samples] == [()] * (NUM_SAMPLES - 1)
+
+
+def test_samples_that_have_not_all_started_keep_the_prompt_of_the_first() -> None:
+    """Which a chat template may render otherwise on another day."""
+    with serve(Fault(at=1)) as server:
+        check(*collect_sync(server.address, num_samples=NUM_SAMPLES))
+        assert [request.prompt.WhichOneof("input") for request in server.requests] == ["text", "token_ids"]
+
+
 @with_both_clients
 def test_both_clients_continue_what_has_not_ended(collect: Collect) -> None:
     with serve(Fault(at=NUM_EVENTS - 2)) as server:
@@ -126,7 +143,9 @@ def test_the_best_are_chosen_again_among_the_same_and_continued_without_a_choice
         if other.HasField("continue_from"):
             assert not other.HasField("best_of")
         else:
-            assert other.SerializeToString() == first.SerializeToString()
+            if other.prompt.HasField("token_ids"):  # once a sample has started
+                first.prompt.token_ids.ids[:] = PROMPT.encode()
+            assert other == first
     assert result.started.seed == first.sampling.seed
 
 

@@ -2279,7 +2279,9 @@ class PassReport(_message.Message):
     HOST_FIELD_NUMBER: _builtins.int
     ALTERNATES_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
-    """The number of tokens committed."""
+    """The number of tokens committed. Tokens of the pass that a banned string withdrew, in this pass or a later one, are
+    not counted: the sum over all reports is the number of tokens of the answer.
+    """
     predicted: _builtins.int
     """The number of predictions that were verified."""
     accepted: _builtins.int

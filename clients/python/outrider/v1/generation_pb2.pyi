@@ -383,7 +383,7 @@ class Chunk(_message.Message):
     """A run of generated tokens.
 
     `token_ids` are all tokens committed since the previous chunk. There is at least one, unless the chunk only reports
-    suppressed texts before an end that was not caused by a token. A token that a banned string may still withdraw is not
+    suppressed texts or passes before an end that was not caused by a token. A token that a banned string may still withdraw is not
     yet committed. `text` is the text that is released with these tokens. It need not be the text of exactly these
     tokens: the bytes of an incomplete character, and text that may become a stop string, are held back and released with
     a later chunk. All text sent so far is a pure function of all ids sent so far, however they are split into chunks, so
@@ -417,7 +417,9 @@ class Chunk(_message.Message):
 
     @_builtins.property
     def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
-        """One report for each pass that generated these tokens, in order, if `OutputOptions` requests reports."""
+        """One report for each pass that generated these tokens, in order, if `OutputOptions` requests reports. If a banned
+        string may still withdraw tokens of the pass, its report follows with a later chunk.
+        """
 
     @_builtins.property
     def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:

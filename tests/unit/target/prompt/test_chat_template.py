@@ -11,7 +11,14 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import chat_template
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.harness.further import further
-from tests.harness.models.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
+from tests.harness.models.checkpoints import (
+    CHAT_TEMPLATE,
+    Kind,
+    byte_level_tokenizer,
+    copy_of,
+    edit_json,
+    random_checkpoint,
+)
 from tests.harness.models.gguf_vocabularies import write_vocabulary
 
 pytestmark = pytest.mark.process
@@ -184,6 +191,34 @@ def test_older_folders_name_their_special_tokens_in_a_file_of_their_own(tmp_path
     assert write_settings(tmp_path, chat_template=source, bos_token="<s>").render(MESSAGES) == "<b><e>"
     newer = {"chat_template": source, "bos_token": "<s>", "added_tokens_decoder": {}}
     assert write_settings(tmp_path, **newer).render(MESSAGES) == "<s>"
+
+
+OWN_TOKENS: dict[str, dict[str, object]] = {
+    "fields": {"image_token": "<img>", "add_bos_token": True, "sound": "no token"},
+    "named": {"extra_special_tokens": {"image_token": "<img>", "sound": "<snd>"}},
+    "objects": {"extra_special_tokens": {"image_token": {"__type": "AddedToken", "content": "<img>", "special": True}}},
+    "named by version 5": {"model_specific_special_tokens": {"image_token": "<img>", "sound": "<snd>"}},
+    "unnamed": {"extra_special_tokens": ["<img>", "<snd>"], "image_token": "<img>"},
+}
+
+
+@pytest.mark.parametrize("settings", OWN_TOKENS.values(), ids=OWN_TOKENS)
+def test_a_model_may_have_special_tokens_of_its_own(tmp_path, settings):
+    """transformers gives them to the template under their names."""
+    from transformers import AutoTokenizer
+
+    source = "{{ image_token }}|{{ sound }}|{{ add_bos_token }}|{{ extra_special_tokens }}|{{ bos_token }}"
+    folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path, chat_template=source)
+    edit_json(folder / "tokenizer_config.json", **settings)
+    expected = AutoTokenizer.from_pretrained(folder).apply_chat_template(MESSAGES, tokenize=False)
+    text = ChatTemplate.from_folder(folder).render(MESSAGES)
+    assert text == expected
+    assert text.startswith("<img>|")
+
+
+def test_a_special_token_of_its_own_must_be_a_string(tmp_path):
+    with pytest.raises(CheckpointError, match=r"field 'extra_special_tokens': must have strings .* has \{'a': 7\}"):
+        write_settings(tmp_path, chat_template="", extra_special_tokens={"a": 7})
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
