@@ -51,14 +51,12 @@ class HearingProxy(CuttingProxy):
 
     def __init__(self, port: int) -> None:
         self.heard = b""
-        self._port = port
         super().__init__(port)
 
-    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float, is_request: bool) -> None:
         with suppress(OSError):  # cut
-            is_server = source.getpeername()[1] == self._port
             while data := source.recv(65536):
-                self.heard += data if is_server else b""
+                self.heard += b"" if is_request else data
                 sink.sendall(data)
 
 

@@ -53,16 +53,21 @@ def test_a_token_that_ends_the_generation_has_to_be_among_them(target: RunningTa
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "reason"),
     [
-        {"sampling": {"allowed_token_ids": [END]}, "stop": {"min_tokens": 1}},
-        {"sampling": {"allowed_token_ids": [70], "logit_bias": [{"token_id": 70, "bias": -math.inf}]}},
-        {"sampling": {"allowed_token_ids": [END]}, "grammar": {"regex": "[a-z]+"}},
+        ({"sampling": {"allowed_token_ids": [END]}, "stop": {"min_tokens": 1}}, "NO_CANDIDATES"),
+        (
+            {"sampling": {"allowed_token_ids": [70], "logit_bias": [{"token_id": 70, "bias": -math.inf}]}},
+            "NO_CANDIDATES",
+        ),
+        ({"sampling": {"allowed_token_ids": [END]}, "grammar": {"regex": "[a-z]+"}}, "GRAMMAR_INCOMPLETE"),
     ],
 )
-def test_where_none_of_them_is_left_the_generation_ends(target: RunningTarget, fields: dict[str, Any]) -> None:
+def test_where_none_of_them_is_left_the_generation_ends(
+    target: RunningTarget, fields: dict[str, Any], reason: str
+) -> None:
     answer = stream(target, stream_request(**fields))
-    assert (answer.token_ids, answer.reason) == ([], "FINISH_REASON_NO_CANDIDATES")
+    assert (answer.token_ids, answer.reason) == ([], f"FINISH_REASON_{reason}")
 
 
 def test_of_what_a_grammar_allows_they_are_what_is_drawn(target: RunningTarget) -> None:
