@@ -1,4 +1,4 @@
-"""Repairs: changes to messages that a template refuses, such as ids, or roles that do not alternate."""
+"""Repairs: changes to messages and tools that a template refuses, such as ids, or roles that do not alternate."""
 
 import hashlib
 import re
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Message = dict[str, Any]
+Tool = dict[str, Any]
 
 _SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
 _DIGITS = string.digits + string.ascii_letters
@@ -46,6 +47,13 @@ def merge_system(messages: list[Message]) -> list[Message]:
 
 REPAIRS: tuple[Callable[[list[Message]], list[Message]], ...] = (merge_turns, split_calls, merge_system)
 """The repairs to try in this order, the smallest change first."""
+
+
+def describe_tools(tools: list[Tool] | None) -> list[Tool] | None:
+    """The tools with a description each, which some templates need."""
+    if tools is None:
+        return None
+    return [{**tool, "function": {"description": "", **tool["function"]}} for tool in tools]
 
 
 def _each_call(message: Message) -> list[Message]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from services.target.prompt.repairs import REPAIRS
+from services.target.prompt.repairs import REPAIRS, Tool, describe_tools
 from services.target.prompt.template_forms import Message, TemplateForms, Write
 
 _OPEN_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
@@ -23,23 +23,27 @@ class TemplateChat:
         self._is_open = bool(question.get("continue_final_message"))
 
     def render(self, write: Write) -> str:
-        """The prompt; raises the template's error if it refuses the conversation, and also its repairs."""
-        messages = self._messages()
-        try:
-            return self._write(messages, write)
-        except MemoryError:
-            raise
-        except Exception:
-            for repair in REPAIRS:
-                if (repaired := repair(messages)) == messages:
-                    continue
-                try:
-                    return self._write(repaired, write)
-                except MemoryError:
-                    raise
-                except Exception:  # the first error is raised below
-                    continue
-            raise
+        """The prompt; raises the template's first error if it refuses the conversation, and also its repairs."""
+        refusals: list[Exception] = []
+        for messages, tools in self._variants():
+            try:
+                return self._write(messages, tools, write)
+            except MemoryError:
+                raise
+            except Exception as error:  # a template is a program: it can fail in any way
+                refusals.append(error)
+        raise refusals[0]
+
+    def _variants(self) -> Iterator[tuple[list[Message], list[Tool] | None]]:
+        """The messages and tools as they are, then repaired, the smallest change first."""
+        messages, tools = self._messages(), self._question.get("tools")
+        yield messages, tools
+        described = describe_tools(tools)
+        if described != tools:
+            yield messages, described
+        for repair in REPAIRS:
+            if (repaired := repair(messages)) != messages:
+                yield repaired, described
 
     def _messages(self) -> list[Message]:
         messages = [form for message in self._question["messages"] for form in self._completed(message)]
@@ -47,11 +51,11 @@ class TemplateChat:
             messages[-1] = _left_open(messages[-1])
         return messages
 
-    def _write(self, messages: list[Message], write: Write) -> str:
+    def _write(self, messages: list[Message], tools: list[Tool] | None, write: Write) -> str:
         variables = {
             **self._question.get("variables", {}),
             "messages": messages,
-            "tools": self._question.get("tools"),
+            "tools": tools,
             "add_generation_prompt": self._question["add_generation_prompt"],
         }
         return self._cut(write(variables))

@@ -90,3 +90,11 @@ def test_a_refusal_that_no_repair_helps_is_the_first_one():
     setup = {"source": "{{ raise_exception('never ' ~ messages | length) }}", "special_tokens": {}}
     question = {"messages": [said("user", "a"), said("user", "b")], "add_generation_prompt": True}
     assert make_renderer(setup)(question) == {"problem": "never 2"}
+
+
+@pytest.mark.parametrize("family", sorted({*families()} - NO_CALLS))
+def test_a_tool_without_a_description(family):
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    question = {"messages": [USER], "tools": [tool], "add_generation_prompt": True}
+    setup = {"source": template_of(family), "special_tokens": SPECIAL_TOKENS}
+    assert "<Paris>?" in make_renderer(setup)(question)["text"]

@@ -1,0 +1,97 @@
+"""Agents of several model families: a call, its result, the answer and a further question, by the official clients."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.gateway.harness.family_gateway import FAMILIES, MODEL, family_gateway
+from tests.gateway.harness.running_gateway import RunningGateway
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "pattern": "^[A-Z][a-z]{2,5}$"}, "days": {"enum": [1, 2]}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+SYSTEM, QUESTION, FURTHER, RESULT = "Be brief.", "Which weather?", "And tomorrow?", "It is clear."
+CHAT: dict[str, Any] = {"model": MODEL, "temperature": 0.7, "seed": 5, "max_completion_tokens": 200}
+EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def agent_gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway in front of a target with the family's template."""
+    with family_gateway(request.param, tmp_path_factory.mktemp("family")) as running:
+        yield running
+
+
+def prompt_of(gateway: RunningGateway, messages: list[Any], tools: list[Any]) -> str:
+    """The text of a conversation's prompt."""
+    answer = gateway.post("/tokenize", {"messages": messages, "tools": tools, "return_token_strs": True})
+    assert answer.status_code == 200, answer.text
+    return "".join(answer.json()["token_strs"])
+
+
+def test_by_chat_completions(agent_gateway: RunningGateway):
+    tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+    messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
+    asked: Any = {**CHAT, "tools": tools, "extra_body": EXTRA}
+    with openai.OpenAI(base_url=f"{agent_gateway.url}/v1", api_key="none", max_retries=0) as client:
+        only: Any = {"tool_choice": "required", "parallel_tool_calls": False}
+        first = client.chat.completions.create(messages=messages, **only, **asked).choices[0]
+        (call,) = first.message.tool_calls or []
+        assert first.finish_reason == "tool_calls"
+        arguments = json.loads(call.function.arguments)
+        assert arguments["days"] in (1, 2)
+        messages += [first.message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": RESULT}]
+        second = client.chat.completions.create(messages=messages, **{**asked, "max_completion_tokens": 9}).choices[0]
+        messages += [second.message.model_dump(), {"role": "user", "content": FURTHER}]
+        *_, last = client.chat.completions.create(
+            messages=messages, stream=True, **{**asked, "max_completion_tokens": 9}
+        )
+        assert last.choices[0].finish_reason in ("length", "stop")
+    text = prompt_of(agent_gateway, messages, tools)
+    assert all(one in text for one in (SYSTEM, QUESTION, arguments["city"], RESULT, FURTHER))
+
+
+def test_by_responses(agent_gateway: RunningGateway):
+    tools: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True}]
+    items: list[Any] = [{"role": "user", "content": QUESTION}]
+    asked: Any = {"model": MODEL, "temperature": 0.7, "instructions": SYSTEM, "tools": tools}
+    asked |= {"extra_body": {**EXTRA, "seed": 5}, "max_output_tokens": 200, "parallel_tool_calls": False}
+    with openai.OpenAI(base_url=f"{agent_gateway.url}/v1", api_key="none", max_retries=0) as client:
+        first = client.responses.create(input=items, tool_choice="required", **asked)
+        call: Any = first.output[-1]
+        assert (call.type, json.loads(call.arguments)["days"] in (1, 2)) == ("function_call", True)
+        items += [item.model_dump() for item in first.output]
+        items.append({"type": "function_call_output", "call_id": call.call_id, "output": RESULT})
+        second = client.responses.create(input=items, **asked)
+        items += [item.model_dump() for item in second.output]
+        items.append({"role": "user", "content": FURTHER})
+        third = client.responses.create(input=items, **asked)
+    assert third.usage is not None
+    assert third.usage.input_tokens > first.usage.input_tokens  # type: ignore[union-attr]
+
+
+def test_by_messages(agent_gateway: RunningGateway):
+    tools: Any = [{"name": "weather", "input_schema": SCHEMA}]
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    asked: Any = {"model": MODEL, "max_tokens": 200, "system": SYSTEM, "tools": tools}
+    asked |= {"extra_body": {**EXTRA, "seed": 5, "temperature": 0.7}}
+    with anthropic.Anthropic(base_url=agent_gateway.url, api_key="none", max_retries=0) as client:
+        first = client.messages.create(
+            messages=messages, tool_choice={"type": "any", "disable_parallel_tool_use": True}, **asked
+        )
+        calls = [block for block in first.content if block.type == "tool_use"]
+        assert first.stop_reason == "tool_use"
+        results: list[Any] = [{"type": "tool_result", "tool_use_id": call.id, "content": RESULT} for call in calls]
+        reminder = {"type": "text", "text": "Be kind."}
+        messages += [{"role": "assistant", "content": first.content}, {"role": "user", "content": [*results, reminder]}]
+        second = client.messages.create(messages=messages, **{**asked, "max_tokens": 9})
+        messages += [{"role": "assistant", "content": second.content or "."}, {"role": "user", "content": FURTHER}]
+        with client.messages.stream(messages=messages, **{**asked, "max_tokens": 9}) as stream:
+            assert stream.get_final_message().usage.output_tokens <= 9
