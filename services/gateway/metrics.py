@@ -1,6 +1,10 @@
 """GatewayMetrics: the gateway's own metrics, in the format of Prometheus."""
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+import re
+from collections import Counter
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Counter as CounterMetric
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -8,6 +12,7 @@ from services.gateway.generation.history import passed_over
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_NAMES = 64  # of fields; clients choose the names, and each becomes a time series
+_NAME = re.compile(r"[\w.-]{1,64}")
 _OTHER = "other"
 
 
@@ -17,19 +22,19 @@ class GatewayMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._names: set[str] = set()
-        self._passed_over = Counter(
+        self._passed_over = CounterMetric(
             "outrider_gateway_history_fields_passed_over",
-            "Fields of earlier messages that have no effect, by name; the name is 'other' after the first 64.",
+            "Fields of earlier messages that have no effect, by name; 'other' are those after the first 64 names.",
             ["field"],
             registry=self._registry,
         )
 
     def count_passed_over(self, request: object) -> None:
         """Count the fields of a request's history that have no effect."""
-        for name in passed_over(request):
-            if len(self._names) < _MOST_NAMES:
+        for name, count in Counter(passed_over(request)).items():
+            if len(self._names) < _MOST_NAMES and _NAME.fullmatch(name):
                 self._names.add(name)
-            self._passed_over.labels(name if name in self._names else _OTHER).inc()
+            self._passed_over.labels(name if name in self._names else _OTHER).inc(count)
 
     async def page(self, _: Request) -> Response:
         """Return all metrics."""

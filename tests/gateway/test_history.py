@@ -187,3 +187,6 @@ def test_fields_without_effect_are_counted(chat_gateway: RunningGateway):
     messages = [{**USER, **{f"extra_{number}": 1 for number in range(100)}}]
     asked(chat_gateway, "/v1/chat/completions", {"messages": messages, "max_tokens": 5})
     assert count("other") >= 36
+    messages = [{**USER, "x" * 5000: 1}]
+    asked(chat_gateway, "/v1/chat/completions", {"messages": messages, "max_tokens": 5})
+    assert len(httpx2.get(f"{chat_gateway.url}/metrics").text) < 20_000

@@ -1,11 +1,13 @@
 """ReasoningMarks: the reasoning that may come before a constrained text."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from services.engine.text.tokenizer import Tokenizer
+
+_MARK = re.compile(r"(<[^<>\s]+>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,11 @@ class ReasoningMarks:
 
 
 def _written(text: str, tokenizer: Tokenizer) -> str:
-    """A text whose control tokens are written as tokens, and a text that is one token as that."""
-    ids = tokenizer.encode(text, add_special_tokens=False) if text else []
-    if len(ids) == 1:
-        return f"<[{ids[0]}]>"
-    groups = groupby(ids, key=lambda token_id: token_id if tokenizer.is_special(token_id) else None)
-    return " ".join(
-        _literal(b"".join(map(tokenizer.token_bytes, group)).decode()) if token_id is None else f"<[{token_id}]>"
-        for token_id, group in groups
-    )
+    """A text in which marks that are single tokens are written as these."""
+    if (whole := tokenizer.id_of(text)) is not None:
+        return f"<[{whole}]>"
+    pieces = [(piece, tokenizer.id_of(piece)) for piece in _MARK.split(text) if piece]
+    return " ".join(_literal(piece) if token_id is None else f"<[{token_id}]>" for piece, token_id in pieces)
 
 
 def _literal(text: str) -> str:

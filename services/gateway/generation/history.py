@@ -20,6 +20,6 @@ def passed_over(value: object) -> Iterator[str]:
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from passed_over(getattr(value, name))
-    elif isinstance(value, list):
+    elif isinstance(value, list) and value and isinstance(value[0], BaseModel):  # else ids or texts, perhaps many
         for entry in value:
             yield from passed_over(entry)

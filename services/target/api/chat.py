@@ -1,5 +1,6 @@
 """Chat: reads conversations and their tools from messages, and collects every error in them."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from services.target.prompt.chat_template import Conversation
 _OUR_VARIABLES = ("messages", "tools", "add_generation_prompt")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMES = "1 to 64 of A-Z, a-z, 0-9, _, - and ."
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _NONE = common_pb2.TOOL_CHOICE_MODE_NONE
 _REQUIRED = common_pb2.TOOL_CHOICE_MODE_REQUIRED
 
@@ -190,9 +192,19 @@ def schema_of(tool: common_pb2.Tool) -> dict[str, Any]:
         raise ValueError(f"is no JSON: {error}") from error
     if not isinstance(schema, dict):
         raise ValueError(f"is {type(schema).__name__} in JSON")
+    if _HALF_PAIR.search(tool.parameters) and not _is_text(schema):
+        raise ValueError("has half a surrogate pair")
     if schema.get("type", "object") != "object":
         raise ValueError(f"has type {str(schema['type'])[:64]!r}")
     return schema
+
+
+def _is_text(schema: object) -> bool:
+    try:
+        json.dumps(schema, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_tool_choice(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> None:

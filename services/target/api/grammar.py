@@ -51,7 +51,7 @@ async def read_grammar(
         return None
     source = read_source(message)
     if request.prompt.WhichOneof("input") == "chat" and not message.HasField("reasoning"):
-        thought = thought_of(prompt, model.tokenizer, model.syntax)
+        thought = await asyncio.to_thread(thought_of, prompt, model.tokenizer, model.syntax)
         source = replace(source, reasoning=marks_before_answer(model.syntax, thought))
     return await _compile(source, f"grammar.{name}", model.grammars, found, caller=caller, num_samples=num_samples)
 
@@ -101,7 +101,7 @@ def _bound_grammar(chat: common_pb2.Chat, prompt: tuple[int, ...], model: Served
     )
     thought = thought_of(prompt, model.tokenizer, model.syntax)
     try:
-        return tool_grammar(rule, model.syntax.tools, model.syntax, thought)
+        return tool_grammar(rule, model.syntax.tools, model.syntax, thought, most_bytes=LIMITS.max_grammar_bytes)
     except RecursionError as error:
         raise ValueError("a schema is nested too deeply") from error
 

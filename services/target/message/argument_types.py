@@ -8,35 +8,51 @@ Schema = Mapping[str, Any]
 _ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
 _KINDS |= {dict: "object"}
-_MOST_REFERENCES = 8
+_MOST_REFERENCES = 8  # from one to the next
+_MOST_PARTS = 256  # of one schema
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
+
+
+def object_of(schema: Schema) -> Schema:
+    """The schema of an object, which may be behind references."""
+    found: object = schema
+    for _ in range(_MOST_REFERENCES):
+        if not (isinstance(found, dict) and isinstance(reference := found.get("$ref"), str)):
+            break
+        found = _at(schema, reference)
+    return found if isinstance(found, dict) else {}
 
 
 def properties_of(schema: Schema) -> dict[str, Any]:
     """The schemas of an object's properties; none if the schema does not have any."""
-    properties = schema.get("properties")
+    properties = object_of(schema).get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def kinds_of(schema: object, root: Schema, depth: int = 0) -> frozenset[str]:
+def kinds_of(schema: object, root: Schema) -> frozenset[str]:
     """The types of JSON that a schema allows, as far as its own types, values and unions say; otherwise all."""
-    if not isinstance(schema, dict) or depth > _MOST_REFERENCES:
-        return _ALL
-    kinds: Iterable[str] = ()
-    match schema:
-        case {"enum": list(values)}:
-            kinds = [_KINDS[type(value)] for value in values]
-        case {"const": value}:
-            kinds = [_KINDS[type(value)]]
-        case {"type": str(kind)}:
-            kinds = [kind]
-        case {"type": list(types)}:
-            kinds = [kind for kind in types if isinstance(kind, str)]
-        case {"anyOf": list(parts)} | {"oneOf": list(parts)}:
-            kinds = (kind for part in parts for kind in kinds_of(part, root, depth + 1))
-        case {"$ref": str(reference)}:
-            kinds = kinds_of(_at(root, reference), root, depth + 1)
-    return frozenset(kinds) or _ALL
+    kinds: set[str] = set()
+    waiting, references = [schema], set[str]()
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            return frozenset(kinds) or _ALL
+        match waiting.pop():
+            case {"enum": list(values)}:
+                kinds.update(_KINDS[type(value)] for value in values)
+            case {"const": value}:
+                kinds.add(_KINDS[type(value)])
+            case {"type": str(kind)}:
+                kinds.add(kind)
+            case {"type": list(types)}:
+                kinds.update(kind for kind in types if isinstance(kind, str))
+            case {"anyOf": list(parts)} | {"oneOf": list(parts)}:
+                waiting += parts
+            case {"$ref": str(reference)}:
+                waiting += [] if reference in references else [_at(root, reference)]
+                references.add(reference)
+            case _:
+                break
+    return _ALL
 
 
 class ArgumentTypes:

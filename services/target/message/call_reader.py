@@ -89,7 +89,8 @@ class XmlCallReader:
         """As in CallReader."""
         form = self._form
         if not self._name:
-            if form.other is not None and form.other.match(text):
+            self.position = _after_space(text, self.position)
+            if form.other is not None and form.other.match(text, self.position, self.position + _MOST_HEADER):
                 raise ValueError("something else stands in the call")
             if (found := self._find(text, form.name, form.before_name)) is None:
                 return None
@@ -97,7 +98,7 @@ class XmlCallReader:
         while True:
             if self._key is not None and not self._read_value(text):
                 return None
-            start = _after_space(text, self.position)
+            start = self.position = _after_space(text, self.position)
             if text.startswith(form.end, start):
                 return start + len(form.end)
             if form.end.startswith(text[start : start + len(form.end)]):
@@ -111,8 +112,11 @@ class XmlCallReader:
         return [ToolCall(self._name, self._types.arguments(self._name, self._pairs))]
 
     def _find(self, text: str, pattern: re.Pattern[str], first: str) -> re.Match[str] | None:
-        """The match of a pattern that begins with a text; None if more text may bring one, or raises ValueError."""
-        start = _after_space(text, self.position)
+        """The match of a pattern that begins with a text, at the position; None if more text may bring one.
+
+        Raises ValueError if no text can.
+        """
+        start = self.position
         found = pattern.match(text, start, start + _MOST_HEADER)
         head = text[start : start + len(first)]
         if found is None and (not first.startswith(head) or len(text) - start >= _MOST_HEADER):

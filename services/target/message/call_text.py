@@ -24,12 +24,19 @@ def read_calls(name: str | None, text: str) -> list[ToolCall]:
     try:
         value = _DECODER.decode(text)
         if name is not None:
-            return [ToolCall(name, _arguments(text))]
-        if name is None and value:
-            return [_read_call(dict(_fields(one))) for one in (_items(text) if isinstance(value, list) else [text])]
+            return [_checked(ToolCall(name, _arguments(text)))]
+        if value:
+            texts = _items(text) if isinstance(value, list) else [text]
+            return [_checked(_read_call(dict(_fields(one)))) for one in texts]
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     raise ValueError("it makes no call")
+
+
+def _checked(call: ToolCall) -> ToolCall:
+    """The call; raises UnicodeEncodeError, a ValueError, for half a surrogate pair, which JSON may escape."""
+    (call.name + call.arguments).encode()
+    return call
 
 
 def _read_call(fields: dict[str, str]) -> ToolCall:

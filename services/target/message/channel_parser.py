@@ -10,6 +10,7 @@ from services.target.message.thought import PromptThought
 
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
+_CONTROL = "<|"
 _HEADER_STARTS = ("<|start|>", "<|channel|>", "<|constrain|>", "to=")
 _RECIPIENT = re.compile(r"to=(?:functions\.)?(?P<name>[\w.-]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(?P<name>\w+)")
@@ -28,6 +29,7 @@ class ChannelParser:
         self._deltas: list[Delta] = []
         self._kind: type[Reasoning | Content] = Reasoning if thought is PromptThought.OPEN else Content
         self._name = ""  # of the called function
+        self._searched = 0  # up to here there is no end of the call
         self._read: Callable[[bool], bool] = self._read_header if thought is PromptThought.NONE else self._read_body
 
     def feed(self, text: str) -> list[Delta]:
@@ -47,16 +49,28 @@ class ChannelParser:
 
     def _read_header(self, is_end: bool) -> bool:
         """What comes before a message: its role, its recipient and its channel."""
-        header, mark, rest = self._text.partition(_MESSAGE)
+        position, mark = first_mark(self._text, (_MESSAGE,), is_end=is_end)
+        header = self._text[:position]
         start = header.lstrip()
-        if len(header) > _MOST_HEADER or not any(one.startswith(start[: len(one)]) for one in _HEADER_STARTS):
-            self._kind, self._read = Content, self._read_body
-        elif not mark and not is_end:
-            return False
-        else:
+        may_be = any(one.startswith(start[: len(one)]) for one in _HEADER_STARTS) and len(header) <= _MOST_HEADER
+        if may_be and mark is not None:
             self._begin(header)
-            self._text = rest
+            self._text = self._text[position + len(mark) :]
+        elif may_be and not is_end:
+            return False
+        elif may_be and start.startswith(_CONTROL):  # the answer was cut in a header
+            self._text = ""
+        else:
+            self._reject_header(header)
         return True
+
+    def _reject_header(self, header: str) -> None:
+        """Go on with content, whose beginning looked like a header."""
+        space = len(header) - len(header.lstrip())
+        first = next((one for one in _HEADER_STARTS if header.startswith(one, space)), "")
+        if length := space + len(first):
+            self._deltas.append(Content(self._text[:length]))
+        self._text, self._kind, self._read = self._text[length:], Content, self._read_body
 
     def _begin(self, header: str) -> None:
         channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
@@ -74,9 +88,11 @@ class ChannelParser:
 
     def _read_call(self, is_end: bool) -> bool:
         """The arguments of a call up to the mark that ends it."""
-        position, mark = first_mark(self._text, _ENDS, is_end=is_end)
+        position, mark = first_mark(self._text, _ENDS, is_end=is_end, start=self._searched)
         if mark is None and not is_end:
+            self._searched = position
             return False
+        self._searched = 0
         try:
             self._deltas += read_calls(self._name, self._text[:position].strip())
         except ValueError:

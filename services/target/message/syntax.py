@@ -90,7 +90,7 @@ TOOL_SYNTAXES = {
         xml=XmlForm(
             name=re.compile(r"(?P<name>[^<>\s]+)(?=\s*<)"),
             before_name="",
-            other=re.compile(r"\s*[^<>\s]+(\s+[^<\s]|>)"),
+            other=re.compile(r"[^<>\s]+(\s+[^<\s]|>)"),
             argument=re.compile(r"<arg_key>(?P<key>[^<>]*)</arg_key>\s*<arg_value>"),
             value_end="</arg_value>",
             end="</tool_call>",
@@ -113,7 +113,7 @@ TOOL_SYNTAXES = {
     ),
     "mistral_args": ToolSyntax(
         starts=("[TOOL_CALLS]",),
-        header=re.compile(r"\s*(?:(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?\s*(?:\[ARGS\])?\s*)?"),
+        header=re.compile(r"\s*(?:(?P<name>[\w.-]+)(?:\s*\[CALL_ID\]\w*)?(?:\s*\[ARGS\])?\s*)?"),
         call=f"[TOOL_CALLS]{NAME}[ARGS]{ARGUMENTS}",
     ),
     "harmony": ToolSyntax(

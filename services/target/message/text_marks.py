@@ -5,9 +5,12 @@ from collections.abc import Iterable
 from services.target.message.deltas import Content, Delta, Reasoning
 
 
-def first_mark(text: str, marks: Iterable[str], *, is_end: bool) -> tuple[int, str | None]:
-    """The position of the first mark and the mark; without one, the length of the text that cannot become one."""
-    found = [(position, mark) for mark in marks if (position := text.find(mark)) >= 0]
+def first_mark(text: str, marks: Iterable[str], *, is_end: bool, start: int = 0) -> tuple[int, str | None]:
+    """The position of the first mark and the mark; without one, the length of the text that cannot become one.
+
+    The search begins at `start`.
+    """
+    found = [(position, mark) for mark in marks if (position := text.find(mark, start)) >= 0]
     if found:
         return min(found)
     return len(text) - (0 if is_end else _num_held(text, marks)), None

@@ -35,14 +35,20 @@ class CallRule:
     is_parallel: bool
 
 
-def tool_grammar(rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> GrammarSource:
-    """The grammar of an answer, given the state of the reasoning at the end of its prompt."""
-    text = "\n".join(_Lark(rule, tools, syntax).lines())
+def tool_grammar(
+    rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought, *, most_bytes: int
+) -> GrammarSource:
+    """The grammar of an answer, given the state of the reasoning at the end of its prompt.
+
+    Raises ValueError if it is larger than `most_bytes`.
+    """
+    text = "\n".join(_Lark(rule, tools, syntax, most_bytes).lines())
     return GrammarSource(GrammarKind.LARK, (text,), reasoning=marks_before_answer(syntax, thought, is_call=True))
 
 
 class _Lark:
-    def __init__(self, rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax) -> None:
+    def __init__(self, rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._rule = rule
         self._tools = tools
         self._mark_ids = syntax.mark_ids
@@ -81,7 +87,7 @@ class _Lark:
 
     def _calls(self) -> list[str]:
         rules = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
-        form = self._tools.xml
+        form, size = self._tools.xml, 0
         if form is not None:
             rules += free_rules(form)
         for index, tool in enumerate(self._rule.tools):
@@ -90,7 +96,11 @@ class _Lark:
                 schema = {"x-guidance": _SPACING, **_OBJECT, **(tool.schema or {})}
                 rules.append(f"{name}: %json {json.dumps(schema)}")
             else:
-                rules += xml_rules(name, tool.schema, form, _SPACING)
+                for line in xml_rules(name, tool.schema, form, _SPACING):
+                    rules.append(line)
+                    size += len(line)
+                    if size > self._most_bytes:  # each line may repeat definitions of the schema
+                        raise ValueError(f"their grammar has more than {self._most_bytes} bytes")
         return rules
 
     def _call(self, index: int, mark: str | None = None) -> str:

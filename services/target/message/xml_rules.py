@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.target.message.argument_types import kinds_of, properties_of
+from services.target.message.argument_types import kinds_of, object_of, properties_of
 from services.target.message.xml_form import XmlForm
 
 _ANY_KEY = r"KEY: /[^<>\n]+/"
 _ANY = "(?s:.*)"
-_SLASH = re.compile(r"(?<!\\)/")
+_ESCAPED_OR_SPECIAL = re.compile(r"\\.|/|\n", re.DOTALL)
+_SPECIAL = {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -19,11 +20,12 @@ def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settin
 
     `settings` are those of the JSON of values that are no strings. Arguments come in the order of the schema.
     """
+    root = {} if schema is None else object_of(schema)
     properties = {} if schema is None else properties_of(schema)
-    if schema is None:
+    if schema is None or not (properties or root.get("additionalProperties") is False):
         yield f"{rule}: ({_quoted(form.before_key)} KEY {_quoted(form.after_key)} free_value)*"
         return
-    needed = schema.get("required")
+    needed = root.get("required")
     needed = needed if isinstance(needed, list) else []
     parts: list[str] = []
     for number, (name, value) in enumerate(properties.items()):
@@ -48,10 +50,11 @@ def _value(value: object, root: Mapping[str, Any], form: XmlForm, settings: Mapp
     """A value and the mark after it."""
     end = _quoted(form.after_value)
     if isinstance(value, dict) and "string" not in kinds_of(value, root):
-        definitions = {name: root[name] for name in _DEFINITIONS if name in root}
+        refers = '"$ref"' in json.dumps(value)
+        definitions = {name: root[name] for name in _DEFINITIONS if refers and name in root}
         return f"%json {json.dumps({'x-guidance': settings, **definitions, **value})} {end}"
     match value:
-        case {"enum": list(texts)}:
+        case {"enum": [_, *_] as texts}:
             return f"({' | '.join(_quoted(_bare(text)) for text in texts)}) {end}"
         case {"const": text}:
             return f"{_quoted(_bare(text))} {end}"
@@ -60,21 +63,31 @@ def _value(value: object, root: Mapping[str, Any], form: XmlForm, settings: Mapp
 
 def _regex(schema: Mapping[str, Any]) -> str | None:
     """The regex of a text that has a pattern or a length; None for others."""
-    match schema:
-        case {"enum": _} | {"const": _}:
-            return None
-        case {"pattern": str(pattern)}:
-            starts = pattern.startswith("^")
-            ends = pattern.endswith("$") and not pattern.endswith("\\$")
-            middle = pattern[int(starts) : len(pattern) - int(ends)]
-            return f"{'' if starts else _ANY}({middle}){'' if ends else _ANY}"
-        case {"minLength": int()} | {"maxLength": int()}:
-            return f"(?s:.{{{schema.get('minLength', 0)},{schema.get('maxLength', '')}}})"
-    return None
+    if "enum" in schema or "const" in schema:
+        return None
+    if isinstance(pattern := schema.get("pattern"), str):
+        return _searched(pattern)
+    least, most = (_length(schema.get(name)) for name in ("minLength", "maxLength"))
+    return None if least is most is None else f"(?s:.{{{least or 0},{'' if most is None else most}}})"
+
+
+def _searched(pattern: str) -> str | None:
+    """The regex of a whole text in which a pattern is found; None if its alternatives may have anchors of their own."""
+    if "|" in pattern and re.search(r"[\^$]", pattern):
+        return None
+    backslashes = len(pattern) - 1 - len(pattern[:-1].rstrip("\\"))
+    starts, ends = pattern.startswith("^"), pattern.endswith("$") and backslashes % 2 == 0
+    middle = pattern[int(starts) : len(pattern) - int(ends)]
+    return f"{'' if starts else _ANY}({middle}){'' if ends else _ANY}"
+
+
+def _length(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _in_slashes(regex: str) -> str:
-    return _SLASH.sub(r"\/", regex.replace("\\\n", "\n").replace("\n", "\\n"))
+    """A regex as Lark writes it; what is escaped stays so."""
+    return _ESCAPED_OR_SPECIAL.sub(lambda found: _SPECIAL.get(found[0], found[0]), regex)
 
 
 def _bare(value: object) -> str:

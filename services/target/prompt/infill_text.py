@@ -52,4 +52,4 @@ class InfillText:
 def _begin(tokenizer: Tokenizer) -> list[int]:
     """The special tokens that the checkpoint wants before a text."""
     bare, whole = (tokenizer.encode("a", add_special_tokens=is_added) for is_added in (False, True))
-    return whole[: next(begin for begin in range(len(whole)) if whole[begin : begin + len(bare)] == bare)]
+    return whole[: next((begin for begin in range(len(whole)) if whole[begin : begin + len(bare)] == bare), 0)]

@@ -12,6 +12,7 @@ Tool = dict[str, Any]
 _SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
 _DIGITS = string.digits + string.ascii_letters
 _PARAGRAPH = "\n\n"
+_REASONING = ("reasoning_content", "thinking")  # the names that templates read
 
 
 def merge_turns(messages: list[Message]) -> list[Message]:
@@ -32,7 +33,7 @@ def split_calls(messages: list[Message]) -> list[Message]:
             split += waiting
             waiting = _each_call(message)
             continue
-        name = message["tool_call_id"]
+        name = message.get("tool_call_id")
         if call := next((one for one in waiting if one.get("tool_calls", [{}])[0].get("id") == name), None):
             waiting.remove(call)
             split.append(call)
@@ -60,10 +61,9 @@ def _each_call(message: Message) -> list[Message]:
     calls = message.get("tool_calls")
     if not calls:
         return [message]
-    contents = (message["content"], *("" for _ in calls[1:]))
-    return [
-        {**message, "content": content, "tool_calls": [call]} for content, call in zip(contents, calls, strict=True)
-    ]
+    others = {name: value for name, value in message.items() if name not in _REASONING}
+    first, *rest = calls
+    return [{**message, "tool_calls": [first]}, *({**others, "content": "", "tool_calls": [call]} for call in rest)]
 
 
 def _as_user(message: Message) -> Message:
@@ -77,7 +77,9 @@ def _merged(messages: Iterable[Message]) -> list[Message]:
         if role in ("user", "assistant") and role == last["role"]:
             calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
             content = _joined(last["content"], message["content"])
+            thoughts = {name: _joined(last.get(name), message.get(name)) for name in _REASONING}
             merged[-1] = {**last, **message, "content": content, **({"tool_calls": calls} if calls else {})}
+            merged[-1] |= {name: text for name, text in thoughts.items() if text}
         elif role == "user" and last["role"] == "tool":
             merged[-1] = {**last, "content": _joined(last["content"], message["content"])}
         else:
@@ -113,11 +115,11 @@ def _with_short_ids(messages: Iterable[Message]) -> list[Message]:
             count += len(calls)
             unanswered += [call["id"] for call in calls]
             fields = {"tool_calls": calls}
-        elif message["role"] == "tool":
+        if message["role"] == "tool":
             given = message.get("tool_call_id")
             name = _short(given) if given else next(iter(unanswered), _short(""))
             unanswered = [other for other in unanswered if other != name]
-            fields = {"tool_call_id": name}
+            fields["tool_call_id"] = name
         changed.append({**message, **fields})
     return changed
 

@@ -131,6 +131,9 @@ BAD_CHATS = {
     "a schema nested too deeply": bad(
         chat(tools=[{"name": "h", "parameters": "[" * 1100}]), "tools[0].parameters", "is no JSON"
     ),
+    "a schema with half a surrogate pair": bad(
+        chat(tools=[{"name": "h", "parameters": '{"properties": {"\\ud800": {}}}'}]), "tools[0].parameters", "surrogate"
+    ),
     "a schema of no object": bad(
         chat(tools=[{"name": "h", "parameters": '{"type": "array"}'}]), "tools[0].parameters", "has type 'array'"
     ),

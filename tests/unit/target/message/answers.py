@@ -194,4 +194,19 @@ ANSWERS = {
     "harmony, cut in a header": Answer(
         "harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assis", [Reasoning("Hm.")]
     ),
+    "hermes, half a surrogate pair": Answer(
+        "hermes",
+        r'<tool_call>{"name": "\ud800", "arguments": {}}</tool_call>',
+        [Content(r'<tool_call>{"name": "\ud800", "arguments": {}}</tool_call>')],
+    ),
+    "harmony, a header without end": Answer("harmony", "<|channel|>" + "x" * 300, [Content("<|channel|>" + "x" * 300)]),
+    "harmony, a header without end later": Answer(
+        "harmony", "Hello<|start|>" + "x" * 300, [Content("Hello<|start|>" + "x" * 300)]
+    ),
+    "harmony, a header of the longest": Answer(
+        "harmony", "<|channel|>final " + "a" * 233 + "<|message|>hi", [Content("hi")]
+    ),
+    "harmony, no header": Answer("harmony", "<|message|>hi", [Content("hi")]),
+    "harmony, what looks like a recipient": Answer("harmony", "to=5", [Content("to=5")]),
+    "harmony, white space": Answer("harmony", " \n", [Content(" \n")]),
 }

@@ -16,7 +16,7 @@ from tests.unit.target.message.answers import ANSWERS, SCHEMAS, Answer, syntax_o
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
 XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
-CHANNELS = ["<|channel|>", "<|message|>", "<|end|>", "<|start|>assistant", "analysis", " to=functions.f"]
+CHANNELS = ["x" * 130, "<|channel|>", "<|message|>", "<|end|>", "<|start|>assistant", "analysis", " to=functions.f"]
 OTHERS = ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", '{"name": "f", "arguments": ', *'{}[]"\\f \n;']
 PIECES = st.sampled_from([*MARKS, *XML, *CHANNELS, *OTHERS])
 
@@ -100,10 +100,15 @@ HEAVY = {
     "lists without end": "[TOOL_CALLS][{" * 10_000,
     "quotes without end": '[TOOL_CALLS]{"' * 10_000,
     "marks alone": "[TOOL_CALLS]" * 10_000,
+    "names and white space": ("[TOOL_CALLS]a" + " " * 240 + "!{") * 400,
+    "a mark, then white space": "<tool_call>" + " " * 100_000 + "x",
+    "an argument without end": "<tool_call>a\n<arg_key>b</arg_key><arg_value>" + "x" * 100_000,
+    "a parameter without end": "<tool_call><function=a><parameter=b>" + "x" * 100_000,
+    "beginnings of marks": "<|channel|>commentary to=functions.f<|message|>" + "<|" * 50_000,
 }
 
 
-@pytest.mark.parametrize("family", ["hermes", "mistral_args"])
+@pytest.mark.parametrize("family", ["hermes", "mistral_args", "glm", "qwen3_coder", "harmony"])
 @pytest.mark.parametrize("text", HEAVY.values(), ids=HEAVY)
 def test_a_hundred_thousand_characters_are_read_in_no_time(text: str, family: str):
     """Nothing is read over and over."""

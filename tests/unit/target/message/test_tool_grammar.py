@@ -77,7 +77,7 @@ class Bound:
         self.syntax = MessageSyntax.find("", tokenizer(), tool_parser=family, reasoning_parser=reasoning)
         self.is_thinking = thought is PromptThought.OPEN
         rule = CallRule(tools=tools, is_required=is_required, is_parallel=is_parallel)
-        source = tool_grammar(rule, self.tools, self.syntax, thought)
+        source = tool_grammar(rule, self.tools, self.syntax, thought, most_bytes=1 << 20)
         check_bounds(source)
         self._grammar = compiler().compile(source)
 
@@ -233,3 +233,58 @@ def test_bare_values_that_are_no_text(schema):
 def test_a_schema_that_refers_to_itself_allows_all():
     schema = {"properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/nothing"}}}
     assert all(kinds_of(part, schema) >= {"string", "object"} for part in schema["properties"].values())
+
+
+def test_a_schema_of_many_references_is_walked_once():
+    several = [{"$ref": f"#/$defs/{number}"} for number in range(200)]
+    schema = {"$defs": {str(number): {"anyOf": several} for number in range(200)}}
+    assert "string" in kinds_of({"anyOf": several}, schema)
+
+
+XML = [name for name, tools in TOOL_SYNTAXES.items() if tools.xml]
+
+
+@pytest.mark.parametrize("family", XML)
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "object"}, {}, {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": {"type": "integer"}}}}}],
+)
+def test_a_schema_without_properties_of_its_own(family, schema):
+    bound = Bound(family, PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+    assert bound.allows(bound.calls(("set", '{"x": 1}')))
+    assert bound.allows(bound.calls(("set", '{"y": 1}'))) == ("$ref" not in schema)
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "wrong"),
+    [
+        ({"pattern": r"^C:\\/x$"}, "C:\\/x", "C:/x"),
+        ({"pattern": r"^\d+\\$"}, "12\\", "12"),
+        ({"pattern": "^a|b$"}, "anything", None),
+        ({"pattern": "a|b"}, "xbx", "c"),
+        ({"minLength": True, "maxLength": 3}, "abc", "abcd"),
+        ({"minLength": 2, "maxLength": None}, "ab", "a"),
+        ({"minLength": -1}, "", None),
+        ({"enum": []}, "anything", None),
+    ],
+)
+def test_patterns_and_lengths_of_bare_values(value, right, wrong):
+    schema = {"properties": {"a": {"type": "string", **value}}, "required": ["a"]}
+    bound = Bound("glm", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+    assert bound.allows(bound.calls(("set", json.dumps({"a": right}))))
+    assert wrong is None or not bound.allows(bound.calls(("set", json.dumps({"a": wrong}))))
+
+
+@pytest.mark.parametrize(
+    "schema", [{"properties": [], "required": 5}, {"properties": {"a": True}}, {"required": ["a"]}]
+)
+def test_odd_schemas_leave_arguments_free(schema):
+    bound = Bound("qwen3_coder", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+    assert bound.allows(bound.calls(("set", '{"a": "b"}')))
+
+
+def test_definitions_that_every_value_repeats_are_too_large():
+    count = {"$ref": "#/$defs/count"}
+    schema = {"properties": dict.fromkeys(map(str, range(200)), count), "$defs": {"count": {"enum": [*range(10_000)]}}}
+    with pytest.raises(ValueError, match="more than 1048576 bytes"):
+        Bound("glm", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])

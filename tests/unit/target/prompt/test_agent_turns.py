@@ -5,6 +5,7 @@ import re
 import pytest
 
 from services.target.prompt.chat_renderer import make_renderer
+from services.target.prompt.repairs import REPAIRS, merge_turns
 from tests.unit.target.prompt.template_conversations import (
     RESULT,
     SPECIAL_TOKENS,
@@ -98,3 +99,18 @@ def test_a_tool_without_a_description(family):
     question = {"messages": [USER], "tools": [tool], "add_generation_prompt": True}
     setup = {"source": template_of(family), "special_tokens": SPECIAL_TOKENS}
     assert "<Paris>?" in make_renderer(setup)(question)["text"]
+
+
+def test_merged_turns_keep_the_reasoning_of_both():
+    turns = [
+        USER,
+        said("assistant", "A", reasoning_content="First."),
+        said("assistant", "B", reasoning_content="Then."),
+    ]
+    (_, merged) = merge_turns(turns)
+    assert merged == said("assistant", "A\n\nB", reasoning_content="First.\n\nThen.")
+
+
+def test_odd_messages_are_repaired_without_an_error():
+    messages = [USER, {**RESULT, "tool_calls": called(TOKIO)["tool_calls"]}, said("tool", "12"), said("called", "a")]
+    assert all(repair(messages) for repair in REPAIRS)
