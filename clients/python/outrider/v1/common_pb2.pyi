@@ -1532,8 +1532,8 @@ Global___MessageDelta: _TypeAlias = MessageDelta  # noqa: Y015
 
 @_typing.final
 class Grammar(_message.Message):
-    """A grammar that the generated text must follow from its first byte on: tokens after which the text could no longer
-    follow it are not sampled. The raw log-probabilities are the same as without it.
+    """A grammar that the generated text must follow from its first byte on, or after the model's reasoning: tokens after
+    which the text could no longer follow it are not sampled. The raw log-probabilities are the same as without it.
 
     End-of-sequence and stop tokens are sampled only where the text may end; once nothing can follow, only they can be
     sampled. If no such token may be sampled then (with `StopConditions.ignore_eos`, or before
