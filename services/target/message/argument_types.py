@@ -14,7 +14,7 @@ _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"} 
 
 
 def object_of(schema: Schema) -> Schema:
-    """The schema of an object, which may be behind references."""
+    """The schema of an object, which references may name."""
     found: object = schema
     for _ in range(_MOST_REFERENCES):
         if not (isinstance(found, dict) and isinstance(reference := found.get("$ref"), str)):

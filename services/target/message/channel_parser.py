@@ -65,7 +65,7 @@ class ChannelParser:
         return True
 
     def _reject_header(self, header: str) -> None:
-        """Go on with content, whose beginning looked like a header."""
+        """Read the rest as content, because no header begins so."""
         space = len(header) - len(header.lstrip())
         first = next((one for one in _HEADER_STARTS if header.startswith(one, space)), "")
         if length := space + len(first):
