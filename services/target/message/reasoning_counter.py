@@ -46,6 +46,7 @@ class ReasoningCounter:
                 self._continue()
 
     def _begin(self, text: bytes) -> None:
+        self._text = text
         if text.startswith(self._start):
             self._part, self._text = _Part.REASONING, text[len(self._start) :]
         elif not self._start.startswith(text):

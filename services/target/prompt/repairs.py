@@ -6,7 +6,8 @@ import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
-Message = dict[str, Any]
+from services.target.prompt.template_forms import Message
+
 Tool = dict[str, Any]
 
 _SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
@@ -106,19 +107,19 @@ def _with_short_ids(messages: Iterable[Message]) -> list[Message]:
     A call without an id gets one by its position; a result without one is that of the oldest call without a result.
     """
     changed: list[Message] = []
-    unanswered: list[str] = []
+    unanswered: dict[str, None] = {}  # ids, in the order of the calls
     count = 0
     for message in messages:
         fields: Message = {}
         if calls := message.get("tool_calls"):
             calls = [{**call, "id": _short(call.get("id") or str(count + index))} for index, call in enumerate(calls)]
             count += len(calls)
-            unanswered += [call["id"] for call in calls]
+            unanswered |= dict.fromkeys(call["id"] for call in calls)
             fields = {"tool_calls": calls}
         if message["role"] == "tool":
             given = message.get("tool_call_id")
             name = _short(given) if given else next(iter(unanswered), _short(""))
-            unanswered = [other for other in unanswered if other != name]
+            unanswered.pop(name, None)
             fields["tool_call_id"] = name
         changed.append({**message, **fields})
     return changed

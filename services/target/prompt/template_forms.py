@@ -51,7 +51,7 @@ class TemplateForms:
     def takes_parts(self) -> bool:
         """Whether the template renders the parts of a message, rather than writing out the list or failing."""
         parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
-        text = self._sample([{"role": "user", "content": parts}])
+        text = self._sample({"messages": [{"role": "user", "content": parts}]})
         return "first" in text and "second" in text and "type" not in text.partition("first")[2].partition("second")[0]
 
     @cached_property
@@ -63,14 +63,13 @@ class TemplateForms:
         function = {"name": _TOOL, "arguments": {_KEY: _VALUE}}
         call = {"role": "assistant", "tool_calls": [{"id": "sample001", "type": "function", "function": function}]}
         messages = [{"role": "user", "content": "A question."}, form.message(call)]
-        text = self._sample(messages)
+        text = self._sample({"messages": messages, "tools": [{"type": "function", "function": _SAMPLE_TOOL}]})
         return text.count(_VALUE) == 1 and _PYTHON_OBJECT not in text and _NESTED_JSON not in text
 
-    def _sample(self, messages: list[Message]) -> str:
-        """The text of messages, empty if the template refuses them."""
-        tools = [{"type": "function", "function": _SAMPLE_TOOL}]
+    def _sample(self, variables: dict[str, Any]) -> str:
+        """The text of a sample, empty if the template refuses it."""
         try:
-            return self._write({"messages": messages, "tools": tools, "add_generation_prompt": False})
+            return self._write({**variables, "add_generation_prompt": False})
         except MemoryError:
             raise
         except Exception:  # a template is a program: it can fail in any way

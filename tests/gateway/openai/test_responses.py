@@ -1,14 +1,18 @@
 """Responses by OpenAI's own client have the bytes of the RPC, in events that make the whole."""
 
 import json
+from dataclasses import replace
 from typing import Any, Literal
 
 import openai
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from outrider import Result
+from outrider import FinishReason, Result
+from services.gateway.generation.head import Head, Ticket
+from services.gateway.openai.finish import finish_reason
 from services.gateway.openai.responses.request import ResponseRequest
+from services.gateway.openai.responses.writer import ResponseWriter
 from tests.gateway.harness.events import read_events
 from tests.gateway.harness.running_gateway import RunningGateway
 
@@ -177,3 +181,12 @@ def test_nothing_that_was_said_is_lost():
         [said[0], {**said[1], "tool_calls": called}, said[2], {"role": "tool", "tool_call_id": "c", "content": "12"}],
     )
     assert ResponseRequest.model_validate({"input": said}).prompts() == (said,)
+
+
+def test_an_answer_whose_logits_are_no_numbers_has_failed(chat_gateway: RunningGateway):
+    result = replace(rpc(chat_gateway, [SAID]), finish_reason=FinishReason.INVALID_LOGITS)
+    writer = ResponseWriter(ResponseRequest(input="a"), Head(Ticket.new(5), (result.started,), 1))
+    (last,) = writer.tail([result])
+    assert (last.name, last.data["response"]["status"]) == ("response.failed", "failed")
+    assert last.data["response"]["error"]["code"] == "server_error"
+    assert finish_reason(result) == "error"

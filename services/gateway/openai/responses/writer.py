@@ -16,6 +16,9 @@ from services.gateway.openai.responses.open_item import OpenItem
 from services.gateway.openai.responses.request import ResponseRequest
 from services.gateway.openai.token_text import token_record
 
+_STATUS = {"length": "incomplete", "error": "failed"}  # by OpenAI's finish reason of chat completions
+_FAILURE = {"code": "server_error", "message": "the model's logits are not numbers"}
+
 
 class ResponseWriter:
     """Thinking and text become items that are streamed in deltas; tool calls are sent whole."""
@@ -56,11 +59,11 @@ class ResponseWriter:
         """Return the whole response as one object."""
         (result,) = results
         assert result.message is not None
-        is_cut = finish_reason(result) == "length"
-        status = "incomplete" if is_cut else "completed"
+        status = _STATUS.get(finish_reason(result), "completed")
         return {
             **self._base(status),
-            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "error": _FAILURE if status == "failed" else None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "output": self._items or self._items_of(result),
             "usage": _usage(results),
             "metrics": metrics_of(results),

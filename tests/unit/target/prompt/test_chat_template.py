@@ -242,3 +242,10 @@ def test_a_gguf_file_brings_its_template_and_tokens(tmp_path):
         CheckpointError, match=r"key 'tokenizer\.chat_template': has 1048577 characters; it may have at"
     ):
         ChatTemplate.from_model(path)
+
+
+def test_parts_for_a_template_that_refuses_tools():
+    parted = "{% for part in messages[0].content %}[{{ part.text }}]{% endfor %}"
+    source = "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + parted
+    parts = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
+    assert template_of(source).render([{"role": "user", "content": parts}]) == "[One.][Two.]"
