@@ -272,6 +272,7 @@ void register_decoder(py::module_& module) {
         .def("remove_adapter", &remove_adapter, py::arg("number"))
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
+        .def("padded_rows", &Decoder::padded_rows, py::arg("num_rows"))
         .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"))
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
              py::arg("counts"), py::arg("masks") = MaskArrays{},

@@ -10,10 +10,10 @@ from services.bench.answer import Answer, rate_together
 from services.bench.contender import AUTO, PLAIN, Contender, Way, answers_in_turn
 from services.bench.link_probe import link_round_trips
 from services.bench.served_target import ServedTarget
-from services.bench.setting import PLACEMENTS, Setting
+from services.bench.setting import Setting
 from services.bench.spread import Spread
 from services.bench.way_figures import WayFigures
-from services.cli.service_pair import ServicePair, running_pair
+from services.cli.service_pair import PLACEMENTS, ServicePair, running_pair
 
 _ROUND_TRIPS = 1000
 

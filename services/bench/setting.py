@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from services.cli.service_pair import CoreAssignment, ModelPair, options_of_draft
+from services.cli.service_pair import PLACEMENTS, ModelPair, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
 from services.engine.hub.hub_name import ModelSource
 
-PLACEMENTS = {"shared": CoreAssignment.shared, "apart": CoreAssignment.apart}
 _LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens": 2, "streams": 1}
 
 

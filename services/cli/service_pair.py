@@ -51,7 +51,11 @@ class CoreAssignment:
 
     @classmethod
     def shared(cls) -> "CoreAssignment":
-        """Return the placement in which both use all cores of this process."""
+        """Return the placement in which both use all cores of this process, and take turns.
+
+        It is the default, since a memory limits both: two that run at the same time share its bandwidth, and what the
+        draft predicts ahead is often in vain.
+        """
         cores = sorted(os.sched_getaffinity(0))
         return cls(cores, cores)
 
@@ -61,6 +65,26 @@ class CoreAssignment:
         cores = sorted(os.sched_getaffinity(0))
         half = len(cores) // 2
         return cls(cores[:half] or cores, cores[half:])
+
+    def describe(self) -> str:
+        """Return the placement and its reason, for the log."""
+        if self.target == self.draft:
+            return f"target and draft take turns on cores {_ranges(self.target)}, since one memory limits both"
+        return f"target on cores {_ranges(self.target)}, draft on cores {_ranges(self.draft)}, as asked for with --cores"
+
+
+PLACEMENTS = {"shared": CoreAssignment.shared, "apart": CoreAssignment.apart}
+
+
+def _ranges(cores: Seq[int]) -> str:
+    """Return numbers like 0-3,8."""
+    runs: list[list[int]] = []
+    for core in sorted(cores):
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +121,10 @@ def running_pair(
 ) -> Iterator[ServicePair]:
     """Start the services with further options of their commands; yields them once both serve.
 
-    By default a target with a draft is placed apart from it. They load concurrently, unless `draft_options` gives the
-    draft a fraction of a GPU: then the target loads after it and takes the rest. Raises ServiceFailedError if a service
-    does not start.
+    By default both run on all cores. They load concurrently, unless `draft_options` gives the draft a fraction of a
+    GPU: then the target loads after it and takes the rest. Raises ServiceFailedError if a service does not start.
     """
-    if cores is None:
-        cores = CoreAssignment.apart() if models.draft else CoreAssignment.shared()
+    cores = cores or CoreAssignment.shared()
     with ExitStack() as stack:
         target_options = [*models.target_options, "--listen", listen, *options]
         draft = None

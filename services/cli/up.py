@@ -9,7 +9,14 @@ from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.cli.service_pair import CoreAssignment, ModelPair, demo_models, options_of_draft, running_pair
+from services.cli.service_pair import (
+    PLACEMENTS,
+    CoreAssignment,
+    ModelPair,
+    demo_models,
+    options_of_draft,
+    running_pair,
+)
 from services.cli.service_process import ServiceFailedError, ServiceProcess, first_ended
 from services.cli.terminal import Terminal
 from services.engine.config import CPU, WEIGHT_CHOICES
@@ -48,6 +55,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help="format of the draft's weights; auto is the fastest (%(default)s)",
     )
+    cores = "how target and draft share the cores: shared, they take turns on all, or apart, each has half (%(default)s)"
+    parser.add_argument("--cores", choices=PLACEMENTS, default="shared", help=cores)
     parser.add_argument(
         "--weights-cache",
         type=Path,
@@ -66,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     shared = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
     draft_device = arguments.draft_device or arguments.device
+    cores = PLACEMENTS[arguments.cores]()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_http(arguments)
@@ -76,8 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
                 listen=arguments.listen,
                 options=[*shared, *_flag("--admin-listen", admin), "--device", arguments.device, *arguments.options],
                 draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
+                cores=cores,
             ) as pair,
         ):
+            if models.draft:
+                out.note(cores.describe())
             return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
     except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from services.target.generation.engine import TargetEngine
 from services.target.speculation.link.draft_pool import DraftPool
-from services.target.speculation.policy.policy_config import RehearsalConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.rehearsal import Rehearsals
 
 
@@ -19,7 +19,7 @@ class DraftChanges:
         self,
         pool: DraftPool,
         rehearsals: dict[str, Rehearsals],
-        config: RehearsalConfig,
+        config: PolicyConfig,
         check: Callable[[str], None],
     ) -> None:
         """`rehearsals` has an entry for each address, and gets one for each new address. `check` raises ValueError for

@@ -2,10 +2,13 @@
 
 import math
 import random
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
 
@@ -36,8 +39,15 @@ class AheadDraft(SilentPredictor):
     def grow(self, sequence: Sequence, count: int) -> None:
         """It reads no more than it predicts."""
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
-        return max(0.0, self._moment(sequence, count) - self._clock.now)
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        each = self._world.step(1)
+        return PredictionTimes([self._times_of(sequence, each) for sequence in sequences], each=each)
+
+    def _times_of(self, sequence: Sequence, each: float) -> SequenceTimes:
+        """Its next prediction comes when it comes, and each further one a step later."""
+        now = self._clock.now
+        num_ready = sum(self._moment(sequence, place) <= now for place in range(1, MOST_PREDICTIONS + 1))
+        return SequenceTimes(num_ready, elapsed=now + each - self._moment(sequence, num_ready + 1))
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         if not limit:

@@ -26,7 +26,7 @@ from services.target.scheduling.limits import SchedulerConfig
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
-from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.lookup_predictor import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.harness.grammar.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
@@ -78,7 +78,7 @@ class Target:
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=24, prefill_chunk=3, max_sequences=4), self.blocks)
         self.model = ToyModel(self.blocks, logits_of)
-        predictors = with_lookup(UnbannedPredictor(random or Random(0))) if predicts else []
+        predictors = with_lookup(UnbannedPredictor(random or Random(0)), long_match=8) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
             self.scheduler,

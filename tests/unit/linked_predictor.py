@@ -8,7 +8,7 @@ from services.engine.request import SpeculationPolicy
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from tests.unit.sequences import make_output, make_request, records_of
 
 RUN_AHEAD = 8
@@ -21,7 +21,7 @@ class LinkedPredictor:
     def __init__(self, *, longest_wait: float = 0.0, is_connected: bool = True) -> None:
         self.num_wakes = 0
         self._outputs: dict[Sequence, OutputPipeline] = {}
-        self.remote = RemotePredictor(DraftConfig(longest_wait=longest_wait), on_outgoing=self._wake)
+        self.remote = RemotePredictor(PolicyConfig(longest_wait=longest_wait), on_outgoing=self._wake)
         if is_connected:
             self.connect()
 

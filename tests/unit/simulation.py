@@ -12,7 +12,8 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 from tests.harness.servers.silent_predictor import SilentPredictor
@@ -21,6 +22,7 @@ from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, record
 WINDOW = 2.0
 _TOKEN = 1
 _BEHIND = 16  # tokens, beyond which a draft has to read
+_SPARE_ROWS = 512  # there is room for all
 _CHUNK = 0.1  # seconds until a draft that is told to stop does
 _DISTURBANCE = 1.6  # by which passes take longer beside a busy draft
 
@@ -57,11 +59,11 @@ class SimulatedDraft(SilentPredictor):
 
     def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
         self._world, self._clock, self._chance = world, clock, chance
-        config = DraftConfig()
+        config = PolicyConfig()
         self._wait_limit, self._prefill_rate = WaitLimit(config), DraftPrefillRate(config)
         self._unread: dict[Sequence, int] = {}
         self._asked: dict[Sequence, int] = {}
-        self._asked_at = self._answers_at = 0.0
+        self._asked_at = self._answers_at = self._each = 0.0  # answers come so long after it, and for each prediction
         self._fresh: set[Sequence] = set()
         self.busy_until = 0.0
 
@@ -69,14 +71,17 @@ class SimulatedDraft(SilentPredictor):
     def is_busy(self) -> bool:  # type: ignore[override]
         return self._clock.now < self.busy_until
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
-        return self._wait_limit.expected(count)
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        limit, latency = self._wait_limit, self._wait_limit.latency
+        each = [SequenceTimes(reading=self._reading(sequence)) for sequence in sequences]
+        return PredictionTimes(
+            each, delay=limit.delay, each=latency.each, growth=latency.growth, is_known=latency.is_known
+        )
 
-    def slowdown(self, num_sequences: int) -> float:
-        return self._wait_limit.slowdown(num_sequences)
-
-    def catch_up(self, sequence: Sequence) -> float | None:
+    def _reading(self, sequence: Sequence) -> float | None:
         unread = self._unread[sequence]
+        if sequence in self._fresh:
+            return self._prefill_rate.remaining(id(sequence), self._clock.now)
         return self._prefill_rate.seconds(unread) if unread > _BEHIND else 0.0
 
     def commit(self, sequence: Sequence) -> FollowCounts:
@@ -103,20 +108,16 @@ class SimulatedDraft(SilentPredictor):
             return []
         if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):
             self._begin()
-        is_fresh = sequence in self._fresh
-        longest = self._wait_limit.seconds(self._asked_at, None if is_fresh else limit, num_sequences=len(self._asked))
-        if is_fresh and longest:
-            longest += self._wait_limit.for_reading(self._prefill_rate.expected)
-        end = self._asked_at + longest
-        if self._answers_at <= min(end, until):
-            self._clock.now = max(self._clock.now, self._answers_at)
-            self._answer(sequence, limit, is_fresh=is_fresh)
+        answers_at = self._answers_at + limit * self._each
+        if answers_at <= until:
+            self._clock.now = max(self._clock.now, answers_at)
+            self._answer(sequence, limit, answers_at)
             return [_TOKEN] * limit
-        if min(end, until) > self._clock.now:
-            self._clock.now = min(end, until)
-            if end <= until:
-                self._wait_limit.missed(self._asked_at, self._clock.now)
-            self.busy_until = min(self._answers_at, self._clock.now + _CHUNK)
+        if until > self._clock.now:
+            self._clock.now = until
+            self._wait_limit.missed(self._asked_at, until)
+            self._prefill_rate.missed(until)
+            self.busy_until = min(answers_at, until + _CHUNK)
             if not self._world.is_silent:
                 self._read_on(self.busy_until - self._asked_at - self._world.delay)
         return []
@@ -133,9 +134,9 @@ class SimulatedDraft(SilentPredictor):
         reading = world.reading * sum(
             self._unread[sequence] for sequence in self._asked if self._unread[sequence] > _BEHIND
         )
-        drawing = max(self._asked.values()) * world.step(len(self._asked))
-        took = (world.delay + reading + drawing) * max(0.5, self._chance.gauss(1, world.noise))
-        self._answers_at = math.inf if world.is_silent else self._clock.now + took
+        noise = max(0.5, self._chance.gauss(1, world.noise))
+        self._each = world.step(len(self._asked)) * noise
+        self._answers_at = math.inf if world.is_silent else self._clock.now + (world.delay + reading) * noise
 
     def _read_on(self, seconds: float) -> None:
         """Nobody waits any longer, but what it has read so far it knows."""
@@ -144,23 +145,14 @@ class SimulatedDraft(SilentPredictor):
             self._unread[sequence] -= num_read
             seconds -= num_read * self._world.reading
 
-    def _answer(self, sequence: Sequence, limit: int, *, is_fresh: bool) -> None:
-        now = self._clock.now
-        if not is_fresh:
-            self._wait_limit.arrived(limit, now - self._asked_at, num_sequences=len(self._asked))
+    def _answer(self, sequence: Sequence, limit: int, at: float) -> None:
+        self._wait_limit.heard()
+        if sequence not in self._fresh:
+            self._wait_limit.arrived(limit, at - self._asked_at, num_sequences=len(self._asked))
         drawing = self._wait_limit.expected(limit, num_sequences=len(self._asked))
-        self._prefill_rate.answered(id(sequence), now - drawing)
+        self._prefill_rate.answered(id(sequence), at - drawing)
         self._unread[sequence] = 0
         self._fresh.discard(sequence)
-
-
-class FreeRows:
-    """In the scheduler's place: there is room for all."""
-
-    spare_rows = 512
-
-    def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
-        rows.predictions = predictions
 
 
 @dataclass
@@ -256,7 +248,8 @@ class Simulation:
     def _step(self, live: dict[Sequence, tuple[Life, float]]) -> None:
         began, world = self.clock.now, self.world
         batch = [ScheduledRows(sequence, 1, draws=True) for sequence in live]
-        self.speculation.extend(batch, FreeRows())  # type: ignore[arg-type]
+        for rows, predictions in self.speculation.predict(batch, spare_rows=_SPARE_ROWS):
+            rows.predictions = predictions
         num_rows = sum(rows.num_rows for rows in batch)
         disturbed = max(0.0, min(self.draft.busy_until - self.clock.now, world.cost(num_rows)))
         true_pass = world.cost(num_rows) + disturbed * (_DISTURBANCE - 1)

@@ -76,7 +76,12 @@ class TargetEngine:
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
         )
-        self.speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size, config=self._policy)
+        self.speculation = Speculation(
+            predictors,
+            vocab_size=model.checkpoint.config.vocab_size,
+            config=self._policy,
+            padded=model.decoder.padded_rows,
+        )
         self._deferred_calls = DeferredCalls()
         self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), self.speculation, self._deferred_calls)
         self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
@@ -141,7 +146,7 @@ class TargetEngine:
 
     async def rehearse(self) -> bool:
         """Generate a text for no client, to measure the predictors; False if another request prevented or ended it."""
-        config, context_length = self._policy.rehearsal, self.model.context_length
+        config, context_length = self._policy, self.model.context_length
         seed = next(self._rehearsal_seeds)
         request = rehearsal_request(self.model.tokenizer, config, seed=seed, context_length=context_length)
         output = self._make(request, None)

@@ -60,7 +60,9 @@ class TargetStep:
             self._outputs[sequence].expire()
             self._end(sequence)
         batch = self._scheduler.schedule()
-        self._speculation.extend(batch, self._scheduler, before_waiting=self._deferred_calls.flush)
+        spare_rows, flush = self._scheduler.spare_rows, self._deferred_calls.flush
+        for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=flush):
+            self._scheduler.add_predictions(rows, predictions)
         self._deferred_calls.flush()
         if not batch:
             self._pass_ended = None

@@ -29,18 +29,18 @@ class ModelDrafts:
         for address in setup.drafts:
             self._check(address)
         self._rehearse = rehearse
-        self._rehearsals = {address: Rehearsals(policy.rehearsal) for address in setup.drafts}
+        self._rehearsals = {address: Rehearsals(policy) for address in setup.drafts}
         self.pool = DraftPool(
             setup.drafts,
             ComputeResources.here(device=setup.engine.device, threads=setup.engine.threads),
-            policy.draft,
+            policy,
             credentials=setup.draft_credentials.watch(),
             run_ahead=setup.run_ahead,
             num_alternates=setup.num_alternates,
             is_open=server.admin_listen is not None,
             on_linked=self._meet,
         )
-        self.changes = DraftChanges(self.pool, self._rehearsals, policy.rehearsal, self._check)
+        self.changes = DraftChanges(self.pool, self._rehearsals, policy, self._check)
 
     async def start(self, engine: TargetEngine) -> None:
         """Begin to link to the drafts; returns once those that answer were rehearsed, or after a time limit."""

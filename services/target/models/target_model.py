@@ -29,7 +29,7 @@ from services.target.prompt.chat_template import ChatTemplate
 from services.target.sessions.session_quota import SessionLimits
 from services.target.sessions.sessions import Sessions
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.lookup_predictor import with_lookup
 from services.target.speculation.predictors.predictor import Predictor
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class TargetModel:
     def _order_predictors(self) -> list[Predictor]:
         setup = self._setup
         predictors = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
-        return with_lookup(*predictors, config=self._policy.lookup) if setup.lookup else [*predictors]
+        return with_lookup(*predictors, long_match=self._policy.long_match) if setup.lookup else [*predictors]
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
         """Open the engine; runs on a thread."""

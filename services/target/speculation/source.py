@@ -9,9 +9,9 @@ from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.length_controller import Decision, LengthController
-from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
@@ -39,9 +39,9 @@ class Source:
     In each step call `plan` first, and pass its result to `observe` at the end.
     """
 
-    def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
+    def __init__(self, predictor: Predictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
         self.predictor = predictor
-        self._controller = LengthController(predictor, passes, budget, config)
+        self._controller = LengthController(predictor, passes, regret, config)
         self._num_arrivals = predictor.num_arrivals  # at the controller's last reset
 
     @property

@@ -8,15 +8,17 @@ from collections.abc import Sequence as Seq
 from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.length_controller import Decision
-from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.regret import Regret
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.source import Source, SourcePlan, is_automatic
 from services.target.speculation.step_record import StepRecord
+
+Run = tuple[ScheduledRows, list[int]]
+"""A sequence's rows, and the predictions for them."""
 
 
 def _nothing() -> None:
@@ -24,7 +26,7 @@ def _nothing() -> None:
 
 
 class Speculation:
-    """Puts predictions after decoding rows, and counts those that were accepted."""
+    """Predicts the next tokens of decoding sequences, and counts the predictions that were accepted."""
 
     def __init__(
         self,
@@ -32,14 +34,18 @@ class Speculation:
         *,
         vocab_size: int,
         config: PolicyConfig | None = None,
+        padded: Callable[[int], int] = int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
+        """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step.
+
+        `padded` returns the rows that the device computes for a pass of so many.
+        """
         self._config = config = config or PolicyConfig()
         self._clock = clock
-        self._passes = PassCost(config.pass_cost)
-        self._budget = LossBudget(config.budget, clock)
-        self._sources = [Source(predictor, self._passes, self._budget, config) for predictor in predictors]
+        self._passes = PassCost(config, padded)
+        self._regret = Regret(config, clock)
+        self._sources = [Source(predictor, self._passes, self._regret, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._step = StepRecord(began=clock())
         self.rehearsal: Sequence | None = None
@@ -55,7 +61,7 @@ class Speculation:
     def add(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
         """Add a predictor, from the next step on and for these sequences too; it comes before the last lookup."""
         is_lookup_last = bool(self._sources) and self._sources[-1].kind is PredictionSource.LOOKUP
-        source = Source(predictor, self._passes, self._budget, self._config)
+        source = Source(predictor, self._passes, self._regret, self._config)
         self._sources.insert(len(self._sources) - is_lookup_last, source)
         for sequence in filter(_is_followed, sequences):
             source.follow(sequence)
@@ -87,46 +93,47 @@ class Speculation:
             for source in self._sources:
                 source.follow(sequence)
 
-    def extend(
-        self,
-        batch: Seq[ScheduledRows],
-        scheduler: Scheduler,
-        *,
-        before_waiting: Callable[[], None] = _nothing,
-    ) -> None:
-        """Add predictions to the decoding rows of the pass that was just scheduled, within its spare rows.
+    def predict(
+        self, batch: Seq[ScheduledRows], *, spare_rows: int, before_waiting: Callable[[], None] = _nothing
+    ) -> list[Run]:
+        """The predictions for decoding rows of the pass that was just scheduled, which has `spare_rows` rows left.
 
         `before_waiting` is called before any wait for predictions.
         """
         self._step = StepRecord(began=self._clock())  # also without sources, which may have just been removed
         if not self._sources:
-            return
+            return []
         for rows in batch:
             if rows.is_decode and rows.sequence is not self.rehearsal:
-                self._budget.join(rows.sequence)
+                self._regret.join(rows.sequence)
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
+        runs: list[Run] = []
+        num_rows = sum(rows.num_rows for rows in batch)
         for source in self._sources:
             unserved = _unserved(source, decoding)
-            num_rows = sum(rows.num_rows for rows in batch)
-            plan = self._ask(source, unserved, num_rows=num_rows, spare_rows=scheduler.spare_rows)
+            plan = self._ask(source, unserved, num_rows=num_rows, spare_rows=spare_rows)
             if any(plan.lengths) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
-            self._take(source, plan, unserved, scheduler)
+            new = self._take(source, plan, unserved)
+            size = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in new)
+            num_rows, spare_rows, runs = num_rows + size, spare_rows - size, runs + new
         self._step.is_disturbed = any(source.predictor.is_busy for source in self._sources)
         for rows in decoding:
-            if not rows.predictions:
-                self._explain_none(rows.sequence, scheduler.spare_rows)
+            if rows.source is None:
+                self._explain_none(rows.sequence, spare_rows)
+        return runs
 
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
         """Count a sequence's pass, and let the predictors follow its committed tokens."""
         sequence = rows.sequence
         if committed:
             num_accepted = sum(record.source is not None for record in committed)
-            sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
+            source_kind = rows.source if rows.predictions else None
+            sequence.speculation.count(source_kind, len(rows.predictions), num_accepted)
             if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
                 source.settle(sequence, len(rows.predictions), num_accepted)
             if num_accepted and is_automatic(sequence):
-                self._step.num_accepted += num_accepted
+                self._step.num_accepted[sequence] = num_accepted
         self.follow(sequence)
 
     def observe(self, batch: Seq[ScheduledRows]) -> None:
@@ -138,9 +145,13 @@ class Speculation:
         only_decodes = all(rows.is_decode for rows in batch)
         if only_decodes and not step.is_disturbed:
             self._passes.observe(sum(rows.num_rows for rows in batch), computing)
-        if any(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
-            gain, waited = step.gain(batch, self._passes, computing if only_decodes else 0.0)
-            self._budget.observe(gain, advance=min(waited, step.prefill))
+        decoding = [rows for rows in batch if rows.is_decode]
+        automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
+        computing *= only_decodes
+        losses = step.losses(automatic, num_decoding=len(decoding), passes=self._passes, computing=computing)
+        for sequence, lost in losses:
+            self._regret.observe(sequence, lost)
+        if automatic:
             for source, plan in zip(self._sources, step.plans, strict=True):
                 source.observe(plan)
 
@@ -149,7 +160,7 @@ class Speculation:
         if sequence is self.rehearsal:
             self.rehearsal = None
         if self._sources:
-            self._budget.leave(sequence)
+            self._regret.leave(sequence)
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)
@@ -160,17 +171,20 @@ class Speculation:
         self._step.plans.append(plan)
         for sequence, length in zip(sequences, plan.lengths, strict=True):
             source.ask(sequence, length, plan)
+        source.predictor.send()
         return plan
 
-    def _take(self, source: Source, plan: SourcePlan, unserved: Seq[ScheduledRows], scheduler: Scheduler) -> None:
+    def _take(self, source: Source, plan: SourcePlan, unserved: Seq[ScheduledRows]) -> list[Run]:
+        runs: list[Run] = []
         since = self._clock()
         for rows, length in zip(unserved, plan.lengths, strict=True):
             began = self._clock()
             predictions = source.predict(rows.sequence, length, until=since + plan.max_wait(rows.sequence))
-            scheduler.add_predictions(rows, self._valid(rows.sequence, predictions))
-            if rows.predictions:
+            if valid := self._valid(rows.sequence, predictions):
                 rows.source, self._step.serving[rows.sequence] = source.kind, source
+                runs.append((rows, valid))
             rows.waiting += self._clock() - began
+        return runs
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
         """Record the reason if a sequence has had no predictions so far although there was room for them."""
@@ -201,7 +215,7 @@ def _unserved(source: Source, decoding: Seq[ScheduledRows]) -> list[ScheduledRow
     """The source's sequences that no earlier source has served; for the others it rests."""
     unserved = []
     for rows in decoding:
-        if rows.predictions:
+        if rows.source is not None:
             source.rest(rows.sequence)
         elif source.serves(rows.sequence):
             unserved.append(rows)

@@ -1,12 +1,13 @@
 """StepRecord: the requests of a step to the sources, and the time that it saved or lost with them."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
-from services.target.speculation.source import Source, SourcePlan, is_automatic
+from services.target.speculation.source import Source, SourcePlan
 
 
 @dataclass(slots=True)
@@ -22,26 +23,25 @@ class StepRecord:
     serving: dict[Sequence, Source] = field(default_factory=dict)
     """The source of each sequence's predictions, for those that have some."""
 
-    num_accepted: int = 0
-    """Accepted predictions of sequences with AUTO."""
+    num_accepted: dict[Sequence, int] = field(default_factory=dict)
+    """Accepted predictions of the sequences with AUTO."""
 
     is_disturbed: bool = False
     """Whether a predictor computes on the target's cores during the pass."""
 
-    @property
-    def prefill(self) -> float:
-        """The planned seconds of waiting for predictors to catch up."""
-        return sum(plan.automatic.prefill for plan in self.plans)
+    def losses(
+        self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float
+    ) -> Iterator[tuple[Sequence, float]]:
+        """The seconds that each sequence with AUTO lost to predictions, negative for a gain.
 
-    def gain(self, batch: Seq[ScheduledRows], passes: PassCost, computing: float) -> tuple[float, float]:
-        """The seconds that predictions saved for each sequence with AUTO, and the seconds of waiting for them.
-
-        Passes count with their average time; a disturbed pass counts with its own.
+        A pass, of which `num_decoding` sequences are decoding, counts with its expected time; a disturbed pass with its
+        own, `computing`. Time that was invested in reading does not count.
         """
-        decoding = [rows for rows in batch if rows.is_decode]
-        automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
-        num_rows = len(decoding) + sum(len(rows.predictions) for rows in automatic)
-        plain, verifying = passes.seconds(len(decoding)), passes.seconds(num_rows)
+        plain = passes.seconds(num_decoding)
+        verifying = passes.seconds(num_decoding + sum(len(rows.predictions) for rows in automatic))
         seconds = max(verifying, computing) if self.is_disturbed else verifying
         waited = sum(rows.waiting for rows in automatic)
-        return self.num_accepted / len(automatic) * plain - (seconds - plain) - waited, waited
+        invested = min(waited, sum(plan.automatic.invested for plan in self.plans))
+        for rows in automatic:
+            gained = self.num_accepted.get(rows.sequence, 0) * plain
+            yield rows.sequence, seconds - plain + waited - invested - gained

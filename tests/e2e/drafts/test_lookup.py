@@ -8,7 +8,7 @@ import pytest
 from outrider import Client, NoSpeculationReason, PredictionSource, Result, SourceStats
 from services.engine.events import PredictionSource as EngineSource
 from services.engine.request import Request, SpeculationMode, SpeculationPolicy
-from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.lookup_predictor import with_lookup
 from tests.e2e.harness.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.harness.draft_rig import PROMPT as OTHER
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
@@ -155,7 +155,7 @@ def asked(stepper: Stepper, number: int, mode: SpeculationMode, received: tuple[
 async def test_eight_sequences_that_preempt_one_another():
     stepper = Stepper("demo")
     alone = [await stepper.complete(asked(stepper, number, SpeculationMode.NEVER)) for number in range(8)]
-    stepper = Stepper("demo", num_blocks=24, predictors=with_lookup())
+    stepper = Stepper("demo", num_blocks=24, predictors=with_lookup(long_match=8))
     generations = [stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS)) for number in range(8)]
     stepper.run()
     together = [await generation.transcript() for generation in generations]
@@ -168,7 +168,7 @@ async def test_eight_sequences_that_preempt_one_another():
 @pytest.mark.parametrize("number", [further(0, id="greedy"), pytest.param(1, id="sampled")])
 async def test_a_generation_is_taken_up_from_any_cut(number: int):
     whole = await Stepper("demo").complete(asked(Stepper("demo"), number, SpeculationMode.NEVER))
-    stepper = Stepper("demo", predictors=with_lookup())
+    stepper = Stepper("demo", predictors=with_lookup(long_match=8))
     num_accepted = 0
     for cut in (1, 2, 30, 77, 118):
         generation = stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS, whole.token_ids[:cut]))

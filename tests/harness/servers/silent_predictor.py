@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 
 
 class SilentPredictor:
@@ -23,20 +24,15 @@ class SilentPredictor:
         """No reason."""
         return ""
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
         """No time."""
-        return 0.0
-
-    def slowdown(self, num_sequences: int) -> float:
-        """No longer."""
-        return 1.0
-
-    def catch_up(self, sequence: Sequence) -> float | None:
-        """Nothing to read."""
-        return 0.0
+        return PredictionTimes([SequenceTimes()] * len(sequences))
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Nothing to begin."""
+
+    def send(self) -> None:
+        """Nothing to send."""
 
     def has_ended(self, sequence: Sequence) -> bool:
         """Never."""

@@ -67,6 +67,9 @@ class Decoder {
     /// missing.
     Logits forward(const Batch& batch);
 
+    /// The rows that the device computes for a pass of so many.
+    int padded_rows(int num_rows) const { return passes_->padded({num_rows, 0, 1}).rows; }
+
     /// The final norm's outputs, unrounded, of rows of the last pass. Throws std::invalid_argument for rows
     /// that it did not have.  # [num_rows, hidden_size]
     std::vector<float> hidden_states(int first_row, int num_rows);

@@ -228,6 +228,9 @@ class Decoder:
     def forward(self, batch: Batch) -> Logits:
         """Run one pass over the batch's rows: write their keys and values, and return the requested logits."""
 
+    def padded_rows(self, num_rows: int) -> int:
+        """Return the rows that the device computes for a pass of so many: no fewer."""
+
     def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
         """Return the final norm's output for rows of the last pass, unrounded.  # [num_rows, hidden_size]
 

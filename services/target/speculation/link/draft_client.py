@@ -23,7 +23,7 @@ from services.service.printable import printable
 from services.target.speculation.link.draft_address import DraftAddress
 from services.target.speculation.link.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class DraftClient:
         self,
         address: str,
         resources: ComputeResources,
-        config: DraftConfig,
+        config: PolicyConfig,
         *,
         credentials: Callable[[], Credentials] = Credentials,
         run_ahead: int | None = None,

@@ -1,6 +1,8 @@
 """DraftLatency: how long a draft takes to answer, by the numbers of predictions and of sequences."""
 
-from services.target.speculation.policy.draft_config import DraftConfig
+import math
+
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 
 class DraftLatency:
@@ -10,12 +12,12 @@ class DraftLatency:
     Answers with equal numbers of predictions do not determine the slope, which then stays as it was.
     """
 
-    def __init__(self, config: DraftConfig) -> None:
+    def __init__(self, config: PolicyConfig) -> None:
         self._config = config
         self._weight = 0.0
         self._count = self._seconds = self._count_count = self._count_seconds = 0.0  # decayed sums
         self._slope: float | None = None
-        self._share = config.slowdown
+        self._share = config.draft_growth
 
     @property
     def is_known(self) -> bool:
@@ -26,24 +28,38 @@ class DraftLatency:
         """Learn that `count` predictions for each of `num_sequences` sequences took `seconds` from the request."""
         if num_sequences > 1 and (alone := self.seconds(count)):
             share = (seconds / alone - 1) / (num_sequences - 1)
-            self._share = max(0.0, self._share + self._config.slowdown_weight * (min(share, 1.0) - self._share))
-        self._observe_alone(count, seconds / self.slowdown(num_sequences))
+            self._share = max(0.0, self._share + self._config.weight * (min(share, 1.0) - self._share))
+        alone = seconds / self.slowdown(num_sequences)
+        if self._weight > 1:  # after two answers
+            alone = min(alone, self.seconds(count) * math.exp(self._config.max_error))
+        self._observe_alone(count, alone)
 
     def seconds(self, count: float) -> float:
         """The expected time of `count` predictions for one sequence; 0 before the first answer."""
         if not self._weight:
             return 0.0
         mean_count, mean_seconds = self._count / self._weight, self._seconds / self._weight
-        steepest = mean_seconds / mean_count  # as if there were no delay
-        slope = steepest if self._slope is None else max(0.0, min(steepest, self._slope))
-        return max(0.0, mean_seconds + slope * (count - mean_count))
+        return max(0.0, mean_seconds + self.each * (count - mean_count))
+
+    @property
+    def each(self) -> float:
+        """The expected time of each prediction; 0 before the first answer."""
+        if not self._weight:
+            return 0.0
+        steepest = self._seconds / self._count  # as if there were no delay
+        return steepest if self._slope is None else max(0.0, min(steepest, self._slope))
+
+    @property
+    def growth(self) -> float:
+        """The share by which an answer takes longer for each further sequence at the same time."""
+        return self._share
 
     def slowdown(self, num_sequences: int) -> float:
         """How many times as long predictions for `num_sequences` sequences at once take as for one."""
         return 1 + self._share * (num_sequences - 1)
 
     def _observe_alone(self, count: int, seconds: float) -> None:
-        memory = self._config.latency_memory
+        memory = 1 - self._config.weight
         self._weight = self._weight * memory + 1
         self._count = self._count * memory + count
         self._seconds = self._seconds * memory + seconds
@@ -51,5 +67,5 @@ class DraftLatency:
         self._count_seconds = self._count_seconds * memory + count * seconds
         mean_count = self._count / self._weight
         variance = self._count_count / self._weight - mean_count**2
-        if variance >= self._config.latency_spread:
+        if variance >= self._config.slope_spread:
             self._slope = (self._count_seconds - mean_count * self._seconds) / self._weight / variance

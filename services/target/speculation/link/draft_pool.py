@@ -11,7 +11,7 @@ from services.target.speculation.link.draft_client import DraftClient
 from services.target.speculation.link.draft_links import DraftLinks
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.shared_predictor import SharedPredictor
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.predictor import Predictor
 
 
@@ -22,7 +22,7 @@ class DraftPool:
         self,
         addresses: Seq[str],
         resources: ComputeResources,
-        config: DraftConfig,
+        config: PolicyConfig,
         *,
         credentials: Callable[[], Credentials] = Credentials,
         run_ahead: int | None = None,

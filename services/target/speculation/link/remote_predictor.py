@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
 
 from services.draft_protocol.messages import (
     AlternatePrediction,
@@ -21,7 +22,9 @@ from services.target.speculation.link.link_counts import LinkCounts
 from services.target.speculation.link.outbox import Outbox
 from services.target.speculation.link.remote_sequence import LinkTerms, Phase, RemoteSequence
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ class RemotePredictor:
 
     source = PredictionSource.DRAFT
 
-    def __init__(self, config: DraftConfig, *, on_outgoing: Callable[[], None]) -> None:
+    def __init__(self, config: PolicyConfig, *, on_outgoing: Callable[[], None]) -> None:
         """`on_outgoing` is called on any thread."""
         self._config, self.num_predictions = config, config.default_length
         self._terms = LinkTerms()  # of the current or last link
@@ -61,7 +64,7 @@ class RemotePredictor:
                 self._mark(remote)
             self._note_credit(remote)
             counts = remote.take_counts()
-        self._wake()
+        self.send()
         return counts
 
     def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other draft
@@ -72,29 +75,28 @@ class RemotePredictor:
         """The reason for no prediction for a sequence: the draft is away, or has dropped it."""
         return self.absence or self._remotes[sequence].dropped
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
-        """The expected remaining time of `count` predictions, if the draft has nothing else to do first."""
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        """The expected times of predictions, if the draft has nothing else to do first."""
         with self._changed:
-            remote = self._remotes[sequence]
-            if (missing := count - len(remote.chain.tokens)) <= 0 or remote.chain.ends:
-                return 0.0
-            if remote.is_reading:  # a draft that runs ahead began long before the target's prefill ended
-                return 0.0 if self._terms.run_ahead else self._wait_limit.expected(count)
-            elapsed = time.monotonic() - remote.asked_at if remote.window else 0.0
-            return max(0.0, self._wait_limit.expected(missing) - elapsed)
+            now, latency = time.monotonic(), self._wait_limit.latency
+            return PredictionTimes(
+                [self._times_of(self._remotes[sequence], now) for sequence in sequences],
+                delay=self._wait_limit.delay,
+                each=latency.each,
+                growth=latency.growth,
+                is_known=latency.is_known,
+            )
 
-    def slowdown(self, num_sequences: int) -> float:
-        """How many times as long predictions are expected to take for `num_sequences` sequences at once."""
-        with self._changed:
-            return self._wait_limit.slowdown(num_sequences)
-
-    def catch_up(self, sequence: Sequence) -> float | None:
-        """The time that the draft needs to read new tokens on the target's cores; None if it is unknown."""
-        with self._changed:
-            remote = self._remotes[sequence]
-            if self._terms.run_ahead or remote.window or not remote.is_behind:
-                return 0.0
-            return self._prefill_rate.seconds(remote.num_unsent)
+    def _times_of(self, remote: RemoteSequence, now: float) -> SequenceTimes:
+        if remote.chain.ends:  # no others come
+            return SequenceTimes(num_ready=MOST_PREDICTIONS)
+        elapsed = now - remote.asked_at if remote.window else 0.0
+        if self._terms.run_ahead:  # it began to read long before the target's prefill ended
+            return SequenceTimes(MOST_PREDICTIONS if remote.is_reading else len(remote.chain.tokens), elapsed)
+        rate = self._prefill_rate
+        is_new = not remote.window and remote.is_behind
+        reading = rate.seconds(remote.num_unsent) if is_new else rate.remaining(remote.sequence_id, now)
+        return SequenceTimes(len(remote.chain.tokens), elapsed, reading)
 
     @property
     def is_busy(self) -> bool:
@@ -120,10 +122,14 @@ class RemotePredictor:
             remote = self._remotes[sequence]
             remote.least_chance = least_chance
             self._grant(remote, limit + self._terms.run_ahead if limit else 0)
-        self._wake()
+
+    def send(self) -> None:
+        """Wake the link to send messages; do not call this under the lock, which the link needs."""
+        if self._outbox.take_news():
+            self._on_outgoing()
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
-        """At most `limit` predictions, after waiting for them as long as WaitLimit allows, and not beyond `until`."""
+        """At most `limit` predictions, after waiting for them until `until`, or if that is infinite as long as WaitLimit allows."""
         with self._changed:
             remote = self._remotes[sequence]
             if limit and self._is_reached(remote):
@@ -145,7 +151,7 @@ class RemotePredictor:
             self._prefill_rate.gave_up(remote.sequence_id)
             if remote.is_open:
                 self._outbox.close(remote.sequence_id)
-        self._wake()
+        self.send()
         return remote.take_counts()
 
     @property
@@ -166,7 +172,7 @@ class RemotePredictor:
                 remote.connect(self._terms)
                 self._note_credit(remote)
                 self._mark(remote)
-        self._wake()
+        self.send()
 
     def disconnected(self, reason: str) -> None:
         """Forget all state of a link that has ended, and stop all waits."""
@@ -211,6 +217,7 @@ class RemotePredictor:
         if not remote.chain.receive(run, tokens=tokens, num_committed=remote.num_committed):
             return False
         now, num_predictions = time.monotonic(), len(remote.chain.tokens)
+        self._wait_limit.heard()
         if remote.answer.is_timed and remote.phase is Phase.FOLLOWED:
             self._wait_limit.arrived(num_predictions, now - remote.asked_at, num_sequences=self._num_asked)
             self.counts.add_round_trip(now - remote.asked_at)
@@ -247,15 +254,14 @@ class RemotePredictor:
             return len(remote.chain.tokens) >= limit or remote.chain.ends or not self._is_reached(remote)
 
         count = None if remote.is_reading else limit
-        longest = self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
-        if remote.is_reading and longest > 0 and until < math.inf:  # only if the caller has a limit of its own
-            longest += self._wait_limit.for_reading(self._prefill_rate.expected)
-        end = remote.asked_at + longest
-        if (left := min(end, until) - time.monotonic()) <= 0:
+        if until == math.inf:
+            until = remote.asked_at + self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
+        if (left := until - time.monotonic()) <= 0:
             return
         remote.wait()
-        if not self._changed.wait_for(is_over, left) and not remote.chain.tokens and end <= until:
+        if not self._changed.wait_for(is_over, left) and not remote.chain.tokens:
             self._wait_limit.missed(remote.asked_at, time.monotonic())
+            self._prefill_rate.missed(time.monotonic())
 
     def _follow(self, sequence: Sequence) -> RemoteSequence:
         window = 0  # a draft that works between passes begins after the target's prefill
@@ -291,11 +297,6 @@ class RemotePredictor:
     def _mark(self, remote: RemoteSequence) -> None:
         if self._is_reached(remote):
             self._outbox.mark(remote)
-
-    def _wake(self) -> None:
-        """Wake the link to send messages; do not call this under the lock, which the link needs."""
-        if self._outbox.take_news():
-            self._on_outgoing()
 
     def _next_message(self) -> TargetMessage | None:
         with self._changed:

@@ -6,6 +6,7 @@ from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
+from services.target.speculation.predictors.prediction_times import PredictionTimes
 
 
 class SharedPredictor:
@@ -40,22 +41,18 @@ class SharedPredictor:
         """The reason for no prediction for one of its sequences."""
         return self._remote.why_none(sequence)
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
-        """The expected remaining time of `count` predictions for one of its sequences."""
-        return self._remote.wait_for(sequence, count)
-
-    def slowdown(self, num_sequences: int) -> float:
-        """How many times as long predictions are expected to take for `num_sequences` sequences at once."""
-        return self._remote.slowdown(num_sequences)
-
-    def catch_up(self, sequence: Sequence) -> float | None:
-        """The time that the draft needs to read new tokens of one of its sequences; None if it is unknown."""
-        return self._remote.catch_up(sequence)
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        """The expected times of predictions for its own sequences."""
+        return self._remote.times(sequences)
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Grant the draft credit for `limit` predictions, if the sequence is its own."""
         if self.serves(sequence):
             self._remote.ask(sequence, limit, least_chance)
+
+    def send(self) -> None:
+        """Send the requests."""
+        self._remote.send()
 
     def has_ended(self, sequence: Sequence) -> bool:
         """Whether the draft sends no more predictions for one of its sequences before the next commit."""

@@ -1,1 +1,1 @@
-"""The policy of speculation: how many predictions to verify and how long to wait for them, within a loss budget."""
+"""The policy of speculation: how many predictions to verify, and how long to wait for them."""

@@ -1,85 +1,105 @@
-"""AcceptanceRates: the acceptance rates of a predictor's predictions, by position and by sequence."""
+"""AcceptanceRates: the probabilities that a predictor's predictions are accepted, by position and by sequence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
-from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
 
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.policy.policy_config import AcceptanceConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 @dataclass(slots=True)
 class _Verdicts:
-    """How many of one sequence's latest predictions were accepted, and how many were expected to be."""
+    """Decayed sums over predictions."""
 
     accepted: float = 0.0
-    expected: float = 0.0
+    rejected: float = 0.0
 
-
-_NO_VERDICTS = _Verdicts()
+    def add(self, accepted: float, rejected: float, memory: float) -> None:
+        """Add to the sums, of which this factor remains."""
+        self.accepted = self.accepted * memory + accepted
+        self.rejected = self.rejected * memory + rejected
 
 
 class AcceptanceRates:
     """Estimates the acceptance rate of each position of a run, among predictions whose predecessors were accepted, for
-    all sequences together; and for each sequence how far it is above or below that.
+    all sequences together; and for each sequence, by how much its odds of acceptance are above or below those.
+
+    The prior of a position is the rate of the position before it.
     """
 
-    def __init__(self, config: AcceptanceConfig, *, num_positions: int) -> None:
-        """Positions after the first `num_positions` have the rate of the last one."""
+    def __init__(self, config: PolicyConfig) -> None:
         self._config = config
-        self._rates = [config.prior_rate] * num_positions
-        self._counts = [config.prior_verdicts] * num_positions  # number of verdicts, by position
-        self._offers = [1.0] * num_positions  # of the runs that reach the previous position, the share that reach this
-        self._verdicts: dict[Sequence, _Verdicts] = {}
+        self._memory = config.verdict_memory
+        self._prior = _Verdicts(config.prior_verdicts * config.prior_rate, config.prior_verdicts * (1 - config.prior_rate))
+        self._verdicts = [_Verdicts() for _ in range(MOST_PREDICTIONS)]  # by position
+        self._reached = [1.0] * MOST_PREDICTIONS  # of the runs that reach the previous position, the share for this one
+        self._own: dict[Sequence, tuple[_Verdicts, _Verdicts]] = {}  # those of a sequence, and as they were expected
+        self._rates = [config.prior_rate] * MOST_PREDICTIONS
 
     @property
     def confidence(self) -> float:
-        """From 0, with no measurements, to 1, when enough predictions were verified."""
-        return min(1.0, (self._counts[0] - self._config.prior_verdicts) / self._config.confident_after)
+        """From 0, before any verdict, to nearly 1."""
+        judged = self._verdicts[0].accepted + self._verdicts[0].rejected
+        return judged / (judged + self._prior.rejected)
+
+    @property
+    def offered(self) -> NDArray[np.float64]:
+        """The probability that a run reaches each position, since a draft may end it early, [MOST_PREDICTIONS]."""
+        return np.array(self._reached).cumprod()
 
     def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool = False) -> None:
         """Learn from a verified run; predictions after the first rejected one got no verdict.
 
         `has_ended` is whether the run ended by itself, with fewer predictions than were requested.
         """
-        self._observe_end(num_predicted, has_ended=has_ended)
-        verdicts, memory = self._verdicts.setdefault(sequence, _Verdicts()), self._config.sequence_memory
-        for index in range(min(num_predicted, num_accepted + 1)):
-            is_accepted = index < num_accepted
-            position = min(index, len(self._rates) - 1)
-            verdicts.accepted = verdicts.accepted * memory + is_accepted
-            verdicts.expected = verdicts.expected * memory + self._rates[position]
-            self._counts[position] += 1
-            weight = max(self._config.min_weight, 1 / self._counts[position])
-            self._rates[position] += weight * (is_accepted - self._rates[position])
+        seen, expected = self._own.setdefault(sequence, (_Verdicts(), _Verdicts()))
+        for position in range(min(num_predicted, num_accepted + 1, MOST_PREDICTIONS)):
+            is_accepted, rate = position < num_accepted, self._rates[position]
+            for verdicts in (seen, self._verdicts[position]):
+                verdicts.add(is_accepted, not is_accepted, self._memory)
+            expected.add(rate, 1 - rate, self._memory)
+        for position in range(1, min(num_predicted + has_ended, MOST_PREDICTIONS)):
+            is_reached = position < num_predicted
+            self._reached[position] += (1 - self._memory) * (is_reached - self._reached[position])
 
-    def run_probabilities(self, sequence: Sequence, *, is_cautious: bool = False) -> Iterator[float]:
-        """For each position of an endless run, the probability that there is a prediction and that it and all before it
-        are accepted; with caution, it takes more verdicts to believe that the sequence differs from the others.
+    def probabilities(self, sequences: Seq[Sequence], hopeful: Iterable[bool] = ()) -> NDArray[np.float64]:
+        """For each sequence and position the probability that there is a prediction and that it and all before it are
+        accepted, [sequences, MOST_PREDICTIONS].
+
+        For the sequences that are `hopeful`, by default none, the estimate is half a standard deviation of the mean of
+        all better, since texts differ, and a draft that is not tried is not measured.
         """
-        verdicts, config = self._verdicts.get(sequence, _NO_VERDICTS), self._config
-        trust = config.sequence_trust * (config.caution if is_cautious else 1.0)
-        factor = (verdicts.accepted + trust) / (verdicts.expected + trust)
-        probability = 1.0
-        for rate, offer in zip(_endless(self._rates), _endless(self._offers), strict=False):
-            probability *= offer * min(config.max_rate, rate * factor)
-            yield probability
-
-    def offered(self) -> Iterator[float]:
-        """For each position of an endless run, the probability that there is a prediction."""
-        return accumulate(_endless(self._offers), mul)
-
-    def _observe_end(self, num_predicted: int, *, has_ended: bool) -> None:
-        for index in range(1, min(num_predicted + has_ended, len(self._offers))):
-            is_offered = index < num_predicted
-            weight = max(self._config.min_weight, 1 / self._counts[index - 1])
-            self._offers[index] += weight * (is_offered - self._offers[index])
+        self._rates = [*self._estimates()]
+        odds = np.array([self._odds(sequence) for sequence in sequences])
+        if hopes := [*hopeful]:
+            expected = np.array([self._of(sequence)[1].rejected for sequence in sequences]) + self._prior.rejected
+            odds /= 1 - np.array(hopes) / (2 * np.sqrt(expected * len(sequences)))
+        rates = np.array(self._rates)
+        odds = odds[:, None] * (rates / (1 - rates))
+        chances: NDArray[np.float64] = self.offered * (odds / (1 + odds)).cumprod(axis=1)
+        return chances
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended."""
-        self._verdicts.pop(sequence, None)
+        self._own.pop(sequence, None)
 
+    def _of(self, sequence: Sequence) -> tuple[_Verdicts, _Verdicts]:
+        return self._own.get(sequence) or (_Verdicts(), _Verdicts())
 
-def _endless(positions: list[float]) -> Iterator[float]:
-    return chain(positions, repeat(positions[-1]))
+    def _odds(self, sequence: Sequence) -> float:
+        """The odds that a sequence's predictions are accepted, over those of all sequences."""
+        (seen, expected), prior = self._of(sequence), self._prior
+        accepted = (seen.accepted + prior.accepted) / (expected.accepted + prior.accepted)
+        return accepted / ((seen.rejected + prior.rejected) / (expected.rejected + prior.rejected))
+
+    def _estimates(self) -> Iterator[float]:
+        """The rate of each position."""
+        rate, prior = self._config.prior_rate, self._config.prior_verdicts
+        for verdicts in self._verdicts:
+            rate = (verdicts.accepted + prior * rate) / (verdicts.accepted + verdicts.rejected + prior)
+            yield rate

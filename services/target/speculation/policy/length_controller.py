@@ -4,41 +4,41 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
-from services.target.speculation.policy.exploration import Exploration
-from services.target.speculation.policy.goodput_search import GoodputSearch
-from services.target.speculation.policy.loss_budget import LossBudget
+from services.target.speculation.policy.expected_rate import BestLengths, StepEstimate, most_tokens_per_second
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan
-from services.target.speculation.policy.step_cost import StepCost
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
 
 class Decision(StrEnum):
     """What a step does for the sequences that leave the choice to the server."""
 
-    PREDICT = "predict"  # the lengths of the highest goodput
-    PROBE = "probe"  # a few predictions, to see whether they pay now
+    PREDICT = "predict"  # the lengths with the most expected tokens per second
+    PROBE = "probe"  # one prediction for one sequence, to see whether they pay now
     LATER = "later"  # none now, but the draft continues: predictions that come during the pass are expected to pay
-    NONE = "none"  # none, since they would not pay, or the loss budget is overdrawn
+    NONE = "none"  # none, since they would not pay
     MEASURE = "measure"  # none, to measure the time of a pass without predictions
-    REHEARSE = "rehearse"  # as many as possible, while no client waits
+    REHEARSE = "rehearse"  # a fixed number, while no client waits
 
 
 class LengthController:
-    """Dynamic speculation length: chooses the lengths with the highest goodput whose failure the budget could pay for.
-
-    It uses measurements: the cost of passes, the acceptance rates, and the waits for predictions and for prefill.
+    """Dynamic speculation length: chooses the lengths with the most expected tokens per second, by measurements: the
+    cost of passes, the acceptance rates, and the times of predictions. What is not measured yet has a prior that tries.
     """
 
-    def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
-        """All controllers share `passes`, the cost of the target's passes, and `budget`."""
-        self._cost = StepCost(predictor, passes, config.draft)
-        self._later_cost = StepCost(predictor, passes, config.draft, waits=False)
+    def __init__(self, predictor: Predictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
+        """All controllers share `passes`, the cost of the target's passes, and `regret`."""
         self._predictor = predictor
-        self._budget = budget
+        self._passes = passes
+        self._regret = regret
         self._config = config
         self.decisions = dict.fromkeys(Decision, 0)
         self.reset()
@@ -46,19 +46,16 @@ class LengthController:
     @property
     def why_none(self) -> str:
         """The reason for no predictions, as a text for clients."""
-        if self._budget.is_overdrawn:
-            return "predictions have cost more time than they saved"
-        return "predictions would cost more time than they save"
+        return f"predictions would cost more time than they save: at best {self._best_speedup:.2f} times as many tokens"
 
     def reset(self) -> None:
         """Forget all measurements, which do not apply to a newly linked draft."""
-        self._rates = AcceptanceRates(self._config.acceptance, num_positions=MOST_PREDICTIONS)
-        self._search = GoodputSearch(self._cost, self._rates, self._config.search)
-        self._later_search = GoodputSearch(self._later_cost, self._rates, self._config.search)
-        self._exploration = Exploration(self._config.exploration)
-        self._rest, self._last_rest = 0, 0  # steps without a search for the sequences below
-        self._unpaid: list[Sequence] = []  # the sequences of the last search in which no plan paid
-        self._num_later = 0  # steps in a row with the decision LATER
+        self._rates = AcceptanceRates(self._config)
+        self._best_speedup = 1.0  # expected of the last search
+        self._num_speculative = 0  # steps with predictions since the last one without
+        self._num_plain = 0  # steps without predictions since the last one with
+        self._num_failed = 0  # probes since predictions paid
+        self._is_probe_won = False  # whether the last step was a probe whose prediction was accepted
 
     def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
         """The lengths for a pass with `num_rows` rows before predictions, and how long it may wait for these."""
@@ -66,25 +63,22 @@ class LengthController:
             return SpeculationPlan([])
         decision, plan = self._choose(sequences, num_rows, spare_rows)
         self.decisions[decision] += 1
+        self._is_probe_won = False
         if self._predictor.runs_ahead:
             plan = replace(plan, keeps_asking=decision not in {Decision.PROBE, Decision.NONE})
-        if not plan.is_speculative:
-            return plan
-        if decision is Decision.REHEARSE:
-            return replace(plan, max_wait=self._config.draft.longest_reading)
-        allowed = self._budget.for_step(self._expected_gain(plan), step=self._cost.passes.seconds(num_rows))
-        unknown = 1.0 if self._budget.is_trial else self._config.budget.unknown_wait
-        share = unknown + (1 - unknown) * self._rates.confidence
-        return replace(plan, max_wait=share * (allowed - plan.verification) + plan.prefill)
+        return plan
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool) -> None:
         """Learn from a sequence's verified predictions; `has_ended` is whether the predictor ended them by itself."""
-        self._exploration.settle()
+        self._is_probe_won |= num_accepted > 0
         self._rates.observe(sequence, num_predicted, num_accepted, has_ended=has_ended)
 
     def observe(self, plan: SpeculationPlan) -> None:
         """Count a step that followed this plan."""
-        self._exploration.observe(is_speculative=plan.is_speculative)
+        if plan.is_speculative:
+            self._num_speculative, self._num_plain = self._num_speculative + 1, 0
+        else:
+            self._num_speculative, self._num_plain = 0, self._num_plain + 1
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended."""
@@ -92,91 +86,123 @@ class LengthController:
 
     def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> tuple[Decision, SpeculationPlan]:
         nothing = SpeculationPlan([0] * len(sequences))
-        if not self._cost.passes.knows(len(sequences)) or self._exploration.wants_plain:
+        if not self._passes.knows(len(sequences)) or self._num_speculative >= self._config.plain_every:
             return Decision.MEASURE, nothing
-        if self._budget.is_unlimited:
+        if self._regret.is_free:
             return Decision.REHEARSE, self._rehearse(sequences, spare_rows)
-        asking = [each.sequence for each in sequences]
-        if self._rest and asking == self._unpaid:
-            self._rest -= 1
-        elif (best := self._affordable(sequences, num_rows, spare_rows)) is not None:
-            self._last_rest = self._num_later = 0
-            self._exploration.begin_probes_anew()
-            best = replace(best, least_chance=self._least_chance(best, sequences, num_rows))
-            return Decision.PREDICT, self._exploration.vary(best, sequences, spare_rows=spare_rows)
-        elif self._predictor.runs_ahead and self._pays_later(sequences, num_rows, spare_rows):
-            self._num_later += 1
-            return Decision.LATER, nothing
-        else:
-            self._begin_rest(asking)
-        if not self._exploration.take_probe():
-            return Decision.NONE, nothing
-        return Decision.PROBE, self._probe(sequences, num_rows, spare_rows)
+        step = self._estimate(sequences, num_rows, spare_rows)
+        left = min(self._regret.left(each.sequence for each in sequences))
+        trust = self._rates.confidence
+        best = self._best(step, left, trust)
+        if best.speedup < self._config.least_speedup:
+            trust = 0.0
+            best = self._best(self._hopeful(step, sequences), left, trust)
+        self._best_speedup = best.speedup
+        if best.speedup >= self._config.least_speedup:
+            self._num_failed = 0
+            return Decision.PREDICT, self._plan(best, step, left, trust)
+        if plan := self._probe(step, left):
+            return Decision.PROBE, plan
+        if self._predictor.runs_ahead:
+            best = most_tokens_per_second(replace(step, times=PredictionTimes(step.times.sequences)))
+            if best.speedup >= self._config.least_speedup:
+                return Decision.LATER, nothing
+        return Decision.NONE, nothing
 
-    def _begin_rest(self, sequences: list[Sequence]) -> None:
-        """Search no plan for a while, since none pays, and for longer if that was so before."""
-        config = self._config.exploration
-        last = self._last_rest if sequences == self._unpaid else 0
-        self._rest = self._last_rest = min(config.last_rest, 2 * last + 1) if last else config.first_rest
-        self._unpaid, self._num_later = sequences, 0
+    def _best(self, step: StepEstimate, left: float, trust: float) -> BestLengths:
+        """The best lengths with or without the sequences that the draft must read first, the shortest ones; for them
+        the streams must be able to lose the part of the time that is not trusted to return. An unknown time is limited
+        by the wait.
+        """
+        if not step.readings.any():
+            return most_tokens_per_second(step)
+        known = np.array([0.0 if each.reading is None else each.reading for each in step.times.sequences])
+        shortest = known.argsort()
+        risk = np.empty_like(known)
+        risk[shortest] = known[shortest].cumsum() * (1 - trust)
+        choices = (replace(step, most=step.most * may_begin) for may_begin in (step.readings == 0, risk <= left))
+        return max(map(most_tokens_per_second, choices), key=lambda best: best.speedup)
 
-    def _affordable(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan | None:
-        """The best plan that pays and that the budget could pay for; None if there is none."""
-        best = self._search.best(sequences, num_rows=num_rows, spare_rows=spare_rows)
-        if not self._search.pays(best):
-            return None
-        if self._rates.confidence < 1 and len(sequences) == 1:  # several would wait until the draft has read them all
-            self._budget.begin_trial()
-        gain, plain = self._expected_gain(best), self._cost.passes.seconds(num_rows)
-        max_risk, max_prefill = self._budget.for_step(gain, step=plain), self._budget.for_prefill(gain, step=plain)
-        if best.risk > max_risk or best.prefill > max_prefill:
-            best = self._search.best(
-                sequences, num_rows=num_rows, spare_rows=spare_rows, max_risk=max_risk, max_prefill=max_prefill
-            )
-        if self._search.pays(best):
-            return best
-        self._budget.refuse()
-        return None
+    def _estimate(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> StepEstimate:
+        """Everything that the lengths depend on."""
+        streams = [each.sequence for each in sequences]
+        times = self._predictor.times(streams)
+        most_rows = num_rows + max(0, spare_rows)
+        passes = self._passes.table(most_rows)[: most_rows + 1]
+        return StepEstimate(
+            chances=self._rates.probabilities(streams),
+            offered=self._rates.offered,
+            most=np.array([each.max_length for each in sequences]),
+            passes=passes,
+            num_rows=num_rows,
+            times=times,
+            readings=np.array([*map(self._reading, streams, times.sequences)]),
+            horizons=np.array([max(1, min(self._config.horizon, each.num_remaining)) for each in streams]),
+            reading_price=self._config.wait_margin,
+            wait_price=self._config.wait_margin if self._predictor.runs_ahead else 1.0,
+            protected=np.flatnonzero(np.array(self._regret.left(streams)) == 0),
+        )
 
-    def _least_chance(self, best: SpeculationPlan, sequences: Seq[AutoSequence], num_rows: int) -> float:
+    def _hopeful(self, step: StepEstimate, sequences: Seq[AutoSequence]) -> StepEstimate:
+        """The same by a hopeful estimate for the sequences that can lose time."""
+        streams = [each.sequence for each in sequences]
+        hopeful = (left > 0 for left in self._regret.left(streams))
+        return replace(step, chances=self._rates.probabilities(streams, hopeful))
+
+    def _reading(self, sequence: Sequence, times: SequenceTimes) -> float:
+        """The draft's time to read a sequence. While that is unknown, the target's is used, which reads as many tokens
+        in a pass as it verifies predictions.
+        """
+        if times.reading is not None:
+            return times.reading
+        return len(sequence.tokens) / MOST_PREDICTIONS * self._passes.seconds(1)
+
+    def _plan(self, best: BestLengths, step: StepEstimate, left: float, trust: float) -> SpeculationPlan:
+        reading = float(step.readings[np.array(best.lengths) > 0].sum())
+        return SpeculationPlan(
+            best.lengths,
+            max_wait=max(self._config.wait_margin * (best.wait + reading), min(left, self._config.loss_seconds)),
+            invested=reading * trust,
+            least_chance=self._least_chance(best, step),
+        )
+
+    def _least_chance(self, best: BestLengths, step: StepEstimate) -> float:
         """The probability that a run is right below which one more prediction does not pay.
 
         It is the number of tokens that could be generated in the time of one more prediction, divided by the first
         position's acceptance rate.
         """
-        count, cost = len(sequences), self._cost
-        drawing = max(0.0, cost.wait(sequences[0].sequence, 2) - cost.wait(sequences[0].sequence, 1))
-        verifying = cost.verification(num_rows, 2 * count) / 2
-        tokens = best.speedup / cost.passes.seconds(num_rows)  # per second of each sequence
-        rate = next(self._rates.run_probabilities(sequences[0].sequence))
-        price = tokens * (drawing * cost.slowdown(count) + verifying) / rate
-        return min(self._config.search.most_least_chance, price)
-
-    def _pays_later(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> bool:
-        """Whether predictions would pay without a wait for them; False if that has been so for too many steps."""
-        if self._num_later >= self._config.exploration.most_later:
-            return False
-        return self._search.pays(self._later_search.best(sequences, num_rows=num_rows, spare_rows=spare_rows))
-
-    def _expected_gain(self, plan: SpeculationPlan) -> float:
-        """The share of time that the plan is expected to save, weighted by the rates' confidence."""
-        return (plan.speedup - 1) * self._rates.confidence
+        count, rows = len(step.most), step.num_rows
+        last = min(rows + 2 * count, len(step.passes) - 1)
+        verifying = float(step.passes[last] - step.passes[rows]) / 2
+        tokens = best.speedup / float(step.passes[rows])  # per second of each sequence
+        price = tokens * (step.times.each * (1 + step.times.growth * (count - 1)) + verifying) / float(step.chances[0, 0])
+        return float(min(self._config.most_least_chance, price))
 
     def _rehearse(self, sequences: Seq[AutoSequence], spare_rows: int) -> SpeculationPlan:
-        """As many predictions as possible, at any cost, to measure how fast they come and how good they are."""
-        length = min(self._exploration.rehearsed_length, spare_rows // len(sequences))
-        return SpeculationPlan([min(length, each.max_length) for each in sequences])
+        """A fixed number of predictions, at any cost, to measure how fast they come and how good they are."""
+        config, lengths = self._config, self._config.rehearsed_lengths
+        length = min(lengths[self._num_speculative % len(lengths)], spare_rows // len(sequences))
+        max_wait = max(config.longest_wait, config.wait_margin * self._passes.seconds(1))
+        return SpeculationPlan([min(length, each.max_length) for each in sequences], max_wait=max_wait)
 
-    def _probe(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
-        """Some predictions for as many sequences as the budget allows, those with the least prefill first."""
-        allowed = self._budget.for_probe(step=self._cost.passes.seconds(num_rows))
-        lengths, prefill, size = [0] * len(sequences), 0.0, 0
-        prefills = [self._cost.prefill(each.sequence) for each in sequences]
-        for index in sorted(range(len(sequences)), key=prefills.__getitem__):
-            auto, more = sequences[index], prefills[index]
-            length = min(self._config.exploration.probe_length, auto.max_length, spare_rows - size)
-            wait = self._cost.max_wait(self._cost.wait(auto.sequence, length))
-            risk = more + self._cost.verification(num_rows, size + length) + wait
-            if length and prefill + risk <= allowed:
-                lengths[index], prefill, size = length, prefill + more, size + length
-        return SpeculationPlan(lengths, prefill=prefill, verification=self._cost.verification(num_rows, size))
+    def _probe(self, step: StepEstimate, left: float) -> SpeculationPlan | None:
+        """One prediction for the sequence that is read soonest, if its time is a small share of the time since the last
+        step with predictions, half as large after each probe that failed. One that succeeds is followed by another, as
+        long as the streams have lost at most half of what they may.
+        """
+        is_open = step.most > 0
+        if not is_open.any() or len(step.passes) <= step.num_rows + 1:
+            return None
+        index = int(np.where(is_open, step.readings, np.inf).argmin())
+        plain, longer = (float(step.passes[step.num_rows + more]) for more in (0, 1))
+        reading = step.times.sequences[index].reading
+        wait = left if reading is None else min(left, reading + step.times.delay + step.times.each)
+        is_due = (wait + longer - plain) * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
+        is_won = self._is_probe_won and left >= self._config.loss_seconds / 2
+        if (reading or 0.0) >= left or not (is_due or is_won):
+            return None
+        self._num_failed += 1
+        lengths = [0] * len(step.most)
+        lengths[index] = 1
+        return SpeculationPlan(lengths, max_wait=left)

@@ -1,11 +1,14 @@
 """PassCost: the measured time of a pass by the number of its rows."""
 
 import math
-from bisect import bisect_left, insort
-from itertools import accumulate
+from bisect import insort
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 
-from services.target.speculation.policy.policy_config import PassCostConfig
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
+import numpy as np
+from numpy.typing import NDArray
+
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 
 class PassCost:
@@ -15,61 +18,74 @@ class PassCost:
     passes of every size become slower or faster together.
     """
 
-    def __init__(self, config: PassCostConfig) -> None:
+    def __init__(self, config: PolicyConfig, padded: Callable[[int], int] = int) -> None:
+        """`padded` returns the rows that the device computes for a pass of so many: times rise in these stairs."""
         self._config = config
-        self._rows: list[int] = []  # the measured numbers of rows, in order
+        self._padded = padded
+        self._rows: list[int] = []  # the measured numbers of padded rows, in order
         self._logs: dict[int, float] = {}  # logarithms of seconds
-        self._counts: dict[int, int] = {}
-        self._floors: list[float] = []  # for each of `_rows`, the least logarithm of it and all larger ones
+        self._counts: dict[int, float] = {}  # of measurements, as far as they are remembered
+        self._columns = np.array([], dtype=np.int64)  # the padded rows of 0, 1, ... rows
+        self._table: NDArray[np.float64] | None = None
 
     def knows(self, num_rows: int) -> bool:
-        """Whether passes of this size were measured often enough."""
-        return self._counts.get(num_rows, 0) >= self._config.min_passes
-
-    @property
-    def reach(self) -> int:
-        """The most rows whose time can be estimated: somewhat more than the largest measured pass."""
-        if not self._rows:
-            return 0
-        return self._rows[-1] + int(self._config.reach * self._rows[-1]) + MOST_PREDICTIONS
+        """Whether a pass of this size was measured."""
+        return self._padded(num_rows) in self._logs
 
     def observe(self, num_rows: int, seconds: float) -> None:
         """Learn from a pass that took `seconds`."""
-        measured = math.log(max(seconds, 1e-9))
-        count = self._counts[num_rows] = self._counts.get(num_rows, 0) + 1
+        self._table = None
+        rows, measured = self._padded(num_rows), math.log(max(seconds, 1e-9))
+        config = self._config
+        count = self._counts[rows] = min(self._counts.get(rows, 0) + 1, 1 / config.weight)
         if count == 1:
-            self._logs[num_rows] = (measured + self._log(num_rows)) / 2 if self._rows else measured
-            insort(self._rows, num_rows)
-        else:
-            config = self._config
-            error = max(-config.max_error, min(config.max_error, measured - self._logs[num_rows]))
-            weight = max(config.weight, 1 / count)
-            drift = config.drift if weight == config.weight else 0.0  # early errors may be those of the first guess
-            for rows in self._rows:
-                self._logs[rows] += error * (weight if rows == num_rows else drift)
-        self._floors = [*accumulate((self._logs[rows] for rows in reversed(self._rows)), min)][::-1]
+            expected = math.log(self.seconds(rows)) if self._rows else measured
+            self._logs[rows] = (measured + expected) / 2
+            insort(self._rows, rows)
+            self._table = None
+            return
+        error = max(-config.max_error, min(config.max_error, measured - self._logs[rows]))
+        for each in self._rows:
+            if each == rows:
+                self._logs[each] += error / count
+            elif count == 1 / config.weight:  # early errors may be those of the first guess
+                self._logs[each] += error * config.weight
 
-    def seconds(self, num_rows: float) -> float:
-        """The time of a pass of `num_rows` rows, which may be an average; 0 before any measurement.
+    def seconds(self, num_rows: int) -> float:
+        """The expected time of a pass of `num_rows` rows; 0 before any measurement."""
+        return float(self.table(num_rows)[num_rows])
+
+    def table(self, most: int) -> NDArray[np.float64]:
+        """The expected times of passes of 0, 1, ... rows, up to at least `most`; 0 before any measurement.
 
         It is interpolated between two measured sizes. Beyond the largest, it grows at the average rate between the
         smallest and the largest; if that is wrong, the pass that relies on it will measure it.
         """
+        if self._table is None or len(self._table) <= most:
+            self._table = self._make_table(max(most, len(self._columns) - 1))
+        return self._table
+
+    def _make_table(self, most: int) -> NDArray[np.float64]:
+        if len(self._columns) <= most:
+            self._columns = np.array([self._padded(rows) for rows in range(most + 1)])
         if not self._rows:
-            return 0.0
-        return math.exp(self._log(num_rows)) + self._growth() * max(0, num_rows - self._rows[-1])
-
-    def _growth(self) -> float:
-        """Seconds for each further row; 0 if only one size was measured."""
+            return np.zeros(most + 1)
+        logs = _rising([self._logs[rows] for rows in self._rows], [self._counts[rows] for rows in self._rows])
+        first, last = math.exp(logs[0]), math.exp(logs[-1])
         num_more = self._rows[-1] - self._rows[0]
-        return (math.exp(self._floors[-1]) - math.exp(self._floors[0])) / num_more if num_more else 0.0
+        growth = (last - first) / num_more if num_more else last * self._config.row_growth
+        table: NDArray[np.float64] = np.exp(np.interp(self._columns, self._rows, logs))
+        return table + growth * np.maximum(0, self._columns - self._rows[-1])
 
-    def _log(self, num_rows: float) -> float:
-        right = bisect_left(self._rows, num_rows)
-        if right == len(self._rows):
-            return self._floors[-1]
-        if right == 0 or self._rows[right] == num_rows:
-            return self._floors[right]
-        below, above = self._rows[right - 1], self._rows[right]
-        share = (num_rows - below) / (above - below)
-        return self._floors[right - 1] + share * (self._floors[right] - self._floors[right - 1])
+
+def _rising(values: Seq[float], weights: Seq[float]) -> list[float]:
+    """The rising values that are nearest to these (pool adjacent violators, Ayer et al. 1955)."""
+    pools: list[tuple[float, float, int]] = []  # mean, weight, number of values
+    for value, weight in zip(values, weights, strict=True):
+        pool = (value, weight, 1)
+        while pools and pools[-1][0] > pool[0]:
+            (one, its_weight, its_count), (other, weight, count) = pools.pop(), pool
+            mean = (one * its_weight + other * weight) / (its_weight + weight)
+            pool = (mean, its_weight + weight, its_count + count)
+        pools.append(pool)
+    return [mean for mean, _, count in pools for _ in range(count)]

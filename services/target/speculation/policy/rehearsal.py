@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import math
-import time
 from collections.abc import Callable, Coroutine
 from itertools import chain, repeat
 
 from services.engine.request import CachePolicy, Request, SpeculationPolicy, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
-from services.target.speculation.policy.policy_config import RehearsalConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 _TEXT = """The library keeps a record of every book: who wrote it, when it was printed, and where it stands.
 
@@ -25,18 +23,18 @@ REHEARSAL_ID = "rehearsal"
 """The request id of all rehearsals."""
 
 
-def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, seed: int, context_length: int) -> Request:
+def rehearsal_request(tokenizer: Tokenizer, config: PolicyConfig, *, seed: int, context_length: int) -> Request:
     """A request to continue an ordinary text, long enough to measure how fast a draft prefills and predicts.
 
     With another seed the text continues in another way, which gives more measurements. The prefix cache does not keep
     it.
     """
-    prompt = tokenizer.encode(_TEXT, add_special_tokens=True)[: min(config.max_prompt_tokens, context_length // 2)]
+    prompt = tokenizer.encode(_TEXT, add_special_tokens=True)[: context_length // 2]
     return Request(
         request_id=REHEARSAL_ID,
         prompt=tuple(prompt) or (0,),
-        sampling=SamplingParams(seed=seed, temperature=config.temperature),
-        stops=StopConditions(max_tokens=config.num_tokens),
+        sampling=SamplingParams(seed=seed),
+        stops=StopConditions(max_tokens=config.rehearsal_tokens),
         speculation=SpeculationPolicy(lookup=False),
         cache=CachePolicy(prefix=False),
     )
@@ -45,9 +43,8 @@ def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, seed: in
 class Rehearsals:
     """Rehearses whenever a draft is linked, and again from time to time, since a useless draft may become useful."""
 
-    def __init__(self, config: RehearsalConfig) -> None:
+    def __init__(self, config: PolicyConfig) -> None:
         self._config = config
-        self._began_at = -math.inf
         self._came, self._tried = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -55,9 +52,7 @@ class Rehearsals:
         """Begin rehearsals for a new link, on an event loop; `rehearse` returns False if the target was busy."""
         self.stop()
         self._came.set()
-        now = time.monotonic()
-        self._began_at = max(now, self._began_at + self._config.min_interval)
-        self._task = asyncio.create_task(self._run(rehearse, after=self._began_at - now))
+        self._task = asyncio.create_task(self._run(rehearse))
 
     async def first(self) -> None:
         """Wait for a draft to be linked and for the first rehearsal to end, each for a limited time."""
@@ -70,10 +65,12 @@ class Rehearsals:
         if self._task is not None:
             self._task.cancel()
 
-    async def _run(self, rehearse: Callable[[], Coroutine[None, None, bool]], *, after: float) -> None:
-        *first, last = self._config.repeat_after
-        repeats = chain(first, repeat(last))
-        while True:
+    async def _run(self, rehearse: Callable[[], Coroutine[None, None, bool]]) -> None:
+        *first, last = self._config.rehearse_after
+        for after in chain(first, repeat(last)):
             await asyncio.sleep(after)
-            after = next(repeats) if await rehearse() else self._config.retry_after
+            is_done = await rehearse()
             self._tried.set()
+            while not is_done:
+                await asyncio.sleep(self._config.draft_wait)
+                is_done = await rehearse()

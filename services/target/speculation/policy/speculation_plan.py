@@ -1,4 +1,4 @@
-"""SpeculationPlan: the number of predictions that a step verifies for each sequence, and the expected results."""
+"""SpeculationPlan: the number of predictions that a step verifies for each sequence, and how long it waits for them."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -18,31 +18,16 @@ class AutoSequence:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationPlan:
-    """Speculation lengths of one step; a speedup is a ratio of goodputs, against the same step without predictions."""
+    """Speculation lengths of one step. Times are in seconds."""
 
     lengths: Seq[int]
     """Predictions to verify, for each sequence."""
 
-    speedup: float = 1.0
-    """The speedup after the draft's prefill."""
-
-    amortized_speedup: float = 1.0
-    """The speedup with the draft's prefill amortised over future passes; this is maximised."""
-
-    slowest_speedup: float = 1.0
-    """The speedup of the sequence that gains least, after the draft's prefill."""
-
-    prefill: float = 0.0
-    """Seconds until the draft has caught up with the sequences."""
-
-    verification: float = 0.0
-    """Seconds by which verification makes the pass longer."""
-
-    risk: float = 0.0
-    """Most seconds by which the step gets longer, without the prefill, if no prediction comes or is accepted."""
-
     max_wait: float = 0.0
-    """Seconds that the step may wait for predictions, including the prefill."""
+    """The longest wait for predictions."""
+
+    invested: float = 0.0
+    """The part of it, in which the draft reads, that the gains of later steps are trusted to return."""
 
     least_chance: float = 0.0
     """The probability that a run is right below which one more prediction does not pay; 0 if it is unknown."""

@@ -1,11 +1,14 @@
 """LookupPredictor: predicts that a text continues as it did after the last occurrence of the same tokens."""
 
 import math
+import sys
+from collections.abc import Sequence as Seq
 
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
 
 class LookupPredictor:
@@ -36,20 +39,15 @@ class LookupPredictor:
         is_match = self._index.match(sequence)[0] in self._lengths
         return "" if is_match else "the text does not repeat itself"
 
-    def catch_up(self, sequence: Sequence) -> float:  # noqa: ARG002 - it reads as the target does
-        """0: it reads tokens as they are committed."""
-        return 0.0
-
-    def wait_for(self, sequence: Sequence, count: float) -> float:  # noqa: ARG002 - it is always there
-        """0: its predictions are found at once."""
-        return 0.0
-
-    def slowdown(self, num_sequences: int) -> float:  # noqa: ARG002 - as above
-        """1: it takes no longer for several sequences."""
-        return 1.0
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        """No time: predictions are found at once."""
+        return PredictionTimes([SequenceTimes()] * len(sequences))
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Do nothing: predictions are found when they are needed."""
+
+    def send(self) -> None:
+        """Do nothing, as above."""
 
     def has_ended(self, sequence: Sequence) -> bool:  # noqa: ARG002 - as above
         """False: it never ends a run early by itself."""
@@ -74,3 +72,12 @@ class LookupPredictor:
         """Forget a sequence that has ended."""
         self._index.close(sequence)
         return FollowCounts()
+
+
+def with_lookup(*drafts: Predictor, long_match: int) -> list[Predictor]:
+    """The predictors in the order in which they are asked: the lookup of matches of at least `long_match` tokens, the
+    drafts, and the lookup of shorter matches. It is two predictors, since the one may pay when the other does not.
+    """
+    index, lengths = ContextIndex(), (range(long_match, sys.maxsize), range(1, long_match))
+    long, short = (LookupPredictor(index, lengths=each) for each in lengths)
+    return [long, *drafts, short]

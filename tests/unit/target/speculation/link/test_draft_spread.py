@@ -5,7 +5,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from tests.unit.sequences import draw, make_request, make_sequence
 
 MUCH = 1 << 20  # tokens that a draft has room for
@@ -15,7 +15,7 @@ class Pool:
     """Drafts that are there, with nothing to do and room for eight sequences each."""
 
     def __init__(self, *names: str) -> None:
-        self.drafts = {name: RemotePredictor(DraftConfig(longest_wait=0.0), on_outgoing=bool) for name in names}
+        self.drafts = {name: RemotePredictor(PolicyConfig(longest_wait=0.0), on_outgoing=bool) for name in names}
         spread = DraftSpread([*self.drafts.values()])
         self._shared = {name: SharedPredictor(draft, spread) for name, draft in self.drafts.items()}
         for name in names:

@@ -17,7 +17,7 @@ from services.draft_protocol.messages import AlternatePrediction, Close, Commit,
 from services.target.speculation.link import remote_sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 from tests.unit.expected_sequence import ExpectedSequence
 from tests.unit.honest_draft import DraftSide, HonestDraft
@@ -47,7 +47,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.num_observed = 0
         self.patch.setattr(WaitLimit, "arrived", lambda *_, **__: setattr(self, "num_observed", self.num_observed + 1))
         self.predictor = RemotePredictor(
-            DraftConfig(longest_wait=0.0), on_outgoing=lambda: setattr(self, "is_woken", True)
+            PolicyConfig(longest_wait=0.0), on_outgoing=lambda: setattr(self, "is_woken", True)
         )
         self.sequences: list[ExpectedSequence] = []
         self.num_opened = 0
@@ -93,7 +93,7 @@ class LinkMachine(RuleBasedStateMachine):
         kept = max(len(each.request.prompt), len(each.tokens) - num_tokens)
         if kept < len(each.tokens):
             del each.tokens[kept:]
-            self.predictor.commit(each)
+            each.speculation.follow(self.predictor.commit(each))
             assert self.predictor.predict(each, 100) == []
             each.rewind()
 
@@ -204,7 +204,7 @@ class LinkMachine(RuleBasedStateMachine):
 
     def _commit(self, each: ExpectedSequence, grown: list[int]) -> None:
         each.tokens += grown
-        self.predictor.commit(each)
+        each.speculation.follow(self.predictor.commit(each))
         if grown:
             is_predicted = bool(self.predictor.predict(each, 1))
             each.grow(self._told(each), run_ahead=self.run_ahead, is_predicted=is_predicted)
@@ -212,6 +212,7 @@ class LinkMachine(RuleBasedStateMachine):
     def _ask(self, each: ExpectedSequence, limit: int) -> None:
         is_question = limit and not each.window and not each.is_released and not self.predictor.predict(each, 1)
         self.predictor.ask(each, limit)
+        self.predictor.send()
         each.window = limit + self.run_ahead if limit else 0
         if is_question and self.draft:
             each.ask(self._told(each), run_ahead=self.run_ahead)

@@ -3,10 +3,21 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.wait_limit import WaitLimit
 from tests.unit.linked_predictor import LinkedPredictor
+
+
+def wait_for(predictor: LinkedPredictor, sequence: Sequence, count: int) -> float:
+    return float(predictor.remote.times([sequence]).waits(np.array([float(count)]))[0, 0])
+
+
+def reading(predictor: LinkedPredictor, sequence: Sequence) -> float | None:
+    (times,) = predictor.remote.times([sequence]).sequences
+    return times.reading
 
 
 async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatch):
@@ -20,11 +31,11 @@ async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatc
         predictor.draw(sequence, b"x")
         now += 2
         predictor.hear(len(sequence.tokens), b"cd", epoch=epoch)
-    assert predictor.remote.wait_for(sequence, 2) == 0
+    assert wait_for(predictor, sequence, 2) == 0
     predictor.draw(sequence, b"y")
-    assert predictor.remote.wait_for(sequence, 2) == pytest.approx(2)
+    assert wait_for(predictor, sequence, 2) == pytest.approx(2)
     now += 1.5
-    assert predictor.remote.wait_for(sequence, 2) == pytest.approx(0.5)
+    assert wait_for(predictor, sequence, 2) == pytest.approx(0.5)
 
 
 async def test_without_a_link_nothing_is_to_be_sent_and_nobody_waits():
@@ -128,20 +139,34 @@ async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_co
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     predictor = LinkedPredictor(longest_wait=1.0)
-    assert predictor.remote.catch_up(predictor.add(b"x" * 40)) == 0
+    assert reading(predictor, predictor.add(b"x" * 40)) == 0
     predictor.connect(run_ahead=0)
     first, second = predictor.add(b"x" * 40), predictor.add(b"y" * 80)
-    assert predictor.remote.catch_up(first) is None
+    assert reading(predictor, first) is None
     predictor.remote.ask(first, 4)
     predictor.sent()
-    assert predictor.remote.catch_up(first) == 0, "it is under way"
-    assert predictor.remote.wait_for(first, 4) == 0, "nobody knows yet"
+    assert reading(predictor, first) is None, "it is under way"
+    assert wait_for(predictor, first, 4) == 0, "nobody knows yet"
     now += 0.4
     assert predictor.hear(40, b"abcd", sequence_id=2)
-    assert predictor.remote.catch_up(second) == pytest.approx(0.8)
+    assert reading(predictor, second) == pytest.approx(0.8)
     predictor.draw(first, b"abcdx")
     predictor.remote.ask(first, 1)
     now += 0.1
     assert predictor.hear(45, b"y", sequence_id=2, epoch=2)
-    assert predictor.remote.wait_for(second, 1) == pytest.approx(0.1), "what is new is predicted no sooner"
-    assert predictor.remote.catch_up(first) == 0
+    assert wait_for(predictor, second, 1) == pytest.approx(0.1), "what is new is predicted no sooner"
+    assert reading(predictor, first) == 0
+
+
+async def test_a_wait_in_vain_for_a_draft_that_reads_makes_the_reading_longer(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    first, second = predictor.add(b"x" * 40), predictor.add(b"y" * 80)
+    predictor.remote.ask(first, 4)
+    predictor.sent()
+    now += 1.0
+    assert predictor.remote.predict(first, 4, until=now + 1e-9) == []
+    assert reading(predictor, second) == pytest.approx(2 * 1.5)
+    assert 0 < reading(predictor, first) < 1.0, "of it a second is over"

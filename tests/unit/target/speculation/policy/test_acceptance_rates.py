@@ -7,16 +7,17 @@ import pytest
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
-from services.target.speculation.policy.policy_config import AcceptanceConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from tests.unit.sequences import make_request, make_sequence
 
 
 def make_rates() -> AcceptanceRates:
-    return AcceptanceRates(AcceptanceConfig(), num_positions=4)
+    return AcceptanceRates(PolicyConfig())
 
 
 def probabilities(rates: AcceptanceRates, sequence: Sequence, length: int) -> list[float]:
-    return [*itertools.islice(rates.run_probabilities(sequence), length)]
+    (chances,) = rates.probabilities([sequence])
+    return chances[:length].tolist()
 
 
 def verify(rates: AcceptanceRates, sequence: Sequence, shares: list[float], *, runs: int, seed: int = 1) -> None:
@@ -42,12 +43,31 @@ async def test_each_position_has_its_own_rate():
 
 async def test_what_lies_behind_a_rejection_gets_no_verdict():
     rates, sequence = make_rates(), make_sequence(make_request())
+    verify(rates, sequence, [1.0, 0.9], runs=50)
     before = probabilities(rates, make_sequence(make_request()), 2)
-    for _ in range(50):
+    for _ in range(20):
         rates.observe(sequence, 2, 0)
     chances = probabilities(rates, make_sequence(make_request()), 2)
-    assert chances[0] < 0.1
-    assert chances[1] / chances[0] == pytest.approx(before[1] / before[0])
+    assert chances[0] < 0.75 * before[0]
+    assert chances[1] / chances[0] == pytest.approx(before[1] / before[0], rel=0.1), "but for its prior"
+
+
+async def test_a_position_without_verdicts_is_like_the_one_before_it():
+    rates, sequence = make_rates(), make_sequence(make_request())
+    verify(rates, sequence, [0.95], runs=200)
+    first, second, third = probabilities(rates, make_sequence(make_request()), 3)
+    assert second / first == pytest.approx(first)
+    assert third / second == pytest.approx(first)
+
+
+async def test_a_hopeful_estimate_is_higher_the_less_is_known_of_a_sequence():
+    rates, known, new = make_rates(), make_sequence(make_request()), make_sequence(make_request())
+    verify(rates, known, [0.5] * 2, runs=100)
+    sober, hopeful = (rates.probabilities([known, new], [hope] * 2)[:, 0] for hope in (False, True))
+    assert sober[0] < hopeful[0]
+    assert hopeful[0] / sober[0] < hopeful[1] / sober[1] < 1.3
+    (alone,) = rates.probabilities([new], [True])
+    assert alone[0] > hopeful[1], "many are less often all lucky"
 
 
 async def test_a_sequence_that_is_easier_or_harder_than_the_others_is_told_apart():

@@ -1,17 +1,17 @@
 """LengthController: on a simulated target and draft it comes near the best lengths, and no stream loses much."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
-from services.target.speculation.policy.goodput_search import GoodputSearch
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.speculation_plan import AutoSequence
 from tests.harness.further import all_with
 from tests.unit.sequences import make_request, make_sequence
-from tests.unit.simulation import Simulation, World
+from tests.unit.simulation import Life, Simulation, World
 
 MOST = 15
+CONFIG = PolicyConfig()
 
 
 def rising(seconds: float, slope: float, knee: float):
@@ -22,10 +22,15 @@ def rising(seconds: float, slope: float, knee: float):
 CODER = World(  # a 1.5B target and a 0.5B draft, int8, two cores
     cost=rising(0.045, 0.012, 0.02), step=lambda num_rows: 0.013 * (1 + 0.02 * (num_rows - 1)), reading=0.0008
 )
+SLOW = replace(CODER, cost=rising(0.115, 0.006, 0.01))  # the same target in bf16
 SYNTHETIC = World(  # a 1B target and its first two layers
     cost=rising(0.033, 0.01, 0.01), step=lambda num_rows: 0.004 * (1 + 0.03 * (num_rows - 1)), reading=0.0003
 )
-PAIRS = {"coder": CODER, "synthetic": SYNTHETIC}
+GPU = World(  # an 8B target and its first four layers on one H200
+    cost=rising(0.0039, 0.005, 0.01), step=lambda num_rows: 0.00073 * (1 + 0.013 * (num_rows - 1)), delay=0.0017,
+    reading=0.00002,
+)  # fmt: skip
+PAIRS = {"coder": CODER, "slow": SLOW, "synthetic": SYNTHETIC, "gpu": GPU}
 BAD = {"useless": {"chances": (0.02,)}, "slow": {"delay": 0.5}, "silent": {"is_silent": True}}
 STREAMS = (1, 2, 4, 8, 16, 32)
 
@@ -41,84 +46,103 @@ def best_ratio(world: World) -> float:
     return max(ratios)
 
 
+def mean_ratio(world: World, *, rehearsals: int = 1, waves: int = 1, seeds: int = 8) -> float:
+    """Of the tokens of all streams to those without predictions."""
+    simulations = [Simulation(world, seed) for seed in range(seeds)]
+    for each in simulations:
+        for _ in range(rehearsals):
+            each.rehearse()
+        each.run(waves)
+    return sum(each.ratio for each in simulations) / seeds
+
+
+def lost(life: Life, world: World) -> float:
+    """The seconds of a stream that predictions cost it; negative if they saved some."""
+    return (sum(life.plain) - sum(life.tokens)) * world.cost(world.num_streams)
+
+
+def allowed(life: Life) -> float:
+    """The seconds that it may lose by the promise, and what one step may go beyond it."""
+    seconds = life.ends[-1] - life.ends[0]
+    return max(CONFIG.loss_seconds, CONFIG.loss_share * seconds) * 1.25
+
+
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-async def test_one_stream_gains_most_of_what_can_be_gained(pair):
-    ratios = [Simulation(pair, seed).rehearse().run(4).ratio for seed in range(4)]
-    assert sum(ratios) / len(ratios) > 1 + 0.6 * (best_ratio(pair) - 1)
+@pytest.mark.parametrize("chance", [0.6, 0.75, 0.9])
+async def test_the_first_answer_of_a_fresh_server_comes_near_the_best_fixed_number(pair, chance):
+    world = replace(pair, chances=(chance,), num_tokens=64, prompt=57)
+    assert mean_ratio(world, seeds=16) > 1 + 0.8 * (best_ratio(world) - 1) - 0.06
 
 
-async def test_after_three_rehearsals_no_good_draft_is_left_alone_for_bad_luck():
-    world = replace(CODER, num_streams=2, num_tokens=96)
-    ratios = [Simulation(world, seed).rehearse().rehearse().rehearse().run(2).ratio for seed in range(6)]
-    assert min(ratios) > 1.15
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("chance", [0.4, 0.6, 0.75, 0.9])
+async def test_one_stream_gains_nearly_all_that_can_be_gained(pair, chance):
+    world = replace(pair, chances=(chance,))
+    assert mean_ratio(world, rehearsals=3, waves=4, seeds=4) > max(0.96, 0.91 * best_ratio(world))
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 4, 32))
+async def test_so_do_many_and_none_lose_where_it_does_not_pay(pair, num_streams):
+    world = replace(pair, num_streams=num_streams)
+    ratio = mean_ratio(world, rehearsals=3, waves=3, seeds=3)
+    assert ratio > 0.97
+    assert ratio > 0.8 * best_ratio(world)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("num_rehearsals", [0, 1])
+@pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+async def test_a_draft_of_no_use_costs_no_stream_more_than_it_may_lose(pair, num_rehearsals, num_streams, bad):
+    world = replace(pair, num_streams=num_streams, num_tokens=256, **bad)
+    simulation = Simulation(world)
+    for _ in range(num_rehearsals):
+        simulation.rehearse()
+    simulation.run(3)
+    for life in simulation.lives:
+        assert lost(life, world) <= allowed(life)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+async def test_one_that_was_rehearsed_costs_next_to_nothing(pair, bad):
+    world = replace(pair, num_tokens=256, **bad)
+    assert Simulation(world).rehearse().run(3).ratio >= 0.985
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+async def test_one_that_was_good_in_the_rehearsal_alone_is_found_out(pair):
+    simulation = Simulation(replace(pair, chances=(0.02,), rehearsed=0.75, num_tokens=256)).rehearse().run(6)
+    assert sum(life.ratio < 1 for life in simulation.lives), "it was believed at first"
+    assert all(lost(life, pair) <= 2 * allowed(life) for life in simulation.lives)
+    assert simulation.ratio >= 0.965
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+async def test_a_good_one_that_comes_while_somebody_always_waits_is_used(pair):
+    world = replace(pair, prompt=40)
+    assert mean_ratio(world, rehearsals=0, waves=4, seeds=4) > 1 + 0.6 * (best_ratio(world) - 1)
+
+
+async def test_a_stream_with_bad_predictions_is_not_slowed_down_for_the_others():
+    world = replace(SYNTHETIC, num_streams=4, chances=(0.9, 0.9, 0.9, 0.02), rehearsed=0.75, num_tokens=256)
+    simulation = Simulation(world).rehearse().run(2)
+    assert min(life.ratio for life in simulation.lives) > 0.9
+    assert simulation.ratio > 1.0
+
+
+async def test_a_long_text_is_read_if_the_stream_is_expected_to_gain_more():
+    world = replace(SLOW, prompt=2048, num_tokens=256)
+    assert mean_ratio(world, rehearsals=1, seeds=3) > 1.5
+    world = replace(CODER, prompt=2048, num_tokens=256)
+    assert mean_ratio(world, rehearsals=1, seeds=3) > 0.985, "here it would take longer than it saves in 128 tokens"
 
 
 async def test_how_slowly_a_draft_reads_is_measured_in_a_rehearsal():
     world = replace(CODER, reading=0.004)  # the prompt takes twice as long as predictions are waited for
     simulation = Simulation(world).rehearse()
     assert simulation.draft._prefill_rate.seconds(1000) == pytest.approx(4.0, rel=0.2)
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_a_draft_of_no_use_costs_no_window_of_a_stream_more_than_a_little(pair, num_streams, bad):
-    simulation = Simulation(replace(pair, num_streams=num_streams, **bad)).rehearse().run(2)
-    assert min(life.worst_window() for life in simulation.lives) >= 0.97
-    assert min(life.ratio for life in simulation.lives) >= 0.99
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_nor_does_one_that_comes_while_somebody_waits(pair, num_streams, bad):
-    simulation = Simulation(replace(pair, num_streams=num_streams, **bad)).run(3)
-    least = 0.9 if num_streams == 1 else 0.95  # one alone pays for a trial; beside a draft at work, passes take longer
-    assert min(life.worst_window() for life in simulation.lives) >= least
-    assert simulation.ratio >= 0.985, "of some twelve seconds, the first of which are dearest"
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-async def test_a_good_one_that_comes_while_somebody_always_waits_is_found_out(pair):
-    ratios = [Simulation(replace(pair, prompt=40), seed).run(8).ratio for seed in range(4)]
-    assert sum(ratios) / len(ratios) > 1.1
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
-async def test_a_good_draft_does_not_lose_either_where_many_share_the_cores(pair, num_streams):
-    ratios = [Simulation(replace(pair, num_streams=num_streams), seed).rehearse().run(4).ratio for seed in range(3)]
-    assert sum(ratios) / len(ratios) >= 0.99
-
-
-def slowed_by_many(world: World, growth: float) -> World:
-    """The same, but a step of the draft takes longer by this share for each further stream."""
-    alone = world.step(1)
-    return replace(world, step=lambda count: alone * (1 + growth * (count - 1)))
-
-
-@pytest.mark.parametrize("growth", [0.03, 0.1, 0.2, 0.35])
-async def test_four_streams_gain_however_much_longer_the_draft_takes_for_them(growth):
-    world = replace(slowed_by_many(SYNTHETIC, growth), num_streams=4, num_tokens=96)
-    ratios = [Simulation(world, seed).rehearse().run(3).ratio for seed in range(3)]
-    assert min(ratios) > 1.1
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("num_streams", all_with([2, 8, 16], 8))
-@pytest.mark.parametrize("growth", all_with([0.1, 0.2], 0.2))
-async def test_nor_where_it_takes_much_longer_for_many(pair, num_streams, growth):
-    world = replace(slowed_by_many(pair, growth), num_streams=num_streams)
-    ratios = [Simulation(world, seed).rehearse().run(4).ratio for seed in range(3)]
-    assert sum(ratios) / len(ratios) >= 0.99
-
-
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-async def test_one_that_was_good_in_the_rehearsal_alone_is_found_out(pair):
-    simulation = Simulation(replace(pair, chances=(0.02,), rehearsed=0.75)).rehearse().run(6)
-    assert sum(life.tokens[0] > 0 and life.ratio < 1 for life in simulation.lives), "it was believed at first"
-    assert simulation.ratio >= 0.985
-    assert min(life.ratio for life in simulation.lives[1:]) >= 0.965
 
 
 async def test_a_draft_that_turns_bad_is_found_out_and_one_that_turns_good_too():
@@ -137,9 +161,9 @@ async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
     sequences = [AutoSequence(make_sequence(make_request()), most) for most in (0, 1, 2, MOST)]
     for each in sequences:
         simulation.draft.open(each.sequence, 0)
-        simulation.speculation._budget.join(each.sequence)
+        simulation.speculation._regret.join(each.sequence)
     lengths = controller.plan(sequences, num_rows=4, spare_rows=5).lengths
-    assert sum(lengths) <= 5
+    assert 0 < sum(lengths) <= 5
     assert all(length <= each.max_length for length, each in zip(lengths, sequences, strict=True))
 
 
@@ -151,15 +175,9 @@ async def test_a_stream_that_has_just_come_is_thought_about_at_once():
         assert simulation.counts[0]
 
 
-async def test_while_nothing_pays_it_is_searched_ever_more_rarely(monkeypatch):
-    simulation = Simulation(replace(SYNTHETIC, chances=(0.02,), num_tokens=2000)).rehearse()
-    searches: list[int] = []
-    search = GoodputSearch.best
-    monkeypatch.setattr(
-        GoodputSearch,
-        "best",
-        lambda *args, **limits: searches.append(len(simulation.counts)) or search(*args, **limits),
-    )
-    simulation.run(1)
-    assert 20 < len(searches) < 60, "one in eight would be 250"
-    assert max(later - before for before, later in pairwise(searches)) <= 64
+async def test_while_nothing_pays_it_is_tried_ever_more_rarely():
+    simulation = Simulation(replace(SYNTHETIC, chances=(0.02,), num_tokens=4000)).rehearse().run(1)
+    tried = [step for step, count in enumerate(simulation.counts) if count]
+    later = [step for step in tried if step > 200]
+    assert 0 < len(later) < 8
+    assert len([step for step in tried if step <= 200]) < 100

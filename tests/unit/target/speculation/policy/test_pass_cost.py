@@ -5,11 +5,11 @@ import random
 import pytest
 
 from services.target.speculation.policy.pass_cost import PassCost
-from services.target.speculation.policy.policy_config import PassCostConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 
 
 def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
-    cost = PassCost(PassCostConfig())
+    cost = PassCost(PolicyConfig())
     for _ in range(times):
         for num_rows, seconds in passes:
             cost.observe(num_rows, seconds)
@@ -17,16 +17,36 @@ def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
 
 
 def test_nothing_is_known_before_a_measurement():
-    cost = PassCost(PassCostConfig())
+    cost = PassCost(PolicyConfig())
     assert cost.seconds(1) == 0.0
-    assert cost.reach == 0
+    assert [*cost.table(4)] == [0.0] * 5
     assert not cost.knows(1)
 
 
-def test_a_few_measurements_make_a_size_known():
-    assert not measured((1, 1.0), times=2).knows(1)
-    assert measured((1, 1.0), times=3).knows(1)
-    assert not measured((1, 1.0), times=3).knows(2)
+def test_a_measurement_makes_a_size_known():
+    assert measured((1, 1.0)).knows(1)
+    assert not measured((1, 1.0)).knows(2)
+
+
+def test_before_a_second_size_is_measured_each_row_is_taken_to_cost_a_little():
+    cost = measured((1, 1.0), times=3)
+    assert 1.0 < cost.seconds(5) < cost.seconds(9) < 1.3
+
+
+def test_times_rise_in_the_stairs_of_the_rows_that_the_device_computes():
+    cost = PassCost(PolicyConfig(), lambda rows: -(-rows // 8) * 8)
+    for _ in range(50):
+        cost.observe(3, 1.0)
+        cost.observe(12, 2.0)
+    assert cost.knows(8)
+    assert cost.seconds(1) == cost.seconds(8) == pytest.approx(1.0, rel=0.05)
+    assert cost.seconds(9) == cost.seconds(16) == pytest.approx(2.0, rel=0.05)
+    assert cost.seconds(17) == cost.seconds(24) == pytest.approx(3.0, rel=0.05)
+
+
+def test_the_table_has_the_time_of_every_size():
+    cost = measured((1, 1.0), (9, 4.0), times=20)
+    assert [*cost.table(40)[:41]] == [cost.seconds(rows) for rows in range(41)]
 
 
 def test_between_two_sizes_it_is_interpolated_and_beyond_the_largest_it_goes_on_as_before():
@@ -35,7 +55,6 @@ def test_between_two_sizes_it_is_interpolated_and_beyond_the_largest_it_goes_on_
     assert cost.seconds(5) == pytest.approx(2.0, rel=0.1)
     assert cost.seconds(9) == pytest.approx(4.0, rel=0.1)
     assert cost.seconds(17) == pytest.approx(7.0, rel=0.1)
-    assert cost.reach > 9
 
 
 def test_more_rows_never_cost_less():
@@ -58,7 +77,7 @@ def test_a_machine_that_has_become_slower_is_slower_at_every_size():
 
 
 def test_noise_averages_out():
-    cost, chance = PassCost(PassCostConfig()), random.Random(1)
+    cost, chance = PassCost(PolicyConfig()), random.Random(1)
     for _ in range(500):
         cost.observe(1, chance.uniform(0.8, 1.2))
         cost.observe(8, chance.uniform(1.2, 1.6))

@@ -1,7 +1,7 @@
 """PolicyConfig: every constant of the policy is there, and says where it comes from."""
 
 import ast
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,14 @@ ORIGINS = ("Chosen", "Derived", "Measured", "Promised")
 
 
 def explanations() -> dict[str, str]:
-    """The text under each field of the file, but for those that are configurations themselves."""
+    """The text under each field."""
     found = {}
     for each in ast.parse(Path(policy_config.__file__).read_text()).body:
-        if isinstance(each, ast.ClassDef) and each.name not in {"PolicyConfig", "SpeedupThreshold"}:
+        if isinstance(each, ast.ClassDef):
             for field, after in zip(each.body, [*each.body[1:], None], strict=True):
                 if isinstance(field, ast.AnnAssign):
                     is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                    found[f"{each.name}.{ast.unparse(field.target)}"] = str(after.value.value) if is_text else ""
+                    found[ast.unparse(field.target)] = str(after.value.value) if is_text else ""
     return found
 
 
@@ -48,11 +48,8 @@ def is_number(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
-def test_no_part_of_it_can_be_changed() -> None:
-    config = PolicyConfig()
-    parts = [getattr(config, field.name) for field in fields(config)]
-    assert all(is_dataclass(part) for part in parts)
-    for part in (config, *parts):
-        with pytest.raises(AttributeError):
-            setattr(part, fields(part)[0].name, None)
-    assert replace(config) == config
+def test_there_are_few_and_none_can_be_changed() -> None:
+    names = [field.name for field in fields(PolicyConfig)]
+    assert len(names) <= 25
+    with pytest.raises(AttributeError):
+        setattr(PolicyConfig(), names[0], None)

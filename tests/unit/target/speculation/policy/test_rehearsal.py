@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.target.speculation.policy.policy_config import RehearsalConfig
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.rehearsal import Rehearsals, rehearsal_request
 from tests.unit.sequences import byte_tokenizer
 
@@ -26,7 +26,7 @@ async def turns(number: int) -> None:
 
 
 async def test_a_draft_that_comes_is_tried_once():
-    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig())
+    stage, rehearsals = Stage(), Rehearsals(PolicyConfig())
     rehearsals.draft_came(stage.rehearse)
     await turns(8)
     rehearsals.stop()
@@ -34,7 +34,7 @@ async def test_a_draft_that_comes_is_tried_once():
 
 
 async def test_it_is_tried_again_while_there_is_something_else_to_do():
-    stage, rehearsals = Stage(is_busy=True), Rehearsals(RehearsalConfig(retry_after=0.0))
+    stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.0))
     rehearsals.draft_came(stage.rehearse)
     await turns(8)
     assert stage.num_tries > 1
@@ -45,24 +45,15 @@ async def test_it_is_tried_again_while_there_is_something_else_to_do():
 
 
 async def test_it_is_repeated_after_the_pauses_and_then_after_the_last_of_them_only():
-    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig(repeat_after=(0.0, 0.0, 600.0)))
+    stage, rehearsals = Stage(), Rehearsals(PolicyConfig(rehearse_after=(0.0, 0.0, 0.0, 600.0)))
     rehearsals.draft_came(stage.rehearse)
     await turns(16)
     rehearsals.stop()
     assert stage.num_done == 3
 
 
-async def test_a_draft_that_comes_and_goes_has_to_wait():
-    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig())
-    for _ in range(5):
-        rehearsals.draft_came(stage.rehearse)
-        await turns(4)
-    rehearsals.stop()
-    assert stage.num_done == 1
-
-
 async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
-    stage, rehearsals = Stage(is_busy=True), Rehearsals(RehearsalConfig(draft_wait=0.01, first_wait=60.0))
+    stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.01, first_wait=60.0))
     await rehearsals.first()  # nobody has come
     rehearsals.draft_came(stage.rehearse)
     await rehearsals.first()
@@ -71,7 +62,7 @@ async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
 
 
 def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
-    request = rehearsal_request(byte_tokenizer(), RehearsalConfig(), seed=3, context_length=64)
+    request = rehearsal_request(byte_tokenizer(), PolicyConfig(), seed=3, context_length=64)
     assert 0 < len(request.prompt) <= 32
     assert not request.cache.prefix
     assert request.sampling.seed == 3, "each goes on in a way of its own"

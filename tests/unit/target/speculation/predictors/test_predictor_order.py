@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.lookup_predictor import with_lookup
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 
@@ -13,7 +13,7 @@ from tests.unit.sequences import make_request, make_sequence
     [(b"12345678 12345678", True, False), (b"12 12", False, True), (b"1", False, False)],
 )
 async def test_long_matches_are_asked_for_first_and_short_ones_last(draft, prompt, has_long, has_short):
-    first, *between, last = with_lookup(*[draft] if draft else [])
+    first, *between, last = with_lookup(*[draft] if draft else [], long_match=8)
     assert between == ([draft] if draft else [])
     sequence = make_sequence(make_request(prompt))
     for predictor in (first, last):

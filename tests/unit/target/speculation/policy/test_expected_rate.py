@@ -1,0 +1,107 @@
+"""The equation: of all lengths it finds those with the most tokens per second, as docs/inside/speculation.md has it."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.target.speculation.policy.expected_rate import StepEstimate, most_tokens_per_second
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+
+COUNT, MOST = 3, 4
+RATES = np.array([[0.9], [0.7], [0.3]])
+
+
+def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **changes: Any) -> StepEstimate:
+    """Three streams, one of which fares well and one badly; a pass takes so much longer for each row."""
+    step = StepEstimate(
+        chances=RATES ** np.arange(1, MOST + 1),
+        offered=np.ones(MOST),
+        most=np.full(COUNT, MOST),
+        passes=0.05 + row * np.arange(COUNT + COUNT * MOST + 1),
+        num_rows=COUNT,
+        times=PredictionTimes([SequenceTimes()] * COUNT, delay=wait, each=each, growth=0.1),
+        readings=np.zeros(COUNT),
+        horizons=np.full(COUNT, 100),
+        protected=np.array([], dtype=np.int64),
+    )
+    return replace(step, **changes)
+
+
+def speedup(step: StepEstimate, lengths: tuple[int, ...]) -> float:
+    """The equation, written out."""
+    tokens = sum(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths))
+    asked = [row for row, length in enumerate(lengths) if length]
+    wait = (step.times.delay + step.times.each * max(lengths)) * (1 + 0.1 * (len(asked) - 1)) if asked else 0.0
+    reading = sum(step.readings[row] / step.horizons[row] for row in asked) * tokens / COUNT
+    plain = step.passes[step.num_rows]
+    return tokens / COUNT * plain / (step.passes[step.num_rows + sum(lengths)] + wait * step.wait_price + reading)
+
+
+def every(step: StepEstimate) -> list[tuple[int, ...]]:
+    return [*itertools.product(*(range(most + 1) for most in step.most))]
+
+
+@pytest.mark.parametrize("row", [0.0005, 0.002, 0.008])
+@pytest.mark.parametrize("wait", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("each", [0.0, 0.005])
+@pytest.mark.parametrize("reading", [0.0, 0.5])
+def test_it_comes_near_the_best_of_all_lengths(row: float, wait: float, each: float, reading: float) -> None:
+    step = make_step(row=row, wait=wait, each=each, readings=np.full(COUNT, reading))
+    best = most_tokens_per_second(step)
+    assert best.speedup == pytest.approx(max(1.0, speedup(step, tuple(best.lengths))))
+    share = 0.85 if reading else 0.97  # it does not choose among those that the draft must read
+    assert best.speedup >= share * max(speedup(step, lengths) for lengths in every(step))
+
+
+def test_what_does_not_pay_is_nothing() -> None:
+    best = most_tokens_per_second(make_step(row=0.1))
+    assert (best.lengths, best.speedup, best.wait) == ([0, 0, 0], 1.0, 0.0)
+
+
+def test_a_price_of_waiting_shortens_the_wait() -> None:
+    step = make_step(each=0.01)
+    assert most_tokens_per_second(replace(step, wait_price=2.0)).wait < most_tokens_per_second(step).wait
+
+
+def test_predictions_that_are_there_cost_no_wait() -> None:
+    ready = PredictionTimes([SequenceTimes(num_ready=MOST)] * COUNT, delay=9.0, each=9.0)
+    best = most_tokens_per_second(make_step(times=ready))
+    assert sum(best.lengths) > COUNT
+    assert best.wait == 0.0
+
+
+def test_what_was_requested_earlier_comes_sooner() -> None:
+    times = PredictionTimes([SequenceTimes(elapsed=0.015)] * COUNT, delay=0.02)
+    assert most_tokens_per_second(make_step(times=times)).wait == pytest.approx(0.005)
+
+
+def test_a_pass_of_padded_rows_is_filled() -> None:
+    stairs = np.where(np.arange(COUNT + COUNT * MOST + 1) <= 8, 0.05, 0.2)
+    best = most_tokens_per_second(make_step(passes=stairs, wait=0.0))
+    assert COUNT + sum(best.lengths) == 8
+
+
+def test_a_protected_stream_is_not_slowed_down() -> None:
+    step = make_step(wait=0.01, each=0.005)
+    assert most_tokens_per_second(step).speedup > 1.2
+    for protected in ([0], [2], [0, 1, 2]):
+        best = most_tokens_per_second(replace(step, protected=np.array(protected)))
+        for row in protected:
+            tokens = 1 + step.chances[row, : best.lengths[row]].sum()
+            assert tokens * step.passes[COUNT] >= step.passes[COUNT + sum(best.lengths)] + best.wait
+
+
+def test_there_is_no_more_room_than_rows_that_a_pass_can_have() -> None:
+    step = make_step(passes=np.full(COUNT + 2, 0.05))
+    assert sum(most_tokens_per_second(step).lengths) == 1
+    assert most_tokens_per_second(make_step(passes=np.full(COUNT + 1, 0.05))).lengths == [0, 0, 0]
+
+
+def test_predictions_that_seldom_come_take_few_rows() -> None:
+    """A run that mostly ends early is worth a longer limit."""
+    step = make_step(offered=np.array([1.0, 0.5, 0.25, 0.125]), row=0.01)
+    rows = COUNT + np.ceil(sum(step.offered[:length].sum() for length in most_tokens_per_second(step).lengths))
+    assert rows < COUNT + sum(most_tokens_per_second(step).lengths)
