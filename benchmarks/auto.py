@@ -130,9 +130,7 @@ def _bad(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     yield {"draft": draft, "turn": turn} | _line(client, "chat", prompt, way, 0.0, _BAD_TOKENS)
 
 
-def _line(
-    client: Client, kind: str, prompt: Seq[int], way: Way, temperature: float, num_tokens: int
-) -> dict[str, Any]:
+def _line(client: Client, kind: str, prompt: Seq[int], way: Way, temperature: float, num_tokens: int) -> dict[str, Any]:
     result = _answer(client, prompt, way, temperature, num_tokens)
     speculation = result.speculation
     return {

@@ -70,7 +70,9 @@ class CoreAssignment:
         """Return the placement and its reason, for the log."""
         if self.target == self.draft:
             return f"target and draft take turns on cores {_ranges(self.target)}, since one memory limits both"
-        return f"target on cores {_ranges(self.target)}, draft on cores {_ranges(self.draft)}, as asked for with --cores"
+        return (
+            f"target on cores {_ranges(self.target)}, draft on cores {_ranges(self.draft)}, as asked for with --cores"
+        )
 
 
 PLACEMENTS = {"shared": CoreAssignment.shared, "apart": CoreAssignment.apart}

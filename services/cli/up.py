@@ -55,7 +55,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         help="format of the draft's weights; auto is the fastest (%(default)s)",
     )
-    cores = "how target and draft share the cores: shared, they take turns on all, or apart, each has half (%(default)s)"
+    cores = (
+        "how target and draft share the cores: shared, they take turns on all, or apart, each has half (%(default)s)"
+    )
     parser.add_argument("--cores", choices=PLACEMENTS, default="shared", help=cores)
     parser.add_argument(
         "--weights-cache",

@@ -47,7 +47,13 @@ class TopView:
             rows[source] = f"{accepted / verified:.0%} of {verified:.1f}/s" if verified else "-"
         passes = self._rate("sequence_passes_total")
         accepted = self._rate("spec_decode_num_accepted_tokens_total")
-        return "accepted", _table({**rows, "tokens per pass": f"{1 + accepted / passes:.2f}" if passes else "-"})
+        rows["tokens per pass"] = f"{1 + accepted / passes:.2f}" if passes else "-"
+        if taken := self._rate("speculation_seconds_total"):
+            came, expected = (
+                self._rate(f"speculation_{name}_total") for name in ("plain_seconds", "expected_plain_seconds")
+            )
+            rows["speedup"] = f"{came / taken:.2f}, expected {expected / taken:.2f}"
+        return "accepted", _table(rows)
 
     def _links(self) -> tuple[str, Table]:
         rows = {}

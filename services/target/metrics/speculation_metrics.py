@@ -45,6 +45,17 @@ def add_decisions(page: MetricPage, speculation: Speculation) -> None:
     page.counter("speculation_decisions", text, decisions, "source", "decision")
 
 
+def add_seconds(page: MetricPage, speculation: Speculation) -> None:
+    """What AUTO saves: the second sum over the first is the speedup, the third over the first the expected one."""
+    seconds = speculation.seconds
+    text = "Seconds of steps with predictions that the server chose."
+    page.counter("speculation_seconds", text, seconds.taken)
+    text = "Seconds that the tokens of these steps would have taken without predictions."
+    page.counter("speculation_plain_seconds", text, seconds.plain)
+    text = "The same, as expected before the steps."
+    page.counter("speculation_expected_plain_seconds", text, seconds.expected)
+
+
 def add_links(page: MetricPage, links: DraftLinks, stats: SpeculationStats) -> None:
     """The links to the current drafts, up or down; drafts may be added and removed."""
     predictors = links.by_address

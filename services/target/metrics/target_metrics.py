@@ -10,7 +10,13 @@ from prometheus_client.registry import Collector
 from services.engine.cache.kv_offload import KvOffload
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
-from services.target.metrics.speculation_metrics import add_decisions, add_links, add_predictions, add_shared
+from services.target.metrics.speculation_metrics import (
+    add_decisions,
+    add_links,
+    add_predictions,
+    add_seconds,
+    add_shared,
+)
 from services.target.metrics.target_load import TargetLoad
 from services.target.sessions.sessions import Sessions
 from services.target.speculation.link.draft_links import DraftLinks
@@ -56,6 +62,7 @@ class TargetMetrics(Collector):
         own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", values, "lora")
         add_predictions(own, self._statistics, stats)
         add_decisions(own, self._engine.speculation)
+        add_seconds(own, self._engine.speculation)
         add_links(own, self._find_links(), stats)
         _add_steps(own, self._engine)
         text = "KV blocks that are owned, free but cached, and empty."

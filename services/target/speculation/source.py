@@ -58,9 +58,9 @@ class Source:
         """How often the controller made each decision."""
         return self._controller.decisions
 
-    def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
+    def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int, num_others: int = 0) -> SourcePlan:
         """The number of predictions to request for each sequence, in a step with `num_rows` rows so far and
-        `spare_rows` left; sequences with ALWAYS come first.
+        `spare_rows` left, and with `num_others` further sequences; those with ALWAYS come first.
         """
         if self.predictor.num_arrivals != self._num_arrivals:
             self._num_arrivals = self.predictor.num_arrivals
@@ -76,7 +76,10 @@ class Source:
             if is_automatic(sequence) and not self.predictor.why_none(sequence)
         ]
         automatic = self._controller.plan(
-            [each for _, each in left_open], num_rows=num_rows + sum(lengths), spare_rows=spare_rows
+            [each for _, each in left_open],
+            num_rows=num_rows + sum(lengths),
+            spare_rows=spare_rows,
+            num_others=num_others + len(sequences) - len(left_open),
         )
         for (index, _), length in zip(left_open, automatic.lengths, strict=True):
             lengths[index] = length

@@ -15,6 +15,7 @@ from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.source import Source, SourcePlan, is_automatic
+from services.target.speculation.speculation_seconds import SpeculationSeconds
 from services.target.speculation.step_record import StepRecord
 
 Run = tuple[ScheduledRows, list[int]]
@@ -48,6 +49,7 @@ class Speculation:
         self._sources = [Source(predictor, self._passes, self._regret, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._step = StepRecord(began=clock())
+        self.seconds = SpeculationSeconds()
         self.rehearsal: Sequence | None = None
         """The sequence of a rehearsal, while there is one."""
 
@@ -111,7 +113,9 @@ class Speculation:
         num_rows = sum(rows.num_rows for rows in batch)
         for source in self._sources:
             unserved = _unserved(source, decoding)
-            plan = self._ask(source, unserved, num_rows=num_rows, spare_rows=spare_rows)
+            plan = self._ask(
+                source, unserved, num_rows=num_rows, spare_rows=spare_rows, num_others=len(batch) - len(unserved)
+            )
             if any(plan.lengths) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
             new = self._take(source, plan, unserved)
@@ -147,13 +151,19 @@ class Speculation:
             self._passes.observe(sum(rows.num_rows for rows in batch), computing)
         decoding = [rows for rows in batch if rows.is_decode]
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
-        computing *= only_decodes
-        losses = step.losses(automatic, num_decoding=len(decoding), passes=self._passes, computing=computing)
-        for sequence, lost in losses:
-            self._regret.observe(sequence, lost)
-        if automatic:
-            for source, plan in zip(self._sources, step.plans, strict=True):
-                source.observe(plan)
+        if not automatic:
+            return
+        plain, taken = step.seconds(
+            automatic, num_decoding=len(decoding), passes=self._passes, computing=computing * only_decodes
+        )
+        for rows in automatic:
+            num_tokens = 1 + step.num_accepted.get(rows.sequence, 0)
+            self._regret.observe(rows.sequence, taken - min(taken, step.invested) - num_tokens * plain)
+        if any(rows.predictions for rows in automatic):
+            num_tokens = len(automatic) + sum(step.num_accepted.values())
+            self.seconds.add(taken, plain * num_tokens / len(automatic), step.expected_speedup)
+        for source, plan in zip(self._sources, step.plans, strict=True):
+            source.observe(plan)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
@@ -165,9 +175,11 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(self, source: Source, unserved: Seq[ScheduledRows], *, num_rows: int, spare_rows: int) -> SourcePlan:
+    def _ask(
+        self, source: Source, unserved: Seq[ScheduledRows], *, num_rows: int, spare_rows: int, num_others: int
+    ) -> SourcePlan:
         sequences = [rows.sequence for rows in unserved]
-        plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows)
+        plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows, num_others=num_others)
         self._step.plans.append(plan)
         for sequence, length in zip(sequences, plan.lengths, strict=True):
             source.ask(sequence, length, plan)

@@ -1,6 +1,5 @@
 """StepRecord: the requests of a step to the sources, and the time that it saved or lost with them."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -29,19 +28,25 @@ class StepRecord:
     is_disturbed: bool = False
     """Whether a predictor computes on the target's cores during the pass."""
 
-    def losses(
-        self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float
-    ) -> Iterator[tuple[Sequence, float]]:
-        """The seconds that each sequence with AUTO lost to predictions, negative for a gain.
+    @property
+    def invested(self) -> float:
+        """Seconds of waiting for a draft that reads, which later gains are trusted to return."""
+        return sum(plan.automatic.invested for plan in self.plans)
 
-        A pass, of which `num_decoding` sequences are decoding, counts with its expected time; a disturbed pass with its
-        own, `computing`. Time that was invested in reading does not count.
+    @property
+    def expected_speedup(self) -> float:
+        """The expected speedup of the source that predicts for sequences with AUTO; 1 if none does."""
+        return max((plan.automatic.speedup for plan in self.plans if plan.automatic.is_speculative), default=1.0)
+
+    def seconds(
+        self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float
+    ) -> tuple[float, float]:
+        """The time of the step without predictions for the sequences with AUTO, and with them.
+
+        `num_decoding` sequences are decoding in the pass. It counts with its expected time; a disturbed pass with its
+        own, `computing`.
         """
         plain = passes.seconds(num_decoding)
         verifying = passes.seconds(num_decoding + sum(len(rows.predictions) for rows in automatic))
         seconds = max(verifying, computing) if self.is_disturbed else verifying
-        waited = sum(rows.waiting for rows in automatic)
-        invested = min(waited, sum(plan.automatic.invested for plan in self.plans))
-        for rows in automatic:
-            gained = self.num_accepted.get(rows.sequence, 0) * plain
-            yield rows.sequence, seconds - plain + waited - invested - gained
+        return plain, seconds + sum(rows.waiting for rows in automatic)

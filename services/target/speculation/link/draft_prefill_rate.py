@@ -21,7 +21,7 @@ class DraftPrefillRate:
         return None if self._token_seconds is None else num_tokens * self._token_seconds
 
     def remaining(self, sequence_id: int, now: float) -> float | None:
-        """The expected rest of the current stretch; 0 for a sequence that is not in it, None if the speed is unknown."""
+        """The expected rest of the current stretch; 0 for a sequence outside of it, None if the speed is unknown."""
         if sequence_id not in self._sequence_ids:
             return 0.0
         seconds = self.seconds(self._num_tokens)

@@ -129,7 +129,7 @@ class RemotePredictor:
             self._on_outgoing()
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
-        """At most `limit` predictions, after waiting for them until `until`, or if that is infinite as long as WaitLimit allows."""
+        """At most `limit` predictions, after a wait until at most `until`; if that is infinite, WaitLimit limits it."""
         with self._changed:
             remote = self._remotes[sequence]
             if limit and self._is_reached(remote):

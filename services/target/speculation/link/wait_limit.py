@@ -6,7 +6,7 @@ from services.target.speculation.policy.policy_config import PolicyConfig
 
 class WaitLimit:
     """With ALWAYS a step waits a little longer than the usual time for as many predictions. It does not wait if that is
-    too long or if the draft has stopped answering, except for a try now and then, the later the longer the last try was.
+    too long or if the draft has stopped answering, except for a try now and then, later after a longer one.
 
     Times are in seconds on a monotonic clock; delays count from the commit, or the end of the pause, that requested the
     predictions.

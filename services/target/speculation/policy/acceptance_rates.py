@@ -20,7 +20,7 @@ class _Verdicts:
     rejected: float = 0.0
 
     def add(self, accepted: float, rejected: float, memory: float) -> None:
-        """Add to the sums, of which this factor remains."""
+        """Add to the sums, after multiplying them by `memory`."""
         self.accepted = self.accepted * memory + accepted
         self.rejected = self.rejected * memory + rejected
 
@@ -35,7 +35,9 @@ class AcceptanceRates:
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
         self._memory = config.verdict_memory
-        self._prior = _Verdicts(config.prior_verdicts * config.prior_rate, config.prior_verdicts * (1 - config.prior_rate))
+        self._prior = _Verdicts(
+            config.prior_verdicts * config.prior_rate, config.prior_verdicts * (1 - config.prior_rate)
+        )
         self._verdicts = [_Verdicts() for _ in range(MOST_PREDICTIONS)]  # by position
         self._reached = [1.0] * MOST_PREDICTIONS  # of the runs that reach the previous position, the share for this one
         self._own: dict[Sequence, tuple[_Verdicts, _Verdicts]] = {}  # those of a sequence, and as they were expected

@@ -5,7 +5,6 @@ from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
@@ -57,11 +56,13 @@ class LengthController:
         self._num_failed = 0  # probes since predictions paid
         self._is_probe_won = False  # whether the last step was a probe whose prediction was accepted
 
-    def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
-        """The lengths for a pass with `num_rows` rows before predictions, and how long it may wait for these."""
+    def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int, num_others: int) -> SpeculationPlan:
+        """The lengths for a pass with `num_rows` rows before predictions and `num_others` further sequences, and how
+        long it may wait for these.
+        """
         if not sequences:
             return SpeculationPlan([])
-        decision, plan = self._choose(sequences, num_rows, spare_rows)
+        decision, plan = self._choose(sequences, num_rows, spare_rows, num_others)
         self.decisions[decision] += 1
         self._is_probe_won = False
         if self._predictor.runs_ahead:
@@ -84,13 +85,15 @@ class LengthController:
         """Forget a sequence that has ended."""
         self._rates.close(sequence)
 
-    def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> tuple[Decision, SpeculationPlan]:
+    def _choose(
+        self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int, num_others: int
+    ) -> tuple[Decision, SpeculationPlan]:
         nothing = SpeculationPlan([0] * len(sequences))
         if not self._passes.knows(len(sequences)) or self._num_speculative >= self._config.plain_every:
             return Decision.MEASURE, nothing
         if self._regret.is_free:
             return Decision.REHEARSE, self._rehearse(sequences, spare_rows)
-        step = self._estimate(sequences, num_rows, spare_rows)
+        step = self._estimate(sequences, num_rows, spare_rows, num_others)
         left = min(self._regret.left(each.sequence for each in sequences))
         trust = self._rates.confidence
         best = self._best(step, left, trust)
@@ -123,7 +126,7 @@ class LengthController:
         choices = (replace(step, most=step.most * may_begin) for may_begin in (step.readings == 0, risk <= left))
         return max(map(most_tokens_per_second, choices), key=lambda best: best.speedup)
 
-    def _estimate(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> StepEstimate:
+    def _estimate(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int, num_others: int) -> StepEstimate:
         """Everything that the lengths depend on."""
         streams = [each.sequence for each in sequences]
         times = self._predictor.times(streams)
@@ -135,6 +138,7 @@ class LengthController:
             most=np.array([each.max_length for each in sequences]),
             passes=passes,
             num_rows=num_rows,
+            num_others=num_others,
             times=times,
             readings=np.array([*map(self._reading, streams, times.sequences)]),
             horizons=np.array([max(1, min(self._config.horizon, each.num_remaining)) for each in streams]),
@@ -161,6 +165,7 @@ class LengthController:
         reading = float(step.readings[np.array(best.lengths) > 0].sum())
         return SpeculationPlan(
             best.lengths,
+            speedup=best.speedup,
             max_wait=max(self._config.wait_margin * (best.wait + reading), min(left, self._config.loss_seconds)),
             invested=reading * trust,
             least_chance=self._least_chance(best, step),
@@ -176,7 +181,9 @@ class LengthController:
         last = min(rows + 2 * count, len(step.passes) - 1)
         verifying = float(step.passes[last] - step.passes[rows]) / 2
         tokens = best.speedup / float(step.passes[rows])  # per second of each sequence
-        price = tokens * (step.times.each * (1 + step.times.growth * (count - 1)) + verifying) / float(step.chances[0, 0])
+        price = (
+            tokens * (step.times.each * (1 + step.times.growth * (count - 1)) + verifying) / float(step.chances[0, 0])
+        )
         return float(min(self._config.most_least_chance, price))
 
     def _rehearse(self, sequences: Seq[AutoSequence], spare_rows: int) -> SpeculationPlan:
@@ -188,8 +195,8 @@ class LengthController:
 
     def _probe(self, step: StepEstimate, left: float) -> SpeculationPlan | None:
         """One prediction for the sequence that is read soonest, if its time is a small share of the time since the last
-        step with predictions, half as large after each probe that failed. One that succeeds is followed by another, as
-        long as the streams have lost at most half of what they may.
+        step with predictions, half as large after each probe that failed. One that succeeds is followed by another, if
+        there is only this sequence, as long as it has lost at most half of what it may.
         """
         is_open = step.most > 0
         if not is_open.any() or len(step.passes) <= step.num_rows + 1:
@@ -199,7 +206,7 @@ class LengthController:
         reading = step.times.sequences[index].reading
         wait = left if reading is None else min(left, reading + step.times.delay + step.times.each)
         is_due = (wait + longer - plain) * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
-        is_won = self._is_probe_won and left >= self._config.loss_seconds / 2
+        is_won = self._is_probe_won and len(step.most) == 1 and left >= self._config.loss_seconds / 2
         if (reading or 0.0) >= left or not (is_due or is_won):
             return None
         self._num_failed += 1

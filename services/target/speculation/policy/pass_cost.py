@@ -81,11 +81,11 @@ class PassCost:
 def _rising(values: Seq[float], weights: Seq[float]) -> list[float]:
     """The rising values that are nearest to these (pool adjacent violators, Ayer et al. 1955)."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, number of values
-    for value, weight in zip(values, weights, strict=True):
-        pool = (value, weight, 1)
-        while pools and pools[-1][0] > pool[0]:
-            (one, its_weight, its_count), (other, weight, count) = pools.pop(), pool
-            mean = (one * its_weight + other * weight) / (its_weight + weight)
-            pool = (mean, its_weight + weight, its_count + count)
-        pools.append(pool)
+    for value, own in zip(values, weights, strict=True):
+        mean, weight, count = value, own, 1
+        while pools and pools[-1][0] > mean:
+            before, its_weight, its_count = pools.pop()
+            mean = (before * its_weight + mean * weight) / (its_weight + weight)
+            weight, count = its_weight + weight, its_count + count
+        pools.append((mean, weight, count))
     return [mean for mean, _, count in pools for _ in range(count)]

@@ -23,6 +23,9 @@ class SpeculationPlan:
     lengths: Seq[int]
     """Predictions to verify, for each sequence."""
 
+    speedup: float = 1.0
+    """Expected tokens per second, over those of the same step without predictions."""
+
     max_wait: float = 0.0
     """The longest wait for predictions."""
 

@@ -17,6 +17,7 @@ from services.target.speculation.speculation import Speculation
 from tests.harness.grammar.grammars import compiler
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, draw, make_request, make_sequence, records_of
+from tests.unit.simulation import Clock
 
 
 class Reciter(SilentPredictor):
@@ -212,6 +213,25 @@ async def test_where_the_request_leaves_it_open_a_plain_pass_is_measured_first()
     batch = scheduler.schedule()
     run_steps(speculation, scheduler, batch, 2)
     assert predictor.asked == [0, 3]
+
+
+async def test_what_predictions_save_is_summed_as_it_came_and_as_it_was_expected():
+    scheduler, clock = make_scheduler(), Clock()
+    sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    speculation = Speculation([Reciter(b"abc")], vocab_size=VOCAB_SIZE, clock=clock)
+    (rows,) = batch = scheduler.schedule()
+    for accepted in (None, 3):
+        rows.source, rows.predictions = None, []
+        add_predictions(speculation, batch, scheduler)
+        clock.now += 0.1
+        if accepted:
+            speculation.settle(rows, records_of(b"abcz", num_predicted=accepted))
+        speculation.observe(batch)
+    seconds = speculation.seconds
+    assert seconds.plain == pytest.approx(4 * 0.1), "of a plain step for each token"
+    assert 0.1 <= seconds.taken < 0.15
+    assert 2 * seconds.taken < seconds.expected < 4 * seconds.taken
+    assert sequence.speculation.accepted == [1, 1, 1]
 
 
 async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
