@@ -6,7 +6,7 @@ from collections.abc import Callable
 from services.target.generation.engine import TargetEngine
 from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.rehearsal import Rehearsals
+from services.target.speculation.rehearsal import Rehearsals
 
 
 class DraftChanges:

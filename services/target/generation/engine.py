@@ -31,8 +31,8 @@ from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
 
 _LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed

@@ -11,7 +11,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.models.model_setup import ModelSetup
 from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.rehearsal import Rehearsals
+from services.target.speculation.rehearsal import Rehearsals
 
 
 class ModelDrafts:

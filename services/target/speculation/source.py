@@ -12,7 +12,7 @@ from services.target.speculation.policy.length_controller import Decision, Lengt
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
-from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan
+from services.target.speculation.policy.speculation_plan import SpeculationPlan, StepSize
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
 
@@ -58,30 +58,28 @@ class Source:
         """How often the controller made each decision."""
         return self._controller.decisions
 
-    def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int, num_others: int = 0) -> SourcePlan:
-        """The number of predictions to request for each sequence, in a step with `num_rows` rows so far and
-        `spare_rows` left, and with `num_others` further sequences; those with ALWAYS come first.
-        """
+    def plan(self, sequences: Seq[Sequence], size: StepSize) -> SourcePlan:
+        """The number of predictions to request for each sequence; those with ALWAYS come first."""
         if self.predictor.num_arrivals != self._num_arrivals:
             self._num_arrivals = self.predictor.num_arrivals
             self._controller.reset()
-        lengths = [0] * len(sequences)
+        lengths, spare_rows = [0] * len(sequences), size.spare_rows
         for index, sequence in enumerate(sequences):
             if not is_automatic(sequence):
                 lengths[index] = self._max_length(sequence, spare_rows)
                 spare_rows -= lengths[index]
         left_open = [
-            (index, AutoSequence(sequence, self._max_length(sequence, spare_rows)))
+            index
             for index, sequence in enumerate(sequences)
             if is_automatic(sequence) and not self.predictor.why_none(sequence)
         ]
+        num_others = size.num_others + len(sequences) - len(left_open)
         automatic = self._controller.plan(
-            [each for _, each in left_open],
-            num_rows=num_rows + sum(lengths),
-            spare_rows=spare_rows,
-            num_others=num_others + len(sequences) - len(left_open),
+            [sequences[index] for index in left_open],
+            [self._max_length(sequences[index], spare_rows) for index in left_open],
+            StepSize(size.num_rows + sum(lengths), spare_rows, num_others),
         )
-        for (index, _), length in zip(left_open, automatic.lengths, strict=True):
+        for index, length in zip(left_open, automatic.lengths, strict=True):
             lengths[index] = length
         return SourcePlan(lengths, automatic)
 
@@ -101,8 +99,7 @@ class Source:
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from its verified predictions for a sequence."""
-        has_ended = self.predictor.has_ended(sequence)
-        self._controller.settle(sequence, num_predicted, num_accepted, has_ended=has_ended)
+        self._controller.settle(sequence, num_predicted, num_accepted)
 
     def observe(self, plan: SourcePlan) -> None:
         """Count a step over sequences with AUTO."""
@@ -121,7 +118,7 @@ class Source:
         """The reason for no predictions for a sequence in the step with this plan."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        if is_automatic(sequence) and not plan.automatic.is_speculative and not plan.automatic.keeps_asking:
+        if is_automatic(sequence) and not any(plan.automatic.lengths) and not plan.automatic.keeps_asking:
             return NoSpeculation.SLOWER, self._controller.why_none
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
 

@@ -13,6 +13,7 @@ from services.target.speculation.policy.length_controller import Decision
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
+from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.source import Source, SourcePlan, is_automatic
 from services.target.speculation.speculation_seconds import SpeculationSeconds
@@ -113,14 +114,12 @@ class Speculation:
         num_rows = sum(rows.num_rows for rows in batch)
         for source in self._sources:
             unserved = _unserved(source, decoding)
-            plan = self._ask(
-                source, unserved, num_rows=num_rows, spare_rows=spare_rows, num_others=len(batch) - len(unserved)
-            )
+            plan = self._ask(source, unserved, StepSize(num_rows, spare_rows, len(batch) - len(unserved)))
             if any(plan.lengths) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
             new = self._take(source, plan, unserved)
             size = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in new)
-            num_rows, spare_rows, runs = num_rows + size, spare_rows - size, runs + new
+            num_rows, spare_rows, runs = num_rows + size, max(0, spare_rows - size), runs + new
         self._step.is_disturbed = any(source.predictor.is_busy for source in self._sources)
         for rows in decoding:
             if rows.source is None:
@@ -175,11 +174,9 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(
-        self, source: Source, unserved: Seq[ScheduledRows], *, num_rows: int, spare_rows: int, num_others: int
-    ) -> SourcePlan:
+    def _ask(self, source: Source, unserved: Seq[ScheduledRows], size: StepSize) -> SourcePlan:
         sequences = [rows.sequence for rows in unserved]
-        plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows, num_others=num_others)
+        plan = source.plan(sequences, size)
         self._step.plans.append(plan)
         for sequence, length in zip(sequences, plan.lengths, strict=True):
             source.ask(sequence, length, plan)

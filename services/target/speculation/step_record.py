@@ -36,7 +36,7 @@ class StepRecord:
     @property
     def expected_speedup(self) -> float:
         """The expected speedup of the source that predicts for sequences with AUTO; 1 if none does."""
-        return max((plan.automatic.speedup for plan in self.plans if plan.automatic.is_speculative), default=1.0)
+        return max((plan.automatic.speedup for plan in self.plans if any(plan.automatic.lengths)), default=1.0)
 
     def seconds(
         self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float

@@ -7,7 +7,7 @@ from services.engine.events import TokenRecord
 from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.speculation.policy.rehearsal import REHEARSAL_ID
+from services.target.speculation.rehearsal import REHEARSAL_ID
 
 
 @dataclass(frozen=True, slots=True)

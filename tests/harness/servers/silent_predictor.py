@@ -34,10 +34,6 @@ class SilentPredictor:
     def send(self) -> None:
         """Nothing to send."""
 
-    def has_ended(self, sequence: Sequence) -> bool:
-        """Never."""
-        return False
-
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """Nothing."""
         return []

@@ -136,11 +136,6 @@ class RemotePredictor:
                 self._wait(remote, limit, until)
             return remote.chain.tokens[:limit]
 
-    def has_ended(self, sequence: Sequence) -> bool:
-        """Whether the draft sends no more predictions before the next commit."""
-        with self._changed:
-            return self._remotes[sequence].chain.ends
-
     def close(self, sequence: Sequence) -> FollowCounts:
         """Forget a sequence that has ended or was dropped; called by the engine thread."""
         with self._changed:

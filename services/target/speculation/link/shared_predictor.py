@@ -54,10 +54,6 @@ class SharedPredictor:
         """Send the requests."""
         self._remote.send()
 
-    def has_ended(self, sequence: Sequence) -> bool:
-        """Whether the draft sends no more predictions for one of its sequences before the next commit."""
-        return self._remote.has_ended(sequence)
-
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         """At most `limit` predictions for one of its sequences."""
         return self._remote.predict(sequence, limit, until=until)

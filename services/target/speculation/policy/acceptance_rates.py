@@ -39,7 +39,6 @@ class AcceptanceRates:
             config.prior_verdicts * config.prior_rate, config.prior_verdicts * (1 - config.prior_rate)
         )
         self._verdicts = [_Verdicts() for _ in range(MOST_PREDICTIONS)]  # by position
-        self._reached = [1.0] * MOST_PREDICTIONS  # of the runs that reach the previous position, the share for this one
         self._own: dict[Sequence, tuple[_Verdicts, _Verdicts]] = {}  # those of a sequence, and as they were expected
         self._rates = [config.prior_rate] * MOST_PREDICTIONS
 
@@ -49,29 +48,18 @@ class AcceptanceRates:
         judged = self._verdicts[0].accepted + self._verdicts[0].rejected
         return judged / (judged + self._prior.rejected)
 
-    @property
-    def offered(self) -> NDArray[np.float64]:
-        """The probability that a run reaches each position, since a draft may end it early, [MOST_PREDICTIONS]."""
-        return np.array(self._reached).cumprod()
-
-    def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool = False) -> None:
-        """Learn from a verified run; predictions after the first rejected one got no verdict.
-
-        `has_ended` is whether the run ended by itself, with fewer predictions than were requested.
-        """
+    def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
+        """Learn from a verified run; predictions after the first rejected one got no verdict."""
         seen, expected = self._own.setdefault(sequence, (_Verdicts(), _Verdicts()))
         for position in range(min(num_predicted, num_accepted + 1, MOST_PREDICTIONS)):
             is_accepted, rate = position < num_accepted, self._rates[position]
             for verdicts in (seen, self._verdicts[position]):
                 verdicts.add(is_accepted, not is_accepted, self._memory)
             expected.add(rate, 1 - rate, self._memory)
-        for position in range(1, min(num_predicted + has_ended, MOST_PREDICTIONS)):
-            is_reached = position < num_predicted
-            self._reached[position] += (1 - self._memory) * (is_reached - self._reached[position])
 
     def probabilities(self, sequences: Seq[Sequence], hopeful: Iterable[bool] = ()) -> NDArray[np.float64]:
-        """For each sequence and position the probability that there is a prediction and that it and all before it are
-        accepted, [sequences, MOST_PREDICTIONS].
+        """For each sequence and position the probability that this prediction and all before it are accepted,
+        [sequences, MOST_PREDICTIONS].
 
         For the sequences that are `hopeful`, by default none, the estimate is half a standard deviation of the mean of
         all better, since texts differ, and a draft that is not tried is not measured.
@@ -83,7 +71,7 @@ class AcceptanceRates:
             odds /= 1 - np.array(hopes) / (2 * np.sqrt(expected * len(sequences)))
         rates = np.array(self._rates)
         odds = odds[:, None] * (rates / (1 - rates))
-        chances: NDArray[np.float64] = self.offered * (odds / (1 + odds)).cumprod(axis=1)
+        chances: NDArray[np.float64] = (odds / (1 + odds)).cumprod(axis=1)
         return chances
 
     def close(self, sequence: Sequence) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.prediction_times import PredictionTimes
 
 
@@ -13,10 +14,7 @@ class StepEstimate:
     """All that is known about a step over some sequences before it. Times are in seconds."""
 
     chances: NDArray[np.float64]
-    """The probability that each prediction is there and is accepted, [sequences, positions]."""
-
-    offered: NDArray[np.float64]
-    """The probability that each prediction is there, [positions]."""
+    """The probability that each prediction and all before it are accepted, [sequences, positions]."""
 
     most: NDArray[np.int64]
     """The most predictions for each sequence, [sequences]."""
@@ -24,25 +22,18 @@ class StepEstimate:
     passes: NDArray[np.float64]
     """The time of a pass of 0, 1, ... rows."""
 
-    num_rows: int
-    """The rows of the pass without predictions."""
-
-    num_others: int
-    """Further sequences in the pass, which it gives a token each or brings nearer to one."""
+    size: StepSize
 
     times: PredictionTimes
 
     readings: NDArray[np.float64]
-    """The draft's time to read each sequence, [sequences]."""
+    """The draft's time to read each sequence first, [sequences]."""
 
-    horizons: NDArray[np.int64]
+    tokens: NDArray[np.float64]
     """The tokens over which that time is spread, [sequences]."""
 
     wait_price: float = 1.0
     """The seconds that a second of waiting must save."""
-
-    reading_price: float = 1.0
-    """The seconds that a second of reading must save."""
 
     protected: NDArray[np.int64]
     """The indices of the sequences that the step may not slow down."""
@@ -53,12 +44,8 @@ class BestLengths:
     """The best numbers of predictions, with their expected results; they may be worse than no predictions."""
 
     lengths: list[int]
-
-    speedup: float
-    """Tokens per second, over those of the step without predictions."""
-
-    wait: float
-    """Seconds until the predictions have arrived."""
+    speedup: float  # tokens per second, over those of the step without predictions
+    wait: float  # seconds until the predictions have arrived
 
 
 def most_tokens_per_second(step: StepEstimate) -> BestLengths:
@@ -66,32 +53,30 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
 
                      others + n + Σ_i Σ_j chance_ij
         ───────────────────────────────────────────────────────────────
-        pass(rows + Σ offered) + wait(longest run) + Σ_i reading_i spread
+           pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i / tokens_i
 
     Predictions are added where a sequence's own expected tokens grow by the largest share (proportional fairness, Kelly
     1997), and all totals are compared. All chances of one sequence must decrease.
     """
     count, num_positions = step.chances.shape
-    plain_tokens = count + step.num_others
-    plain = float(step.passes[step.num_rows])
+    plain, plain_tokens = step.passes[step.size.num_rows], count + step.size.num_others
     is_allowed = np.arange(num_positions) < step.most[:, None]
     gains = step.chances / (1 + step.chances.cumsum(axis=1) - step.chances)  # relative, of each prediction
-    room = min(int(is_allowed.sum()), len(step.passes) - 1 - step.num_rows)
-    order = np.argsort(-np.where(is_allowed, gains, -1.0).ravel(), kind="stable")[: max(0, room)]
-    sequence, position = np.divmod(order, num_positions)
-    begins = position == 0
-    tokens = plain_tokens + step.chances.ravel()[order].cumsum()
-    rows = step.num_rows + np.ceil(step.offered[position].cumsum()).astype(np.int64)
-    waits = np.maximum.accumulate(step.times.waits(step.offered.cumsum()).ravel()[order])
-    waits *= 1 + step.times.growth * (begins.cumsum() - 1)
-    now = step.passes[rows] + waits
-    spread = (begins * (step.readings / step.horizons)[sequence]).cumsum() * tokens / plain_tokens * step.reading_price
-    speedups = tokens / plain_tokens * plain / (now + (step.wait_price - 1) * waits + spread)
-    for index in step.protected:
-        own = 1 + (step.chances.ravel()[order] * (sequence == index)).cumsum()
-        speedups[own * plain < now] = 0.0
+    room = min(int(is_allowed.sum()), step.size.spare_rows)
+    order = np.argsort(-np.where(is_allowed, gains, -1.0).ravel(), kind="stable")[:room]
     if not len(order):
         return BestLengths([0] * count, 1.0, 0.0)
+    sequence, position = np.divmod(order, num_positions)
+    chances, begins = step.chances.ravel()[order], position == 0
+    speedups = 1 + chances.cumsum() / plain_tokens  # in tokens per step
+    waits = np.maximum.accumulate(step.times.waits(num_positions).ravel()[order])
+    waits *= 1 + step.times.growth * (begins.cumsum() - 1)
+    seconds = step.passes[step.size.num_rows + 1 :][: len(order)] + waits
+    reading = (begins * (step.readings / step.tokens)[sequence]).cumsum() * speedups
+    speedups *= plain / (seconds + (step.wait_price - 1) * waits + reading)
+    for index in step.protected:
+        own = 1 + (chances * (sequence == index)).cumsum()
+        speedups[own * plain < seconds] = 0.0
     best = int(speedups.argmax())
     lengths = np.bincount(sequence[: best + 1], minlength=count).tolist()
     return BestLengths(lengths, float(speedups[best]), float(waits[best]))

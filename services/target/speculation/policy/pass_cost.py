@@ -20,8 +20,7 @@ class PassCost:
 
     def __init__(self, config: PolicyConfig, padded: Callable[[int], int] = int) -> None:
         """`padded` returns the rows that the device computes for a pass of so many: times rise in these stairs."""
-        self._config = config
-        self._padded = padded
+        self._config, self._padded = config, padded
         self._rows: list[int] = []  # the measured numbers of padded rows, in order
         self._logs: dict[int, float] = {}  # logarithms of seconds
         self._counts: dict[int, float] = {}  # of measurements, as far as they are remembered
@@ -58,8 +57,7 @@ class PassCost:
     def table(self, most: int) -> NDArray[np.float64]:
         """The expected times of passes of 0, 1, ... rows, up to at least `most`; 0 before any measurement.
 
-        It is interpolated between two measured sizes. Beyond the largest, it grows at the average rate between the
-        smallest and the largest; if that is wrong, the pass that relies on it will measure it.
+        They are interpolated between two measured sizes. Beyond the largest, they grow at the average rate so far.
         """
         if self._table is None or len(self._table) <= most:
             self._table = self._make_table(max(most, len(self._columns) - 1))

@@ -23,8 +23,7 @@ class Regret:
     """
 
     def __init__(self, config: PolicyConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._config = config
-        self._clock = clock
+        self._config, self._clock = config, clock
         self._accounts: dict[Sequence, _Account] = {}
 
     @property
@@ -43,15 +42,13 @@ class Regret:
 
     def left(self, sequences: Iterable[Sequence]) -> list[float]:
         """The seconds that each of these streams may still lose."""
-        return [self._left(self._accounts[sequence]) if sequence in self._accounts else 0.0 for sequence in sequences]
+        accounts = (self._accounts.get(sequence) for sequence in sequences)
+        return [max(0.0, self._allowed(account) - account.lost) if account else 0.0 for account in accounts]
 
     def observe(self, sequence: Sequence, lost: float) -> None:
         """Count the seconds that a stream lost in a step, negative for a gain."""
         if account := self._accounts.get(sequence):
             account.lost = max(-self._allowed(account), account.lost + lost)
-
-    def _left(self, account: _Account) -> float:
-        return max(0.0, self._allowed(account) - account.lost)
 
     def _allowed(self, account: _Account) -> float:
         return max(self._config.loss_seconds, self._config.loss_share * (self._clock() - account.since))

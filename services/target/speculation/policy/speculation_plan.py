@@ -1,19 +1,21 @@
-"""SpeculationPlan: the number of predictions that a step verifies for each sequence, and how long it waits for them."""
+"""SpeculationPlan: the number of predictions that a step of some StepSize verifies, and how long it waits for them."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from services.target.sequence.sequence import Sequence
-
 
 @dataclass(frozen=True, slots=True)
-class AutoSequence:
-    """A sequence whose request leaves the speculation length to the server."""
+class StepSize:
+    """The size of a step before predictions for some sequences."""
 
-    sequence: Sequence
+    num_rows: int
+    """Rows of its pass."""
 
-    max_length: int
-    """The most predictions that it can take."""
+    spare_rows: int
+    """Rows that it may have in addition."""
+
+    num_others: int = 0
+    """Further sequences, which the pass gives a token or brings nearer to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,3 @@ class SpeculationPlan:
 
     keeps_asking: bool = False
     """Whether sequences without predictions keep their earlier requests, since a draft that runs ahead has none yet."""
-
-    @property
-    def is_speculative(self) -> bool:
-        """Whether there is any prediction to verify."""
-        return any(self.lengths)

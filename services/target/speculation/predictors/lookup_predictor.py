@@ -49,10 +49,6 @@ class LookupPredictor:
     def send(self) -> None:
         """Do nothing, as above."""
 
-    def has_ended(self, sequence: Sequence) -> bool:  # noqa: ARG002 - as above
-        """False: it never ends a run early by itself."""
-        return False
-
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:  # noqa: ARG002 - as above
         """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
         length, end = self._index.match(sequence)

@@ -41,11 +41,11 @@ class PredictionTimes:
     is_known: bool = True
     """Whether an answer was measured."""
 
-    def waits(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The seconds until `counts` predictions, [counts], are there for each sequence alone, [sequences, counts]."""
+    def waits(self, most: int) -> NDArray[np.float64]:
+        """The seconds until 1 to `most` predictions are there for each sequence alone, [sequences, most]."""
         ready = np.array([[each.num_ready] for each in self.sequences])
         elapsed = np.array([[each.elapsed] for each in self.sequences])
-        missing = counts - ready
+        missing = np.arange(1, most + 1) - ready
         waits: NDArray[np.float64] = np.maximum(0.0, self.delay + self.each * missing - elapsed)
         waits[missing <= 0] = 0.0
         return waits

@@ -56,9 +56,6 @@ class Predictor(Protocol):
     def send(self) -> None:
         """Send all requests together, so that a draft serves them in the same passes."""
 
-    def has_ended(self, sequence: Sequence) -> bool:
-        """Whether it has stopped for that reason, in the last result of `predict`."""
-
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         """At most `limit` of the requested ids that may follow `sequence.tokens`; it waits no longer than `until`, on
         the monotonic clock.

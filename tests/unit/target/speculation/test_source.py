@@ -8,6 +8,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
+from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.source import Source
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
@@ -56,7 +57,7 @@ def run(
     regret.join(sequence)
     source, counts = Source(predictor, cost, regret, config), []
     for _ in range(num_steps):
-        plan = source.plan([sequence], num_rows=1, spare_rows=64)
+        plan = source.plan([sequence], StepSize(1, 64))
         (count,) = plan.lengths
         counts.append(count)
         clock.now += 0.1 + 0.005 * count
@@ -70,13 +71,13 @@ def run(
 
 async def test_who_insists_gets_what_it_asks_for_or_what_the_predictor_says():
     source = make_source()
-    assert source.plan([insistent(), insistent(7), insistent(0)], num_rows=3, spare_rows=64).lengths == [3, 7, 0]
+    assert source.plan([insistent(), insistent(7), insistent(0)], StepSize(3, 64)).lengths == [3, 7, 0]
 
 
 async def test_the_oldest_comes_first_where_rows_are_short():
     source = make_source()
-    assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6).lengths == [4, 2, 0]
-    assert source.plan([insistent(4)], num_rows=64, spare_rows=0).lengths == [0]
+    assert source.plan([insistent(4), insistent(4), insistent(4)], StepSize(3, 6)).lengths == [4, 2, 0]
+    assert source.plan([insistent(4)], StepSize(64, 0)).lengths == [0]
 
 
 @pytest.mark.parametrize("gain", [0, 1])
@@ -90,7 +91,7 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
     for sequence in sequences:
         regret.join(sequence)
     for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then
-        plan = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
+        plan = source.plan(sequences, StepSize(12, spare_rows))
         counts = plan.lengths
         asked.append(sum(counts))
         clock.now += 0.12
@@ -105,7 +106,7 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
 
 
 async def test_the_last_token_of_all_is_never_predicted():
-    assert make_source().plan([insistent(9, max_tokens=3)], num_rows=1, spare_rows=64).lengths == [2]
+    assert make_source().plan([insistent(9, max_tokens=3)], StepSize(1, 64)).lengths == [2]
 
 
 async def test_what_pays_is_used_as_far_as_the_request_allows():
@@ -118,7 +119,7 @@ async def test_what_does_not_pay_is_given_up_and_the_reason_told():
     source, counts = run(Excused(), sequence, gain=0)
     assert any(counts), "it was tried"
     assert counts[-20:].count(0) > 10
-    plan = source.plan([sequence], num_rows=1, spare_rows=64)
+    plan = source.plan([sequence], StepSize(1, 64))
     assert source.why_none(sequence, plan)[0] is NoSpeculation.SLOWER
 
 
@@ -127,7 +128,7 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
     predictor.excuse = "nothing comes to mind"
     source, counts = run(predictor, sequence, gain=1)
     assert counts == [0] * MANY
-    plan = source.plan([sequence], num_rows=1, spare_rows=64)
+    plan = source.plan([sequence], StepSize(1, 64))
     assert source.why_none(sequence, plan) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
 
 
@@ -136,4 +137,4 @@ async def test_one_that_comes_again_is_tried_again():
     source, counts = run(predictor, sequence, gain=0)
     assert set(counts[-5:]) == {0}
     predictor.num_arrivals += 1
-    assert source.plan([sequence], num_rows=1, spare_rows=64).automatic.is_speculative
+    assert source.plan([sequence], StepSize(1, 64)).automatic.lengths[0]

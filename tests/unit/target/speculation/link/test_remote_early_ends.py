@@ -3,6 +3,7 @@
 import pytest
 
 from services.draft_protocol.messages import Commit, Prediction
+from services.target.sequence.sequence import Sequence
 from tests.unit.linked_predictor import LinkedPredictor
 
 NEVER = 1e6  # seconds: who waits so long for what does not come hangs
@@ -13,6 +14,11 @@ async def predictor() -> LinkedPredictor:
     predictor = LinkedPredictor(longest_wait=NEVER, is_connected=False)
     predictor.connect(run_ahead=0)
     return predictor
+
+
+def num_ready(predictor: LinkedPredictor, sequence: Sequence) -> int:
+    (times,) = predictor.remote.times([sequence]).sequences
+    return times.num_ready
 
 
 async def test_how_likely_a_run_must_be_right_goes_with_its_credit(predictor):
@@ -26,11 +32,10 @@ async def test_a_run_that_has_ended_is_taken_as_it_is(predictor):
     sequence = predictor.add()
     predictor.remote.ask(sequence, 4, 0.7)
     predictor.sent()
-    assert not predictor.remote.has_ended(sequence)
+    assert num_ready(predictor, sequence) == 0
     predictor.remote.hear(Prediction(1, 1, 5, (*b"ab",), ends=True))
     assert predictor.remote.predict(sequence, 4) == [*b"ab"]
-    assert predictor.remote.has_ended(sequence)
-    assert predictor.remote.times([sequence]).sequences[0].num_ready >= 4, "no others come"
+    assert num_ready(predictor, sequence) >= 4, "no others come"
 
 
 async def test_behind_a_commit_it_is_asked_anew(predictor):
@@ -39,7 +44,7 @@ async def test_behind_a_commit_it_is_asked_anew(predictor):
     predictor.sent()
     predictor.remote.hear(Prediction(1, 1, 5, (*b"ab",), ends=True))
     predictor.draw(sequence, b"abc")
-    assert not predictor.remote.has_ended(sequence)
+    assert num_ready(predictor, sequence) == 0
     predictor.remote.ask(sequence, 4)
     (commit,) = [message for message in predictor.sent() if isinstance(message, Commit)]
     assert (commit.position, commit.wanted, commit.least_chance) == (5, 4, 0.0)

@@ -3,7 +3,6 @@
 import threading
 import time
 
-import numpy as np
 import pytest
 
 from services.target.sequence.sequence import Sequence
@@ -12,7 +11,7 @@ from tests.unit.linked_predictor import LinkedPredictor
 
 
 def wait_for(predictor: LinkedPredictor, sequence: Sequence, count: int) -> float:
-    return float(predictor.remote.times([sequence]).waits(np.array([float(count)]))[0, 0])
+    return float(predictor.remote.times([sequence]).waits(count)[0, -1])
 
 
 def reading(predictor: LinkedPredictor, sequence: Sequence) -> float | None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from services.target.speculation.policy.expected_rate import StepEstimate, most_tokens_per_second
+from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 
 COUNT, MOST = 3, 4
@@ -18,14 +19,12 @@ def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **ch
     """Three streams, one of which fares well and one badly; a pass takes so much longer for each row."""
     step = StepEstimate(
         chances=RATES ** np.arange(1, MOST + 1),
-        offered=np.ones(MOST),
         most=np.full(COUNT, MOST),
         passes=0.05 + row * np.arange(COUNT + COUNT * MOST + 1),
-        num_rows=COUNT,
-        num_others=0,
+        size=StepSize(COUNT, COUNT * MOST),
         times=PredictionTimes([SequenceTimes()] * COUNT, delay=wait, each=each, growth=0.1),
         readings=np.zeros(COUNT),
-        horizons=np.full(COUNT, 100),
+        tokens=np.full(COUNT, 100.0),
         protected=np.array([], dtype=np.int64),
     )
     return replace(step, **changes)
@@ -36,9 +35,9 @@ def speedup(step: StepEstimate, lengths: tuple[int, ...]) -> float:
     tokens = sum(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths))
     asked = [row for row, length in enumerate(lengths) if length]
     wait = (step.times.delay + step.times.each * max(lengths)) * (1 + 0.1 * (len(asked) - 1)) if asked else 0.0
-    reading = sum(step.readings[row] / step.horizons[row] for row in asked) * tokens / COUNT
-    plain = step.passes[step.num_rows]
-    return tokens / COUNT * plain / (step.passes[step.num_rows + sum(lengths)] + wait * step.wait_price + reading)
+    reading = sum(step.readings[row] / step.tokens[row] for row in asked) * tokens / COUNT
+    plain = step.passes[COUNT]
+    return tokens / COUNT * plain / (step.passes[COUNT + sum(lengths)] + wait * step.wait_price + reading)
 
 
 def every(step: StepEstimate) -> list[tuple[int, ...]]:
@@ -97,17 +96,9 @@ def test_a_protected_stream_is_not_slowed_down() -> None:
 
 def test_others_in_the_pass_do_not_wait_for_what_they_do_not_gain() -> None:
     assert most_tokens_per_second(make_step(wait=0.03)).speedup > 1.1
-    assert most_tokens_per_second(make_step(wait=0.03, num_others=20)).speedup < 1.0
+    assert most_tokens_per_second(make_step(wait=0.03, size=StepSize(COUNT, COUNT * MOST, num_others=20))).speedup < 1.0
 
 
 def test_there_is_no_more_room_than_rows_that_a_pass_can_have() -> None:
-    step = make_step(passes=np.full(COUNT + 2, 0.05))
-    assert sum(most_tokens_per_second(step).lengths) == 1
-    assert most_tokens_per_second(make_step(passes=np.full(COUNT + 1, 0.05))).lengths == [0, 0, 0]
-
-
-def test_predictions_that_seldom_come_take_few_rows() -> None:
-    """A run that mostly ends early is worth a longer limit."""
-    step = make_step(offered=np.array([1.0, 0.5, 0.25, 0.125]), row=0.01)
-    rows = COUNT + np.ceil(sum(step.offered[:length].sum() for length in most_tokens_per_second(step).lengths))
-    assert rows < COUNT + sum(most_tokens_per_second(step).lengths)
+    assert sum(most_tokens_per_second(make_step(size=StepSize(COUNT, 1))).lengths) == 1
+    assert most_tokens_per_second(make_step(size=StepSize(COUNT, 0))).lengths == [0, 0, 0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.speculation_plan import AutoSequence
+from services.target.speculation.policy.speculation_plan import StepSize
 from tests.harness.further import all_with
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Life, Simulation, World
@@ -158,13 +158,13 @@ async def test_a_draft_that_turns_bad_is_found_out_and_one_that_turns_good_too()
 async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
     simulation = Simulation(replace(SYNTHETIC, num_streams=4, chances=(0.95,), reading=0.0)).rehearse().run(2)
     controller = simulation.speculation._sources[0]._controller
-    sequences = [AutoSequence(make_sequence(make_request()), most) for most in (0, 1, 2, MOST)]
+    most, sequences = (0, 1, 2, MOST), [make_sequence(make_request()) for _ in range(4)]
     for each in sequences:
-        simulation.draft.open(each.sequence, 0)
-        simulation.speculation._regret.join(each.sequence)
-    lengths = controller.plan(sequences, num_rows=4, spare_rows=5, num_others=0).lengths
+        simulation.draft.open(each, 0)
+        simulation.speculation._regret.join(each)
+    lengths = controller.plan(sequences, most, StepSize(4, 5)).lengths
     assert 0 < sum(lengths) <= 5
-    assert all(length <= each.max_length for length, each in zip(lengths, sequences, strict=True))
+    assert all(length <= limit for length, limit in zip(lengths, most, strict=True))
 
 
 async def test_a_stream_that_has_just_come_is_thought_about_at_once():

@@ -3,7 +3,7 @@
 import asyncio
 
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.policy.rehearsal import Rehearsals, rehearsal_request
+from services.target.speculation.rehearsal import Rehearsals, rehearsal_request
 from tests.unit.sequences import byte_tokenizer
 
 
