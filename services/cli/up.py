@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             ) as pair,
         ):
             if models.draft:
-                out.note(cores.describe())
+                Terminal(sys.stderr).note(cores.describe())
             return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
     except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
