@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
                 cores=cores,
             ) as pair,
         ):
-            if models.draft:
+            if models.draft and arguments.device == draft_device == CPU:
                 Terminal(sys.stderr).note(cores.describe())
             return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
     except (CheckpointError, ServiceFailedError) as error:

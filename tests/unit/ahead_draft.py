@@ -55,6 +55,9 @@ class AheadDraft(SilentPredictor):
         elif sequence not in self._chains:
             self._begin(sequence)
 
+    def keep(self, sequence: Sequence) -> None:
+        self.ask(sequence, 1)
+
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         end = min(until, self._moment(sequence, limit)) if limit else 0.0
         self._clock.now = max(self._clock.now, end)

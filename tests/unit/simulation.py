@@ -75,7 +75,11 @@ class SimulatedDraft(SilentPredictor):
         limit, latency = self._wait_limit, self._wait_limit.latency
         each = [SequenceTimes(reading=self._reading(sequence)) for sequence in sequences]
         return PredictionTimes(
-            each, delay=limit.delay, each=latency.each, growth=latency.growth, is_known=latency.is_known
+            each,
+            delay=limit.delay,
+            each=latency.each,
+            growth=latency.growth,
+            is_trusted=latency.is_known and not limit.is_silent,
         )
 
     def _reading(self, sequence: Sequence) -> float | None:
@@ -206,7 +210,7 @@ class Simulation:
 
     def rehearse(self) -> "Simulation":
         """What a target does when a draft comes while nobody waits."""
-        sequence = make_sequence(make_request(b"x", max_tokens=64))
+        sequence = make_sequence(make_request(b"x" * 128, max_tokens=64))
         self._open(sequence, 128)
         self.speculation.rehearse(sequence)
         chances = self.world.chances
@@ -227,7 +231,7 @@ class Simulation:
     def _wave(self) -> None:
         chances, live = self.world.chances, {}
         for number in range(self.world.num_streams):
-            sequence = make_sequence(make_request(b"x", max_tokens=self.world.num_tokens))
+            sequence = make_sequence(make_request(b"x" * self.world.prompt, max_tokens=self.world.num_tokens))
             live[sequence] = (Life(), chances[number % len(chances)])
             self._open(sequence, self.world.prompt)
             self.speculation.open(sequence)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Callable, Coroutine
 from itertools import chain, repeat
 
@@ -45,6 +47,7 @@ class Rehearsals:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
+        self._began_at = -math.inf
         self._came, self._tried = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -67,8 +70,10 @@ class Rehearsals:
 
     async def _run(self, rehearse: Callable[[], Coroutine[None, None, bool]]) -> None:
         *first, last = self._config.rehearse_after
+        rest = self._began_at + self._config.first_wait - time.monotonic()  # after the last link's
         for after in chain(first, repeat(last)):
-            await asyncio.sleep(after)
+            await asyncio.sleep(max(after, rest))
+            rest, self._began_at = 0.0, time.monotonic()
             is_done = await rehearse()
             self._tried.set()
             while not is_done:

@@ -89,7 +89,9 @@ class Source:
 
     def ask(self, sequence: Sequence, length: int, plan: SourcePlan) -> None:
         """Request `length` predictions, or none if it is 0, unless the plan keeps an earlier request."""
-        if length or not (plan.automatic.keeps_asking and is_automatic(sequence)):
+        if not length and plan.automatic.keeps_asking and is_automatic(sequence):
+            self.predictor.keep(sequence)
+        else:
             self.predictor.ask(sequence, length, plan.automatic.least_chance if is_automatic(sequence) else 0.0)
 
     def rest(self, sequence: Sequence) -> None:

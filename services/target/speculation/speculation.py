@@ -152,15 +152,15 @@ class Speculation:
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
         if not automatic:
             return
-        plain, taken = step.seconds(
+        plain, computed, waited = step.seconds(
             automatic, num_decoding=len(decoding), passes=self._passes, computing=computing * only_decodes
         )
         for rows in automatic:
             num_tokens = 1 + step.num_accepted.get(rows.sequence, 0)
-            self._regret.observe(rows.sequence, taken - min(taken, step.invested) - num_tokens * plain)
-        if any(rows.predictions for rows in automatic):
-            num_tokens = len(automatic) + sum(step.num_accepted.values())
-            self.seconds.add(taken, plain * num_tokens / len(automatic), step.expected_speedup)
+            self._regret.observe(rows.sequence, computed + waited - min(waited, step.invested) - num_tokens * plain)
+        if step.expected_speedup > 1 and self.rehearsal is None:
+            speedup = 1 + sum(step.num_accepted.values()) / len(batch)
+            self.seconds.add(computed + waited, plain * speedup, step.expected_speedup)
         for source, plan in zip(self._sources, step.plans, strict=True):
             source.observe(plan)
 
@@ -168,8 +168,7 @@ class Speculation:
         """Forget a sequence that has ended or was dropped."""
         if sequence is self.rehearsal:
             self.rehearsal = None
-        if self._sources:
-            self._regret.leave(sequence)
+        self._regret.leave(sequence)
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)

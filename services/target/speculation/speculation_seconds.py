@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class SpeculationSeconds:
-    """Sums over all steps with predictions for sequences with AUTO."""
+    """Sums over the steps in which predictions for sequences with AUTO were expected to pay."""
 
     taken: float = 0.0
     """The steps' time."""

@@ -40,8 +40,8 @@ class StepRecord:
 
     def seconds(
         self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float
-    ) -> tuple[float, float]:
-        """The time of the step without predictions for the sequences with AUTO, and with them.
+    ) -> tuple[float, float, float]:
+        """The time of the pass without predictions for the sequences with AUTO, with them, and of the wait for them.
 
         `num_decoding` sequences are decoding in the pass. It counts with its expected time; a disturbed pass with its
         own, `computing`.
@@ -49,4 +49,4 @@ class StepRecord:
         plain = passes.seconds(num_decoding)
         verifying = passes.seconds(num_decoding + sum(len(rows.predictions) for rows in automatic))
         seconds = max(verifying, computing) if self.is_disturbed else verifying
-        return plain, seconds + sum(rows.waiting for rows in automatic)
+        return plain, seconds, sum(rows.waiting for rows in automatic)

@@ -31,6 +31,9 @@ class SilentPredictor:
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Nothing to begin."""
 
+    def keep(self, sequence: Sequence) -> None:
+        """Nothing to begin."""
+
     def send(self) -> None:
         """Nothing to send."""
 

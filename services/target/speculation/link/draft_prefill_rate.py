@@ -21,11 +21,11 @@ class DraftPrefillRate:
         return None if self._token_seconds is None else num_tokens * self._token_seconds
 
     def remaining(self, sequence_id: int, now: float) -> float | None:
-        """The expected rest of the current stretch; 0 for a sequence outside of it, None if the speed is unknown."""
+        """A sequence's share of the expected rest of the current stretch; 0 outside of it, None if it is unknown."""
         if sequence_id not in self._sequence_ids:
             return 0.0
         seconds = self.seconds(self._num_tokens)
-        return None if seconds is None else max(0.0, seconds - (now - self._began))
+        return None if seconds is None else max(0.0, seconds - (now - self._began)) / len(self._sequence_ids)
 
     def asked(self, sequence_id: int, num_tokens: int, now: float) -> None:
         """Begin or join a stretch: the draft must read `num_tokens` tokens of a sequence; unless it already does."""

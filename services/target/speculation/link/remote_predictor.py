@@ -84,13 +84,13 @@ class RemotePredictor:
                 delay=self._wait_limit.delay,
                 each=latency.each,
                 growth=latency.growth,
-                is_known=latency.is_known,
+                is_trusted=latency.is_known and not self._wait_limit.is_silent,
             )
 
     def _times_of(self, remote: RemoteSequence, now: float) -> SequenceTimes:
         if remote.chain.ends:  # no others come
             return SequenceTimes(num_ready=MOST_PREDICTIONS)
-        elapsed = now - remote.asked_at if remote.window else 0.0
+        elapsed = now - remote.asked_at if remote.window and not remote.is_rewound else 0.0
         if self._terms.run_ahead:  # it began to read long before the target's prefill ended
             return SequenceTimes(MOST_PREDICTIONS if remote.is_reading else len(remote.chain.tokens), elapsed)
         rate = self._prefill_rate
@@ -122,6 +122,13 @@ class RemotePredictor:
             remote = self._remotes[sequence]
             remote.least_chance = least_chance
             self._grant(remote, limit + self._terms.run_ahead if limit else 0)
+
+    def keep(self, sequence: Sequence) -> None:
+        """Leave the credit of a draft as it is, but grant it some if it has none."""
+        with self._changed:
+            remote = self._remotes[sequence]
+            if not remote.window:
+                self._grant(remote, self.num_predictions + self._terms.run_ahead)
 
     def send(self) -> None:
         """Wake the link to send messages; do not call this under the lock, which the link needs."""
@@ -251,7 +258,7 @@ class RemotePredictor:
         count = None if remote.is_reading else limit
         if until == math.inf:
             until = remote.asked_at + self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
-        if (left := until - time.monotonic()) <= 0:
+        if (left := until - time.monotonic()) <= 0 or remote.is_rewound:
             return
         remote.wait()
         if not self._changed.wait_for(is_over, left) and not remote.chain.tokens:

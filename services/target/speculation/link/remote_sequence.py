@@ -113,6 +113,11 @@ class RemoteSequence:
         return self.phase is Phase.READING or (self.phase is Phase.UNOPENED and self._is_long)
 
     @property
+    def is_rewound(self) -> bool:
+        """Whether tokens that the draft has were taken back: it answers only after the commit that replaces them."""
+        return self.answer is Answer.REWOUND
+
+    @property
     def num_unsent(self) -> int:
         """The number of committed tokens that the draft does not have."""
         return self.num_committed - self.num_sent

@@ -50,6 +50,11 @@ class SharedPredictor:
         if self.serves(sequence):
             self._remote.ask(sequence, limit, least_chance)
 
+    def keep(self, sequence: Sequence) -> None:
+        """Leave the credit of a draft as it is, but grant it some if it has none, if the sequence is its own."""
+        if self.serves(sequence):
+            self._remote.keep(sequence)
+
     def send(self) -> None:
         """Send the requests."""
         self._remote.send()

@@ -30,6 +30,11 @@ class WaitLimit:
         return max(usual, self._config.wait_margin * self._silence)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the last wait was in vain."""
+        return self._silence > 0
+
+    @property
     def delay(self) -> float:
         """The part of the expected time that does not depend on the number of predictions."""
         return max(self.latency.seconds(0), self._config.wait_margin * self._silence)

@@ -42,6 +42,8 @@ class LengthController:
     @property
     def why_none(self) -> str:
         """The reason for no predictions, as a text for clients."""
+        if not self._best_speedup:
+            return "predictions would slow down a stream that has lost as much time to them as it may"
         return f"predictions would cost more time than they save: at best {self._best_speedup:.2f} times as many tokens"
 
     def reset(self) -> None:
@@ -51,7 +53,8 @@ class LengthController:
         self._num_speculative = 0  # steps with predictions since the last one without
         self._num_plain = 0  # steps without predictions since the last one with
         self._num_failed = 0  # probes since predictions paid
-        self._is_probe_won = False  # whether the last step was a probe whose prediction was accepted
+        self._probed: Sequence | None = None  # by the last step
+        self._is_probe_won = False  # whether its prediction was accepted
 
     def plan(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> SpeculationPlan:
         """The lengths for sequences that can take at most these numbers, and how long the step may wait for them."""
@@ -59,14 +62,17 @@ class LengthController:
             return SpeculationPlan([])
         decision, plan = self._choose(sequences, most, size)
         self.decisions[decision] += 1
-        self._is_probe_won = False
+        self._is_probe_won, self._probed = False, None
+        if decision is Decision.PROBE:
+            self._num_failed, self._probed = self._num_failed + 1, sequences[plan.lengths.index(1)]
         if self._predictor.runs_ahead:
             plan = replace(plan, keeps_asking=decision not in {Decision.PROBE, Decision.NONE})
         return plan
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from a sequence's verified predictions."""
-        self._is_probe_won |= num_accepted > 0
+        if sequence is self._probed and num_accepted:
+            self._is_probe_won, self._num_failed = True, self._num_failed - 1
         self._rates.observe(sequence, num_predicted, num_accepted)
 
     def observe(self, plan: SpeculationPlan) -> None:
@@ -82,7 +88,7 @@ class LengthController:
 
     def _choose(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> tuple[Decision, SpeculationPlan]:
         config, nothing = self._config, SpeculationPlan([0] * len(sequences))
-        if not self._passes.knows(len(sequences)) or self._num_speculative >= config.plain_every:
+        if not self._passes.is_measured or self._num_speculative >= config.plain_every:
             return Decision.MEASURE, nothing
         if self._regret.is_free:
             return Decision.REHEARSE, self._rehearse(most, size)
@@ -136,11 +142,13 @@ class LengthController:
         return max(map(most_tokens_per_second, choices), key=lambda best: best.speedup)
 
     def _plan(self, best: BestLengths, step: StepEstimate, trust: float, left: float) -> SpeculationPlan:
-        reading = float(step.readings[np.array(best.lengths) > 0].sum())
+        begins = zip(best.lengths, step.times.sequences, strict=True)
+        reading = sum(each.reading or 0.0 for length, each in begins if length)
+        expected = self._config.wait_margin * (best.wait + reading) * step.times.is_trusted
         return SpeculationPlan(
             best.lengths,
             speedup=best.speedup,
-            max_wait=max(self._config.wait_margin * (best.wait + reading), min(left, self._config.loss_seconds)),
+            max_wait=max(expected, min(left, self._config.loss_seconds)),
             invested=reading * trust,
             least_chance=self._least_chance(best, step),
         )
@@ -171,11 +179,10 @@ class LengthController:
             return None
         index = int(np.where(step.most, step.readings, np.inf).argmin())
         plain, longer = step.passes[step.size.num_rows :][:2]
-        reading = step.times.sequences[index].reading
-        wait = left if reading is None else min(left, reading + step.times.delay + step.times.each)
+        reading, longest = step.times.sequences[index].reading, min(left, self._config.loss_seconds)
+        wait = longest if reading is None else min(longest, reading + step.times.delay + step.times.each)
         is_due = (wait + longer - plain) * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
         is_won = self._is_probe_won and len(step.most) == 1 and left >= self._config.loss_seconds / 2
-        if (reading or 0.0) >= left or not (is_due or is_won):
+        if (reading or 0.0) >= longest or not (is_due or is_won):
             return None
-        self._num_failed += 1
-        return SpeculationPlan([int(each == index) for each in range(len(step.most))], max_wait=left)
+        return SpeculationPlan([int(each == index) for each in range(len(step.most))], max_wait=longest)

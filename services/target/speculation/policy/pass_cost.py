@@ -27,9 +27,10 @@ class PassCost:
         self._columns = np.array([], dtype=np.int64)  # the padded rows of 0, 1, ... rows
         self._table: NDArray[np.float64] | None = None
 
-    def knows(self, num_rows: int) -> bool:
-        """Whether a pass of this size was measured."""
-        return self._padded(num_rows) in self._logs
+    @property
+    def is_measured(self) -> bool:
+        """Whether any pass was measured."""
+        return bool(self._rows)
 
     def observe(self, num_rows: int, seconds: float) -> None:
         """Learn from a pass that took `seconds`."""

@@ -18,8 +18,8 @@ class _Account:
 
 class Regret:
     """A stream may lose a share of its time or a fixed time, whichever is more. As long as it has not, predictions are
-    tried on it if a hopeful estimate says that they pay; afterwards only if the verdicts on its own predictions do, and
-    predictions for other streams may not slow it down.
+    tried on it if a hopeful estimate says that they pay; afterwards only if a sober one does, and predictions for other
+    streams of the same plan may not slow it down.
     """
 
     def __init__(self, config: PolicyConfig, clock: Callable[[], float] = time.monotonic) -> None:

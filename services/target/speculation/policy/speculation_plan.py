@@ -1,6 +1,5 @@
 """SpeculationPlan: the number of predictions that a step of some StepSize verifies, and how long it waits for them."""
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 
@@ -22,7 +21,7 @@ class StepSize:
 class SpeculationPlan:
     """Speculation lengths of one step. Times are in seconds."""
 
-    lengths: Seq[int]
+    lengths: list[int]
     """Predictions to verify, for each sequence."""
 
     speedup: float = 1.0

@@ -46,6 +46,9 @@ class LookupPredictor:
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Do nothing: predictions are found when they are needed."""
 
+    def keep(self, sequence: Sequence) -> None:
+        """Do nothing, as above."""
+
     def send(self) -> None:
         """Do nothing, as above."""
 

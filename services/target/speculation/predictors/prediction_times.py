@@ -38,8 +38,8 @@ class PredictionTimes:
     growth: float = 0.0
     """Share by which an answer takes longer for each further sequence that is asked for at the same time."""
 
-    is_known: bool = True
-    """Whether an answer was measured."""
+    is_trusted: bool = True
+    """Whether answers were measured, and the last wait for one was not in vain."""
 
     def waits(self, most: int) -> NDArray[np.float64]:
         """The seconds until 1 to `most` predictions are there for each sequence alone, [sequences, most]."""

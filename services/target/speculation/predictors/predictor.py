@@ -53,6 +53,9 @@ class Predictor(Protocol):
         A draft may stop when the probability that all of them are right falls below `least_chance`.
         """
 
+    def keep(self, sequence: Sequence) -> None:
+        """Keep the last request, or request some predictions if that was for none."""
+
     def send(self) -> None:
         """Send all requests together, so that a draft serves them in the same passes."""
 

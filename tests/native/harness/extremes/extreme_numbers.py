@@ -169,6 +169,7 @@ class World:
         yield "Decoder.extend.chains", lambda number: self._extend(chain=number)
         yield "Decoder.extend.counts", lambda number: self._extend(count=number)
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
+        yield "Decoder.padded_rows.num_rows", decoder.padded_rows
         yield "Decoder.hidden_states.first_row", lambda number: decoder.hidden_states(number, 1)
         yield "Decoder.hidden_states.num_rows", lambda number: decoder.hidden_states(0, number)
         yield "Logits.row.row", lambda number: testing.make_logits(device, np.zeros((2, 3), np.float32)).row(number)

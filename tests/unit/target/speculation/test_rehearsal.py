@@ -52,6 +52,15 @@ async def test_it_is_repeated_after_the_pauses_and_then_after_the_last_of_them_o
     assert stage.num_done == 3
 
 
+async def test_a_draft_that_comes_and_goes_has_to_wait():
+    stage, rehearsals = Stage(), Rehearsals(PolicyConfig())
+    for _ in range(5):
+        rehearsals.draft_came(stage.rehearse)
+        await turns(4)
+    rehearsals.stop()
+    assert stage.num_done == 1
+
+
 async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
     stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.01, first_wait=60.0))
     await rehearsals.first()  # nobody has come

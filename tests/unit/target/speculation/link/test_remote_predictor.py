@@ -104,7 +104,7 @@ async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_it
     predictor.predict(sequence, 2)
     predictor.hear(103, b"ab")
     times = predictor.remote.times([sequence])
-    assert (times.delay, times.each, times.is_known) == (0.0, 0.0, False), "nothing is known yet"
+    assert (times.delay, times.each, times.is_trusted) == (0.0, 0.0, False), "nothing is known yet"
 
 
 async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():

@@ -1,5 +1,7 @@
 """RemotePredictor: what a draft is told where tokens were taken back, and what of its answers is still of use."""
 
+import time
+
 from services.draft_protocol.messages import Commit
 from tests.unit.linked_predictor import PROMPT, LinkedPredictor
 
@@ -30,3 +32,20 @@ async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_t
     for tokens in (b"a ba", b"d", b"c"):
         predictor.draw(sequence, tokens)
     assert predictor.sent() == [Commit(1, 5, [*b"a c"])]
+
+
+async def test_after_a_rewind_nobody_waits_and_the_silence_is_not_the_drafts():
+    predictor = LinkedPredictor(longest_wait=60.0)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add()
+    predictor.predict(sequence, 2, until=0.0)
+    predictor.sent()
+    predictor.draw(sequence, b"abc")
+    predictor.predict(sequence, 2, until=0.0)
+    predictor.sent()
+    del sequence.tokens[-2:]
+    predictor.follow(sequence)
+    assert predictor.predict(sequence, 2, until=time.monotonic() + 3600.0) == []
+    times = predictor.remote.times([sequence])
+    assert times.delay == 0.0
+    assert times.sequences[0].elapsed == 0.0

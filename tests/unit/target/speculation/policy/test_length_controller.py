@@ -1,9 +1,11 @@
 """LengthController: on a simulated target and draft it comes near the best lengths, and no stream loses much."""
 
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 import pytest
 
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.speculation_plan import StepSize
 from tests.harness.further import all_with
@@ -104,6 +106,32 @@ async def test_a_draft_of_no_use_costs_no_stream_more_than_it_may_lose(pair, num
         assert lost(life, world) <= allowed(life)
 
 
+@pytest.mark.parametrize("prompt", [256, 2048])
+async def test_one_that_never_reads_costs_no_more(prompt):
+    world = replace(SLOW, prompt=prompt, is_silent=True)
+    for life in Simulation(world).run(2).lives:
+        assert lost(life, world) <= allowed(life)
+
+
+async def test_a_good_one_that_falls_silent_holds_a_long_stream_up_for_a_moment_only():
+    simulation = Simulation(replace(CODER, num_tokens=4000)).rehearse()
+    waits: list[float] = []
+    predict = simulation.draft.predict
+
+    def timed(sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
+        simulation.world.is_silent = len(waits) > 1000
+        began = simulation.clock.now
+        predictions = predict(sequence, limit, until=until)
+        waits.append(simulation.clock.now - began)
+        return predictions
+
+    simulation.draft.predict = timed
+    simulation.run(1)
+    silent, (life,) = waits[1001:], simulation.lives
+    assert 0 < sum(silent) < 2 * CONFIG.loss_seconds + CONFIG.loss_share * (life.ends[-1] - life.ends[0])
+    assert max(silent) <= 1.5 * CONFIG.loss_seconds
+
+
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 async def test_one_that_was_rehearsed_costs_next_to_nothing(pair, bad):
@@ -176,7 +204,8 @@ async def test_a_stream_that_has_just_come_is_thought_about_at_once():
 
 
 async def test_while_nothing_pays_it_is_tried_ever_more_rarely():
-    simulation = Simulation(replace(SYNTHETIC, chances=(0.02,), num_tokens=4000)).rehearse().run(1)
+    world = replace(SYNTHETIC, chances=(0.02,), num_tokens=4000, reading=1e-6)
+    simulation = Simulation(world).rehearse().run(1)
     tried = [step for step, count in enumerate(simulation.counts) if count]
     later = [step for step in tried if step > 200]
     assert 0 < len(later) < 8

@@ -20,16 +20,12 @@ def test_nothing_is_known_before_a_measurement():
     cost = PassCost(PolicyConfig())
     assert cost.seconds(1) == 0.0
     assert [*cost.table(4)] == [0.0] * 5
-    assert not cost.knows(1)
-
-
-def test_a_measurement_makes_a_size_known():
-    assert measured((1, 1.0)).knows(1)
-    assert not measured((1, 1.0)).knows(2)
+    assert not cost.is_measured
 
 
 def test_before_a_second_size_is_measured_each_row_is_taken_to_cost_a_little():
     cost = measured((1, 1.0), times=3)
+    assert cost.is_measured
     assert 1.0 < cost.seconds(5) < cost.seconds(9) < 1.3
 
 
@@ -38,7 +34,6 @@ def test_times_rise_in_the_stairs_of_the_rows_that_the_device_computes():
     for _ in range(50):
         cost.observe(3, 1.0)
         cost.observe(12, 2.0)
-    assert cost.knows(8)
     assert cost.seconds(1) == cost.seconds(8) == pytest.approx(1.0, rel=0.05)
     assert cost.seconds(9) == cost.seconds(16) == pytest.approx(2.0, rel=0.05)
     assert cost.seconds(17) == cost.seconds(24) == pytest.approx(3.0, rel=0.05)
