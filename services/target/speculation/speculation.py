@@ -73,8 +73,11 @@ class Speculation:
         """Remove a predictor, and let it forget these sequences, which must be all that it follows."""
         (source,) = (each for each in self._sources if each.predictor is predictor)
         self._sources.remove(source)
-        for sequence in filter(_is_followed, sequences):
-            source.close(sequence)
+        for sequence in sequences:
+            if _is_followed(sequence):
+                source.close(sequence)
+            if not self._sources:  # nobody keeps accounts any more
+                self._regret.leave(sequence)
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence, after the healing of its prompt if there is any."""
@@ -168,7 +171,8 @@ class Speculation:
         """Forget a sequence that has ended or was dropped."""
         if sequence is self.rehearsal:
             self.rehearsal = None
-        self._regret.leave(sequence)
+        if self._sources:
+            self._regret.leave(sequence)
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)
