@@ -37,7 +37,10 @@ _USELESS = "useless"
 
 def main() -> None:
     """Measure the chosen parts, and append a line for each answer."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if "bad" in arguments.parts and _USELESS in arguments.drafts and arguments.useless is None:
+        parser.error("--useless names no folder; a useless draft needs one, or leave it out with --drafts slow silent")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     with _busy(arguments.busy), arguments.json.open("a") as out:
         for part in arguments.parts:

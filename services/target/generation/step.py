@@ -63,6 +63,8 @@ class TargetStep:
         spare_rows, flush = self._scheduler.spare_rows, self._deferred_calls.flush
         for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=flush):
             self._scheduler.add_predictions(rows, predictions)
+            if not rows.predictions:
+                self._speculation.withdraw(rows)
         self._deferred_calls.flush()
         if not batch:
             self._pass_ended = None

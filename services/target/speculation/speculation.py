@@ -129,13 +129,19 @@ class Speculation:
                 self._explain_none(rows.sequence, spare_rows)
         return runs
 
+    def withdraw(self, rows: ScheduledRows) -> None:
+        """Note that there was no room for the predictions of a sequence."""
+        rows.source = None
+        del self._step.serving[rows.sequence]
+        if not rows.sequence.speculation.offered:
+            _explain(rows.sequence, NoSpeculation.UNAVAILABLE, "there was no room for predictions")
+
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
         """Count a sequence's pass, and let the predictors follow its committed tokens."""
         sequence = rows.sequence
         if committed:
             num_accepted = sum(record.source is not None for record in committed)
-            source_kind = rows.source if rows.predictions else None
-            sequence.speculation.count(source_kind, len(rows.predictions), num_accepted)
+            sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
             if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
                 source.settle(sequence, len(rows.predictions), num_accepted)
             if num_accepted and is_automatic(sequence):
@@ -156,7 +162,7 @@ class Speculation:
         if not automatic:
             return
         plain, computed, waited = step.seconds(
-            automatic, num_decoding=len(decoding), passes=self._passes, computing=computing * only_decodes
+            automatic, num_decoding=len(decoding), passes=self._passes, computing=computing if only_decodes else 0.0
         )
         for rows in automatic:
             num_tokens = 1 + step.num_accepted.get(rows.sequence, 0)

@@ -17,7 +17,8 @@ class DraftLatency:
         self._weight = 0.0
         self._count = self._seconds = self._count_count = self._count_seconds = 0.0  # decayed sums
         self._slope: float | None = None
-        self._share = config.draft_growth
+        self.growth = config.draft_growth
+        """The share by which an answer takes longer for each further sequence at the same time."""
 
     @property
     def is_known(self) -> bool:
@@ -28,7 +29,7 @@ class DraftLatency:
         """Learn that `count` predictions for each of `num_sequences` sequences took `seconds` from the request."""
         if num_sequences > 1 and (alone := self.seconds(count)):
             share = (seconds / alone - 1) / (num_sequences - 1)
-            self._share = max(0.0, self._share + self._config.weight * (min(share, 1.0) - self._share))
+            self.growth = max(0.0, self.growth + self._config.weight * (min(share, 1.0) - self.growth))
         alone = seconds / self.slowdown(num_sequences)
         if self._weight > 1:  # after two answers
             alone = min(alone, self.seconds(count) * math.exp(self._config.max_error))
@@ -49,14 +50,9 @@ class DraftLatency:
         steepest = self._seconds / self._count  # as if there were no delay
         return steepest if self._slope is None else max(0.0, min(steepest, self._slope))
 
-    @property
-    def growth(self) -> float:
-        """The share by which an answer takes longer for each further sequence at the same time."""
-        return self._share
-
     def slowdown(self, num_sequences: int) -> float:
         """How many times as long predictions for `num_sequences` sequences at once take as for one."""
-        return 1 + self._share * (num_sequences - 1)
+        return 1 + self.growth * (num_sequences - 1)
 
     def _observe_alone(self, count: int, seconds: float) -> None:
         memory = 1 - self._config.weight

@@ -1,6 +1,6 @@
 """The equation of the policy: the numbers of predictions with the most expected tokens per second."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,13 @@ class StepEstimate:
 
     times: PredictionTimes
 
-    readings: NDArray[np.float64]
-    """The draft's time to read each sequence first, [sequences]."""
-
-    tokens: NDArray[np.float64]
-    """The tokens over which that time is spread, [sequences]."""
+    reading: NDArray[np.float64]
+    """The draft's time to read each sequence first, spread over the tokens that gain by it, [sequences]."""
 
     wait_price: float = 1.0
     """The seconds that a second of waiting must save."""
 
-    protected: NDArray[np.int64]
+    protected: NDArray[np.int64] = field(default_factory=lambda: np.array([], dtype=np.int64))
     """The indices of the sequences that the step may not slow down."""
 
 
@@ -53,7 +50,7 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
 
                      others + n + Σ_i Σ_j chance_ij
         ───────────────────────────────────────────────────────────────
-           pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i / tokens_i
+           pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i
 
     Predictions are added where a sequence's own expected tokens grow by the largest share (proportional fairness, Kelly
     1997), and all totals are compared. All chances of one sequence must decrease.
@@ -72,7 +69,7 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
     waits = np.maximum.accumulate(step.times.waits(num_positions).ravel()[order])
     waits *= 1 + step.times.growth * (begins.cumsum() - 1)
     seconds = step.passes[step.size.num_rows + 1 :][: len(order)] + waits
-    reading = (begins * (step.readings / step.tokens)[sequence]).cumsum() * speedups
+    reading = (begins * step.reading[sequence]).cumsum() * speedups
     speedups *= plain / (seconds + (step.wait_price - 1) * waits + reading)
     for index in step.protected:
         own = 1 + (chances * (sequence == index)).cumsum()

@@ -92,15 +92,18 @@ class LengthController:
             return Decision.MEASURE, nothing
         if self._regret.is_free:
             return Decision.REHEARSE, self._rehearse(most, size)
-        step, left = self._estimate(sequences, most, size), np.array(self._regret.left(sequences))
-        for trust, hopeful in ((self._rates.confidence, ()), (0.0, left > 0)):
-            step = replace(step, chances=self._rates.probabilities(sequences, hopeful))
-            best = self._best(step, trust, left.min())
-            if best.speedup >= config.least_speedup:
-                self._num_failed = 0
-                return Decision.PREDICT, self._plan(best, step, trust, left.min())
+        allowances = np.array(self._regret.left(sequences))
+        step, trust, left = self._estimate(sequences, most, size), self._rates.confidence, float(allowances.min())
+        step = replace(step, protected=np.flatnonzero(allowances == 0))
+        best = self._best(step, trust, left)
+        if best.speedup < config.least_speedup:
+            step, trust = replace(step, chances=self._rates.probabilities(sequences, allowances > 0)), 0.0
+            best = self._best(step, trust, left)
         self._best_speedup = best.speedup
-        if plan := self._probe(step, left.min()):
+        if best.speedup >= config.least_speedup:
+            self._num_failed = 0
+            return Decision.PREDICT, self._plan(best, step, trust, left)
+        if plan := self._probe(step, left):
             return Decision.PROBE, plan
         if self._predictor.runs_ahead:
             best = most_tokens_per_second(replace(step, times=PredictionTimes(step.times.sequences)))
@@ -114,31 +117,31 @@ class LengthController:
         """
         config, times = self._config, self._predictor.times(sequences)
         most_rows = size.num_rows + size.spare_rows
-        guesses = (len(each.tokens) / MOST_PREDICTIONS * self._passes.seconds(1) for each in sequences)
-        known = (each.reading for each in times.sequences)
+        readings = [
+            len(sequence.tokens) / MOST_PREDICTIONS * self._passes.seconds(1) if each.reading is None else each.reading
+            for sequence, each in zip(sequences, times.sequences, strict=True)
+        ]
+        horizons = [max(1, min(config.horizon, each.num_remaining)) for each in sequences]
         return StepEstimate(
             chances=self._rates.probabilities(sequences),
             most=np.array(most),
             passes=self._passes.table(most_rows)[: most_rows + 1],
             size=size,
             times=times,
-            readings=np.array([guess if each is None else each for each, guess in zip(known, guesses, strict=True)]),
-            tokens=np.array([max(1, min(config.horizon, each.num_remaining)) for each in sequences])
-            / config.wait_margin,
+            reading=config.wait_margin * np.array(readings) / horizons,
             wait_price=config.wait_margin if self._predictor.runs_ahead else 1.0,
-            protected=np.flatnonzero(np.array(self._regret.left(sequences)) == 0),
         )
 
     def _best(self, step: StepEstimate, trust: float, left: float) -> BestLengths:
         """The best lengths with or without the sequences that the draft must read first, the shortest ones. The streams
         must be able to lose the part of that time that is not trusted to return; the wait limits an unknown time.
         """
-        if not step.readings.any():
+        if not step.reading.any():
             return most_tokens_per_second(step)
         known = np.array([each.reading or 0.0 for each in step.times.sequences])
         shortest, risk = known.argsort(), np.empty_like(known)
         risk[shortest] = known[shortest].cumsum() * (1 - trust)
-        choices = (replace(step, most=step.most * may_begin) for may_begin in (step.readings == 0, risk <= left))
+        choices = (replace(step, most=step.most * may_begin) for may_begin in (step.reading == 0, risk <= left))
         return max(map(most_tokens_per_second, choices), key=lambda best: best.speedup)
 
     def _plan(self, best: BestLengths, step: StepEstimate, trust: float, left: float) -> SpeculationPlan:
@@ -177,7 +180,7 @@ class LengthController:
         """
         if not step.most.any() or not step.size.spare_rows:
             return None
-        index = int(np.where(step.most, step.readings, np.inf).argmin())
+        index = int(np.where(step.most, step.reading, np.inf).argmin())
         plain, longer = step.passes[step.size.num_rows :][:2]
         reading, longest = step.times.sequences[index].reading, min(left, self._config.loss_seconds)
         wait = longest if reading is None else min(longest, reading + step.times.delay + step.times.each)

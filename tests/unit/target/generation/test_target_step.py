@@ -14,6 +14,7 @@ from services.engine.events import (
     Finished,
     FinishReason,
     FollowCounts,
+    NoSpeculation,
     PredictionSource,
     Progress,
     SourceStats,
@@ -127,6 +128,24 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     assert max(counts) == (4, 3, 3)
     sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
     assert [report.source for report in chunk.reports] == sources
+
+
+async def test_predictions_for_which_there_is_no_room_have_no_source_but_a_reason(monkeypatch):
+    target = Target()
+    add = target.scheduler.add_predictions
+    monkeypatch.setattr(target.scheduler, "add_predictions", lambda rows, _: add(rows, []))
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
+    request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
+    _, stream = target.add(request)
+    while target.driver.step():
+        pass
+    *_, chunk, end = await read(stream)
+    assert {(report.source, report.num_predicted) for report in chunk.reports} == {(None, 0)}
+    assert end.speculation.by_source == {}
+    assert (end.speculation.why_not, end.speculation.detail) == (
+        NoSpeculation.UNAVAILABLE,
+        "there was no room for predictions",
+    )
 
 
 async def test_a_report_has_the_alternates_that_were_found_before_its_pass():

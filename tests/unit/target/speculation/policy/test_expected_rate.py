@@ -23,9 +23,7 @@ def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **ch
         passes=0.05 + row * np.arange(COUNT + COUNT * MOST + 1),
         size=StepSize(COUNT, COUNT * MOST),
         times=PredictionTimes([SequenceTimes()] * COUNT, delay=wait, each=each, growth=0.1),
-        readings=np.zeros(COUNT),
-        tokens=np.full(COUNT, 100.0),
-        protected=np.array([], dtype=np.int64),
+        reading=np.zeros(COUNT),
     )
     return replace(step, **changes)
 
@@ -35,7 +33,7 @@ def speedup(step: StepEstimate, lengths: tuple[int, ...]) -> float:
     tokens = sum(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths))
     asked = [row for row, length in enumerate(lengths) if length]
     wait = (step.times.delay + step.times.each * max(lengths)) * (1 + 0.1 * (len(asked) - 1)) if asked else 0.0
-    reading = sum(step.readings[row] / step.tokens[row] for row in asked) * tokens / COUNT
+    reading = sum(step.reading[row] for row in asked) * tokens / COUNT
     plain = step.passes[COUNT]
     return tokens / COUNT * plain / (step.passes[COUNT + sum(lengths)] + wait * step.wait_price + reading)
 
@@ -49,7 +47,7 @@ def every(step: StepEstimate) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("each", [0.0, 0.005])
 @pytest.mark.parametrize("reading", [0.0, 0.5])
 def test_it_comes_near_the_best_of_all_lengths(row: float, wait: float, each: float, reading: float) -> None:
-    step = make_step(row=row, wait=wait, each=each, readings=np.full(COUNT, reading))
+    step = make_step(row=row, wait=wait, each=each, reading=np.full(COUNT, reading / 100))
     best = most_tokens_per_second(step)
     assert best.speedup == pytest.approx(speedup(step, tuple(best.lengths)))
     share = 0.85 if reading else 0.97  # it does not choose among those that the draft must read
