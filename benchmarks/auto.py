@@ -19,6 +19,7 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.drafts.bad_draft import running_bad_draft
@@ -118,7 +119,9 @@ def _together(client: Client, prompts: Seq[Seq[int]], way: Way, num_tokens: int)
         "way": way.name,
         "rate": sum(len(result.token_ids) for result in results) / (time.perf_counter() - began),
         "slowest": min(rates),
-        "tokens_per_pass": sum(result.speculation.tokens_per_pass for result in results) / len(results),
+        "tokens_per_pass": fmean(result.speculation.tokens_per_pass for result in results),
+        "speedup": fmean(result.speculation.speedup for result in results),
+        "expected_speedup": fmean(result.speculation.expected_speedup for result in results),
     }
 
 
@@ -145,6 +148,8 @@ def _line(client: Client, kind: str, prompt: Seq[int], way: Way, temperature: fl
         "way": way.name,
         "rate": _rate(result),
         "tokens_per_pass": speculation.tokens_per_pass,
+        "speedup": speculation.speedup,
+        "expected_speedup": speculation.expected_speedup,
         "why": speculation.no_speculation_detail,
     }
 

@@ -185,6 +185,26 @@ class FollowCounts:
 
 
 @dataclass(slots=True)
+class SpeculationSeconds:
+    """What predictions that the server chose saved, as it came and as it was expected; sums over steps."""
+
+    taken: float = 0.0
+    """The steps' time."""
+
+    plain: float = 0.0
+    """The time that their tokens would have taken without predictions."""
+
+    expected: float = 0.0
+    """The same, as expected before the steps."""
+
+    def add(self, taken: float, plain: float, expected_speedup: float) -> None:
+        """Add one step."""
+        self.taken += taken
+        self.plain += plain
+        self.expected += expected_speedup * taken
+
+
+@dataclass(slots=True)
 class SpeculationStats:
     """Counts of the predictions of one sequence; position i counts the i-th prediction of each pass."""
 
@@ -199,6 +219,7 @@ class SpeculationStats:
     returns: int = 0  # times that it followed the sequence again
     vocabulary: VocabularyMatch | None = None  # for the draft that followed the sequence last
     opens: int = 0  # times that a draft began to follow the sequence
+    seconds: SpeculationSeconds = field(default_factory=SpeculationSeconds)  # if the server chose its predictions
 
     def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
         """Add one pass that sampled tokens, with its predictions if it had a source of them."""

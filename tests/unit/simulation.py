@@ -42,6 +42,8 @@ class World:
     num_tokens: int = 128  # of a stream
     is_silent: bool = False
     rehearsed: float | None = None  # chance of a prediction to be right in the rehearsal, if it is another
+    runs: Seq[int] = ()  # right predictions from each token of a stream on; then chances do not matter
+    rehearsed_runs: Seq[int] = ()
 
 
 @dataclass
@@ -112,7 +114,7 @@ class SimulatedDraft(SilentPredictor):
             return []
         if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):
             self._begin()
-        answers_at = self._answers_at + limit * self._each
+        answers_at = self._answers_at + max(self._asked.values()) * self._each  # all come with the longest
         if answers_at <= until:
             self._clock.now = max(self._clock.now, answers_at)
             self._answer(sequence, limit, answers_at)
@@ -152,7 +154,7 @@ class SimulatedDraft(SilentPredictor):
     def _answer(self, sequence: Sequence, limit: int, at: float) -> None:
         self._wait_limit.heard()
         if sequence not in self._fresh:
-            self._wait_limit.arrived(limit, at - self._asked_at, num_sequences=len(self._asked))
+            self._wait_limit.arrived(max(self._asked.values()), at - self._asked_at, num_sequences=len(self._asked))
         drawing = self._wait_limit.expected(limit, num_sequences=len(self._asked))
         self._prefill_rate.answered(id(sequence), at - drawing)
         self._unread[sequence] = 0
@@ -215,7 +217,7 @@ class Simulation:
         self.speculation.rehearse(sequence)
         chances = self.world.chances
         expected = sum(chances) / len(chances) if self.world.rehearsed is None else self.world.rehearsed
-        self._generate({sequence: (Life(), expected)}, 64)
+        self._generate({sequence: (Life(), expected)}, 64, self.world.rehearsed_runs)
         return self
 
     def run(self, num_waves: int) -> "Simulation":
@@ -236,20 +238,20 @@ class Simulation:
             self._open(sequence, self.world.prompt)
             self.speculation.open(sequence)
         self.lives += [life for life, _ in live.values()]
-        self._generate(live, self.world.num_tokens)
+        self._generate(live, self.world.num_tokens, self.world.runs)
 
     def _open(self, sequence: Sequence, num_tokens: int) -> None:
         self.draft.open(sequence, num_tokens)
         sequence.text.num_computed = len(sequence.tokens) - 1
 
-    def _generate(self, live: dict[Sequence, tuple[Life, float]], num_tokens: int) -> None:
+    def _generate(self, live: dict[Sequence, tuple[Life, float]], num_tokens: int, runs: Seq[int]) -> None:
         while live:
-            self._step(live)
+            self._step(live, runs)
             for sequence in [each for each, (life, _) in live.items() if sum(life.tokens) >= num_tokens]:
                 self.speculation.close(sequence)
                 del live[sequence]
 
-    def _step(self, live: dict[Sequence, tuple[Life, float]]) -> None:
+    def _step(self, live: dict[Sequence, tuple[Life, float]], runs: Seq[int]) -> None:
         began, world = self.clock.now, self.world
         batch = [ScheduledRows(sequence, 1, draws=True) for sequence in live]
         for rows, predictions in self.speculation.predict(batch, spare_rows=_SPARE_ROWS):
@@ -263,9 +265,7 @@ class Simulation:
         self.counts.append(num_rows - len(batch))
         for rows in batch:
             life, chance = live[rows.sequence]
-            num_accepted = 0
-            while num_accepted < len(rows.predictions) and self._chance.random() < chance:
-                num_accepted += 1
+            num_accepted = self._judge(len(rows.predictions), chance, runs[int(sum(life.tokens)) :])
             rows.sequence.text.tokens += [_TOKEN] * (1 + num_accepted)
             rows.sequence.text.num_computed = len(rows.sequence.tokens) - 1
             self.draft.grow(rows.sequence, 1 + num_accepted)
@@ -274,3 +274,10 @@ class Simulation:
             life.tokens.append(1 + num_accepted)
             life.plain.append(plain)
         self.speculation.observe(batch)
+
+    def _judge(self, num_predictions: int, chance: float, runs: Seq[int]) -> int:
+        """How many predictions are right, as recorded or by chance."""
+        if runs:
+            return min(num_predictions, runs[0])
+        wrong = (index for index in range(num_predictions) if self._chance.random() >= chance)
+        return next(wrong, num_predictions)

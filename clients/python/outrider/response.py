@@ -170,6 +170,8 @@ def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
         acceptance_histogram=tuple(message.acceptance_histogram),
         by_source=tuple(_source_stats(entry) for entry in message.by_source),
         draft_vocabulary=parse_vocabulary_match(message.draft_vocabulary),
+        speedup=message.speedup,
+        expected_speedup=message.expected_speedup,
     )
 
 

@@ -169,6 +169,10 @@ class Speculation:
     """Passes of those that accepted 0, 1, ... predictions."""
     by_source: tuple[SourceStats, ...]
     draft_vocabulary: VocabularyMatch | None
+    speedup: float
+    """Tokens per second over those without predictions; 0 unless the server chose their number."""
+    expected_speedup: float
+    """The same as the server expected it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,9 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
         acceptance_histogram=histogram,
         by_source=_write_sources(stats),
     )
+    if seconds := stats.seconds.taken:
+        message.speedup = stats.seconds.plain / seconds
+        message.expected_speedup = stats.seconds.expected / seconds
     if stats.vocabulary is not None:
         message.draft_vocabulary = write_vocabulary_match(stats.vocabulary)
     if not stats.offered and stats.why_not is not None:

@@ -34,10 +34,7 @@ class SourcePlan:
 
 
 class Source:
-    """Requests as many predictions as a request wants (ALWAYS) or, if it leaves that open (AUTO), as pay best.
-
-    In each step call `plan` first, and pass its result to `observe` at the end.
-    """
+    """Requests as many predictions as a request wants (ALWAYS) or, if it leaves that open (AUTO), as pay best."""
 
     def __init__(self, predictor: Predictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
         self.predictor = predictor
@@ -102,10 +99,6 @@ class Source:
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from its verified predictions for a sequence."""
         self._controller.settle(sequence, num_predicted, num_accepted)
-
-    def observe(self, plan: SourcePlan) -> None:
-        """Count a step over sequences with AUTO."""
-        self._controller.observe(plan.automatic)
 
     def follow(self, sequence: Sequence) -> None:
         """Let the predictor follow the sequence's changes, and count what happened between a draft and the sequence."""

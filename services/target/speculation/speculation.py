@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 
-from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
+from services.engine.events import NoSpeculation, PredictionSource, SpeculationSeconds, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
@@ -16,7 +16,6 @@ from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.source import Source, SourcePlan, is_automatic
-from services.target.speculation.speculation_seconds import SpeculationSeconds
 from services.target.speculation.step_record import StepRecord
 
 Run = tuple[ScheduledRows, list[int]]
@@ -161,17 +160,21 @@ class Speculation:
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
         if not automatic:
             return
+        if not (step.serving or step.is_disturbed or any(rows.waiting for rows in automatic)):
+            for rows in automatic:
+                rows.sequence.speculation.seconds.add(computing, computing, 1.0)
+            return
         plain, computed, waited = step.seconds(
             automatic, num_decoding=len(decoding), passes=self._passes, computing=computing if only_decodes else 0.0
         )
         for rows in automatic:
             num_tokens = 1 + step.num_accepted.get(rows.sequence, 0)
-            self._regret.observe(rows.sequence, computed + waited - min(waited, step.invested) - num_tokens * plain)
+            taken, plain_taken = computed + waited, num_tokens * plain
+            self._regret.observe(rows.sequence, taken - min(waited, step.invested) - plain_taken)
+            rows.sequence.speculation.seconds.add(taken, plain_taken, step.expected_speedup)
         if step.expected_speedup > 1 and self.rehearsal is None:
             speedup = 1 + sum(step.num_accepted.values()) / len(batch)
             self.seconds.add(computed + waited, plain * speedup, step.expected_speedup)
-        for source, plan in zip(self._sources, step.plans, strict=True):
-            source.observe(plan)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
@@ -196,12 +199,15 @@ class Speculation:
         runs: list[Run] = []
         since = self._clock()
         for rows, length in zip(unserved, plan.lengths, strict=True):
+            if not length:
+                continue
             began = self._clock()
             predictions = source.predict(rows.sequence, length, until=since + plan.max_wait(rows.sequence))
             if valid := self._valid(rows.sequence, predictions):
                 rows.source, self._step.serving[rows.sequence] = source.kind, source
                 runs.append((rows, valid))
-            rows.waiting += self._clock() - began
+            if source.kind is not PredictionSource.LOOKUP:
+                rows.waiting += self._clock() - began
         return runs
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:

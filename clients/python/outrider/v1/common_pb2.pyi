@@ -2158,6 +2158,8 @@ class SpeculationStats(_message.Message):
     BY_SOURCE_FIELD_NUMBER: _builtins.int
     DRAFT_VOCABULARY_FIELD_NUMBER: _builtins.int
     ALTERNATES_FIELD_NUMBER: _builtins.int
+    SPEEDUP_FIELD_NUMBER: _builtins.int
+    EXPECTED_SPEEDUP_FIELD_NUMBER: _builtins.int
     passes: _builtins.int
     """The number of passes of the model that generated at least one token of this generation."""
     predicted: _builtins.int
@@ -2190,6 +2192,12 @@ class SpeculationStats(_message.Message):
     """
     alternates: _builtins.int
     """The number of passes with a rejected prediction for which the draft had prepared an alternate with the right token."""
+    speedup: _builtins.float
+    """The tokens per second since the first pass, over those that passes without predictions would have given, which take
+    the time that the server has measured for such passes. 0 unless the generation left speculation to the server.
+    """
+    expected_speedup: _builtins.float
+    """The same as the server expected it before each of these passes."""
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """The acceptance by position: the first entry counts the first prediction of each pass, and so on."""
@@ -2221,10 +2229,12 @@ class SpeculationStats(_message.Message):
         by_source: _abc.Iterable[Global___SourceStats] | None = ...,
         draft_vocabulary: Global___VocabularyMatch.ValueType = ...,
         alternates: _builtins.int = ...,
+        speedup: _builtins.float = ...,
+        expected_speedup: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "alternates", b"alternates", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "draft_vocabulary", b"draft_vocabulary", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "alternates", b"alternates", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "draft_vocabulary", b"draft_vocabulary", "expected_speedup", b"expected_speedup", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "speedup", b"speedup", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

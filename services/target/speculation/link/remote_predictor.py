@@ -18,6 +18,7 @@ from services.draft_protocol.messages import (
 from services.engine.events import FollowCounts, PredictionSource, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
+from services.target.speculation.link.joint_answers import JointAnswers
 from services.target.speculation.link.link_counts import LinkCounts
 from services.target.speculation.link.outbox import Outbox
 from services.target.speculation.link.remote_sequence import LinkTerms, Phase, RemoteSequence
@@ -47,6 +48,7 @@ class RemotePredictor:
         self._changed = threading.Condition()
         self._remotes: dict[Sequence, RemoteSequence] = {}
         self._asked: set[RemoteSequence] = set()  # the sequences with credit
+        self._joint = JointAnswers()
         self._by_id: dict[int, RemoteSequence] = {}
         self._outbox = Outbox()
         self._next_id = 1
@@ -122,6 +124,8 @@ class RemotePredictor:
             remote = self._remotes[sequence]
             remote.least_chance = least_chance
             self._grant(remote, limit + self._terms.run_ahead if limit else 0)
+            if limit:
+                self._joint.ask(is_reading=remote.is_reading)
 
     def keep(self, sequence: Sequence) -> None:
         """Leave the credit of a draft as it is, but grant it some if it has none."""
@@ -132,6 +136,7 @@ class RemotePredictor:
 
     def send(self) -> None:
         """Wake the link to send messages; do not call this under the lock, which the link needs."""
+        self._joint.send()
         if self._outbox.take_news():
             self._on_outgoing()
 
@@ -139,7 +144,7 @@ class RemotePredictor:
         """At most `limit` predictions, after a wait until at most `until`; if that is infinite, WaitLimit limits it."""
         with self._changed:
             remote = self._remotes[sequence]
-            if limit and self._is_reached(remote):
+            if limit and remote.window and self._is_reached(remote):
                 self._wait(remote, limit, until)
             return remote.chain.tokens[:limit]
 
@@ -220,13 +225,19 @@ class RemotePredictor:
             return False
         now, num_predictions = time.monotonic(), len(remote.chain.tokens)
         self._wait_limit.heard()
-        if remote.answer.is_timed and remote.phase is Phase.FOLLOWED:
-            self._wait_limit.arrived(num_predictions, now - remote.asked_at, num_sequences=self._num_asked)
+        if remote.answer.is_timed and (count := self._measured(remote, num_predictions)):
+            self._wait_limit.arrived(count, now - remote.asked_at, num_sequences=self._num_asked)
             self.counts.add_round_trip(now - remote.asked_at)
         drawing = self._wait_limit.expected(num_predictions, num_sequences=self._num_asked)
         self._prefill_rate.answered(remote.sequence_id, now - drawing)
         remote.arrive()
         return True
+
+    def _measured(self, remote: RemoteSequence, num_predictions: int) -> int:
+        """The number of predictions whose time an answer measures; 0 if it measures none."""
+        if self._terms.run_ahead:
+            return num_predictions * (remote.phase is Phase.FOLLOWED)
+        return self._joint.arrive(num_predictions)
 
     def _hear_alternate(self, remote: RemoteSequence, alternate: AlternatePrediction) -> bool:
         tokens = remote.sequence.tokens  # the engine thread may be appending to them

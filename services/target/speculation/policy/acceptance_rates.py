@@ -34,7 +34,6 @@ class AcceptanceRates:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
-        self._memory = config.verdict_memory
         self._prior = _Verdicts(
             config.prior_verdicts * config.prior_rate, config.prior_verdicts * (1 - config.prior_rate)
         )
@@ -54,8 +53,8 @@ class AcceptanceRates:
         for position in range(min(num_predicted, num_accepted + 1, MOST_PREDICTIONS)):
             is_accepted, rate = position < num_accepted, self._rates[position]
             for verdicts in (seen, self._verdicts[position]):
-                verdicts.add(is_accepted, not is_accepted, self._memory)
-            expected.add(rate, 1 - rate, self._memory)
+                verdicts.add(is_accepted, not is_accepted, self._config.verdict_memory)
+            expected.add(rate, 1 - rate, self._config.verdict_memory)
 
     def probabilities(self, sequences: Seq[Sequence], hopeful: Iterable[bool] = ()) -> NDArray[np.float64]:
         """For each sequence and position the probability that this prediction and all before it are accepted,

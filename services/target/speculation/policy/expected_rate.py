@@ -1,6 +1,7 @@
 """The equation of the policy: the numbers of predictions with the most expected tokens per second."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +16,14 @@ class StepEstimate:
 
     chances: NDArray[np.float64]
     """The probability that each prediction and all before it are accepted, [sequences, positions]."""
-
-    most: NDArray[np.int64]
-    """The most predictions for each sequence, [sequences]."""
-
-    passes: NDArray[np.float64]
-    """The time of a pass of 0, 1, ... rows."""
-
+    most: NDArray[np.int64]  # predictions for each sequence, [sequences]
+    passes: NDArray[np.float64]  # the time of a pass of 0, 1, ... rows
     size: StepSize
-
     times: PredictionTimes
-
     reading: NDArray[np.float64]
     """The draft's time to read each sequence first, spread over the tokens that gain by it, [sequences]."""
-
-    wait_price: float = 1.0
-    """The seconds that a second of waiting must save."""
-
-    protected: NDArray[np.int64] = field(default_factory=lambda: np.array([], dtype=np.int64))
-    """The indices of the sequences that the step may not slow down."""
+    wait_price: float = 1.0  # the seconds that a second of waiting must save
+    protected: Iterable[int] = ()  # the indices of the sequences that the step may not slow down
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +36,18 @@ class BestLengths:
 
 
 def most_tokens_per_second(step: StepEstimate) -> BestLengths:
-    """Maximise goodput (SmartSpec, Liu et al., arXiv 2406.14066) over the lengths of all sequences together:
+    """Maximise the geometric mean of the expected tokens per second of n sequences and of the others in the pass:
 
-                     others + n + Σ_i Σ_j chance_ij
-        ───────────────────────────────────────────────────────────────
+              ( Π_i (1 + Σ_j chance_ij) ) ^ (1 / (n + others))
+        ─────────────────────────────────────────────────────────────
            pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i
 
-    Predictions are added where a sequence's own expected tokens grow by the largest share (proportional fairness, Kelly
-    1997), and all totals are compared. All chances of one sequence must decrease.
+    This is proportional fairness (Kelly 1997) for goodput (SmartSpec, Liu et al., arXiv 2406.14066): the sum of the
+    rates would let one stream with good predictions slow down the others. Predictions are added in the order of the
+    share by which a sequence's tokens grow, and all numbers are compared. All chances of one sequence must decrease.
     """
     count, num_positions = step.chances.shape
-    plain, plain_tokens = step.passes[step.size.num_rows], count + step.size.num_others
+    plain, num_sequences = step.passes[step.size.num_rows], count + step.size.num_others
     is_allowed = np.arange(num_positions) < step.most[:, None]
     gains = step.chances / (1 + step.chances.cumsum(axis=1) - step.chances)  # relative, of each prediction
     room = min(int(is_allowed.sum()), step.size.spare_rows)
@@ -65,7 +56,7 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
         return BestLengths([0] * count, 1.0, 0.0)
     sequence, position = np.divmod(order, num_positions)
     chances, begins = step.chances.ravel()[order], position == 0
-    speedups = 1 + chances.cumsum() / plain_tokens  # in tokens per step
+    speedups = np.exp(np.log1p(gains.ravel()[order]).cumsum() / num_sequences)  # in tokens per step
     waits = np.maximum.accumulate(step.times.waits(num_positions).ravel()[order])
     waits *= 1 + step.times.growth * (begins.cumsum() - 1)
     seconds = step.passes[step.size.num_rows + 1 :][: len(order)] + waits

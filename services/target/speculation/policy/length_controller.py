@@ -55,13 +55,20 @@ class LengthController:
         self._num_failed = 0  # probes since predictions paid
         self._probed: Sequence | None = None  # by the last step
         self._is_probe_won = False  # whether its prediction was accepted
+        self._idle: Seq[Sequence] = ()  # the sequences of the last search, if it found that no predictions pay
 
     def plan(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> SpeculationPlan:
         """The lengths for sequences that can take at most these numbers, and how long the step may wait for them."""
         if not sequences:
             return SpeculationPlan([])
-        decision, plan = self._choose(sequences, most, size)
+        decision, plan = Decision.NONE, SpeculationPlan([0] * len(sequences))
+        if sequences != self._idle or self._num_plain.bit_count() <= 1:  # ever more rarely, as a search takes time
+            decision, plan = self._choose(sequences, most, size)
+        self._idle = sequences if decision is Decision.NONE and not self._predictor.runs_ahead else ()
         self.decisions[decision] += 1
+        is_speculative = any(plan.lengths)
+        self._num_speculative = (self._num_speculative + 1) * is_speculative
+        self._num_plain = (self._num_plain + 1) * (not is_speculative)
         self._is_probe_won, self._probed = False, None
         if decision is Decision.PROBE:
             self._num_failed, self._probed = self._num_failed + 1, sequences[plan.lengths.index(1)]
@@ -75,20 +82,14 @@ class LengthController:
             self._is_probe_won, self._num_failed = True, self._num_failed - 1
         self._rates.observe(sequence, num_predicted, num_accepted)
 
-    def observe(self, plan: SpeculationPlan) -> None:
-        """Count a step that followed this plan."""
-        if any(plan.lengths):
-            self._num_speculative, self._num_plain = self._num_speculative + 1, 0
-        else:
-            self._num_speculative, self._num_plain = 0, self._num_plain + 1
-
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended."""
         self._rates.close(sequence)
+        self._idle = ()
 
     def _choose(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> tuple[Decision, SpeculationPlan]:
         config, nothing = self._config, SpeculationPlan([0] * len(sequences))
-        if not self._passes.is_measured or self._num_speculative >= config.plain_every:
+        if not self._passes.seconds(1) or self._num_speculative >= config.plain_every:
             return Decision.MEASURE, nothing
         if self._regret.is_free:
             return Decision.REHEARSE, self._rehearse(most, size)
@@ -151,7 +152,7 @@ class LengthController:
         return SpeculationPlan(
             best.lengths,
             speedup=best.speedup,
-            max_wait=max(expected, min(left, self._config.loss_seconds)),
+            max_wait=max(expected, min(left, self._config.loss_seconds) / self._config.wait_margin),
             invested=reading * trust,
             least_chance=self._least_chance(best, step),
         )
@@ -178,7 +179,7 @@ class LengthController:
         step with predictions, half as large after each probe that failed. One that succeeds is followed by another, if
         there is only this sequence, as long as it has lost at most half of what it may.
         """
-        if not step.most.any() or not step.size.spare_rows:
+        if not step.most.any():
             return None
         index = int(np.where(step.most, step.reading, np.inf).argmin())
         plain, longer = step.passes[step.size.num_rows :][:2]

@@ -1,7 +1,6 @@
 """PassCost: the measured time of a pass by the number of its rows."""
 
 import math
-from bisect import insort
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
@@ -21,35 +20,22 @@ class PassCost:
     def __init__(self, config: PolicyConfig, padded: Callable[[int], int] = int) -> None:
         """`padded` returns the rows that the device computes for a pass of so many: times rise in these stairs."""
         self._config, self._padded = config, padded
-        self._rows: list[int] = []  # the measured numbers of padded rows, in order
-        self._logs: dict[int, float] = {}  # logarithms of seconds
+        self._logs: dict[int, float] = {}  # logarithms of seconds, by measured numbers of padded rows
         self._counts: dict[int, float] = {}  # of measurements, as far as they are remembered
         self._columns = np.array([], dtype=np.int64)  # the padded rows of 0, 1, ... rows
         self._table: NDArray[np.float64] | None = None
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether any pass was measured."""
-        return bool(self._rows)
-
     def observe(self, num_rows: int, seconds: float) -> None:
         """Learn from a pass that took `seconds`."""
-        self._table = None
-        rows, measured = self._padded(num_rows), math.log(max(seconds, 1e-9))
-        config = self._config
+        rows, measured, config = self._padded(num_rows), math.log(max(seconds, 1e-9)), self._config
+        if rows not in self._logs:
+            self._logs[rows] = (measured + math.log(self.seconds(rows))) / 2 if self._logs else measured
         count = self._counts[rows] = min(self._counts.get(rows, 0) + 1, 1 / config.weight)
-        if count == 1:
-            expected = math.log(self.seconds(rows)) if self._rows else measured
-            self._logs[rows] = (measured + expected) / 2
-            insort(self._rows, rows)
-            self._table = None
-            return
         error = max(-config.max_error, min(config.max_error, measured - self._logs[rows]))
-        for each in self._rows:
-            if each == rows:
-                self._logs[each] += error / count
-            elif count == 1 / config.weight:  # early errors may be those of the first guess
-                self._logs[each] += error * config.weight
+        if count > 1:  # early errors may be those of the first guess
+            weights = dict.fromkeys(self._logs, count * config.weight**2) | {rows: 1 / count}
+            self._logs = {each: log + error * weights[each] for each, log in self._logs.items()}
+        self._table = None
 
     def seconds(self, num_rows: int) -> float:
         """The expected time of a pass of `num_rows` rows; 0 before any measurement."""
@@ -67,14 +53,14 @@ class PassCost:
     def _make_table(self, most: int) -> NDArray[np.float64]:
         if len(self._columns) <= most:
             self._columns = np.array([self._padded(rows) for rows in range(most + 1)])
-        if not self._rows:
+        if not self._logs:
             return np.zeros(most + 1)
-        logs = _rising([self._logs[rows] for rows in self._rows], [self._counts[rows] for rows in self._rows])
+        rows = sorted(self._logs)
+        logs = _rising([self._logs[each] for each in rows], [self._counts[each] for each in rows])
         first, last = math.exp(logs[0]), math.exp(logs[-1])
-        num_more = self._rows[-1] - self._rows[0]
-        growth = (last - first) / num_more if num_more else last * self._config.row_growth
-        table: NDArray[np.float64] = np.exp(np.interp(self._columns, self._rows, logs))
-        return table + growth * np.maximum(0, self._columns - self._rows[-1])
+        growth = (last - first) / (rows[-1] - rows[0]) if len(rows) > 1 else last * self._config.row_growth
+        table: NDArray[np.float64] = np.exp(np.interp(self._columns, rows, logs))
+        return table + growth * np.maximum(0, self._columns - rows[-1])
 
 
 def _rising(values: Seq[float], weights: Seq[float]) -> list[float]:

@@ -65,7 +65,6 @@ def run(
         if count:
             source.settle(sequence, count, count * gain)
         regret.observe(sequence, 0.005 * count - 0.1 * count * gain)
-        source.observe(plan)
     return source, counts
 
 
@@ -100,7 +99,6 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
             if count:
                 source.settle(sequence, count, count * gain)
             regret.observe(sequence, 0.01 * sum(counts) - 0.12 * count * gain)
-        source.observe(plan)
     assert max(asked) <= spare_rows
     assert any(asked) == (spare_rows > 0)
 
@@ -135,6 +133,6 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
 async def test_one_that_comes_again_is_tried_again():
     sequence, predictor = make(), Excused()
     source, counts = run(predictor, sequence, gain=0)
-    assert set(counts[-5:]) == {0}
+    assert counts[-5:].count(0) >= 4
     predictor.num_arrivals += 1
     assert source.plan([sequence], StepSize(1, 64)).automatic.lengths[0]

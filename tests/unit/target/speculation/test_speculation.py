@@ -247,6 +247,18 @@ async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_
     assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
 
 
+async def test_the_last_lookup_serves_a_sequence_for_which_the_draft_was_waited_for_in_vain():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    draft, lookup = Reciter(b""), Reciter(b"ab")
+    lookup.source = PredictionSource.LOOKUP
+    (rows,) = batch = scheduler.schedule()
+    add_predictions(Speculation([draft, lookup], vocab_size=VOCAB_SIZE), batch, scheduler)
+    assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
+    assert rows.waiting > 0
+    assert (draft.asked, lookup.asked) == ([3], [3])
+
+
 async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3))

@@ -23,5 +23,8 @@ const same = (answer, bytes) =>
 function speeds(answer, alone) {
   const [fast, slow] = [speed(answer), speed(alone)];
   if (!fast || !slow) return "";
-  return `${slow.toFixed(1)} tokens a second alone, ${fast.toFixed(1)} with the draft: ${(fast / slow).toFixed(2)} ×.`;
+  const expected = answer.end.speculation.expected_speedup;
+  const estimate = expected ? ` The server expected ${expected.toFixed(2)} ×.` : "";
+  const ratio = (fast / slow).toFixed(2);
+  return `${slow.toFixed(1)} tokens a second alone, ${fast.toFixed(1)} with the draft: ${ratio} ×.${estimate}`;
 }

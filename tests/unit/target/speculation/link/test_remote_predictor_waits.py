@@ -118,7 +118,9 @@ async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
 
 async def test_how_long_an_answer_takes_is_told_with_the_sequences_that_were_asked_for_at_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(num_sequences))
+    monkeypatch.setattr(
+        WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append((count, num_sequences))
+    )
     predictor = LinkedPredictor(longest_wait=1.0)
     predictor.connect(run_ahead=0)
     sequences = [predictor.add(b"x") for _ in range(3)]
@@ -128,10 +130,29 @@ async def test_how_long_an_answer_takes_is_told_with_the_sequences_that_were_ask
         predictor.sent()
         for sequence_id, sequence in enumerate(asked, start=1):
             position = len(sequence.tokens)
-            assert predictor.hear(position, b"ab", sequence_id=sequence_id, epoch=position)
+            run = b"ab" if sequence_id == 2 else b"a"  # the others end early, but come with the longest
+            assert predictor.hear(position, run, sequence_id=sequence_id, epoch=position)
         for sequence in sequences:
             predictor.draw(sequence, b"z")
-    assert seen == [3, 3, 3, 1]
+    assert seen == [(2, 3), (1, 1)]
+
+
+async def test_answers_that_come_with_one_for_which_the_draft_reads_measure_nothing(monkeypatch):
+    seen = []
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(num_sequences))
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    short, long = predictor.add(b"x"), predictor.add(b"x" * 40)
+    for round_number in range(2):
+        for sequence in (short, long):
+            predictor.remote.ask(sequence, 2)
+        predictor.sent()
+        for sequence_id, sequence in enumerate((short, long), start=1):
+            position = len(sequence.tokens)
+            assert predictor.hear(position, b"ab", sequence_id=sequence_id, epoch=position)
+        assert seen == [2] * round_number
+        for sequence in (short, long):
+            predictor.draw(sequence, b"z")
 
 
 async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_cores(monkeypatch):

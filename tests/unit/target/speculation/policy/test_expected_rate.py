@@ -1,6 +1,7 @@
 """The equation: of all lengths it finds those with the most tokens per second, as docs/inside/speculation.md has it."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +31,12 @@ def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **ch
 
 def speedup(step: StepEstimate, lengths: tuple[int, ...]) -> float:
     """The equation, written out."""
-    tokens = sum(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths))
+    tokens = math.prod(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths)) ** (1 / COUNT)
     asked = [row for row, length in enumerate(lengths) if length]
     wait = (step.times.delay + step.times.each * max(lengths)) * (1 + 0.1 * (len(asked) - 1)) if asked else 0.0
-    reading = sum(step.reading[row] for row in asked) * tokens / COUNT
+    reading = sum(step.reading[row] for row in asked) * tokens
     plain = step.passes[COUNT]
-    return tokens / COUNT * plain / (step.passes[COUNT + sum(lengths)] + wait * step.wait_price + reading)
+    return tokens * plain / (step.passes[COUNT + sum(lengths)] + wait * step.wait_price + reading)
 
 
 def every(step: StepEstimate) -> list[tuple[int, ...]]:
@@ -59,7 +60,7 @@ def test_what_does_not_pay_is_slower() -> None:
 
 
 def test_a_price_of_waiting_shortens_the_wait() -> None:
-    step = make_step(each=0.01)
+    step = make_step(each=0.01, wait=0.0)
     assert most_tokens_per_second(replace(step, wait_price=2.0)).wait < most_tokens_per_second(step).wait
 
 

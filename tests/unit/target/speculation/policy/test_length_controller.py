@@ -66,14 +66,14 @@ def lost(life: Life, world: World) -> float:
 def allowed(life: Life) -> float:
     """The seconds that it may lose by the promise, and what one step may go beyond it."""
     seconds = life.ends[-1] - life.ends[0]
-    return max(CONFIG.loss_seconds, CONFIG.loss_share * seconds) * 1.4
+    return max(CONFIG.loss_seconds, CONFIG.loss_share * seconds) * 1.2
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("chance", [0.6, 0.75, 0.9])
 async def test_the_first_answer_of_a_fresh_server_comes_near_the_best_fixed_number(pair, chance):
     world = replace(pair, chances=(chance,), num_tokens=64, prompt=57)
-    assert mean_ratio(world, seeds=16) > 1 + 0.8 * (best_ratio(world) - 1) - 0.06
+    assert mean_ratio(world, seeds=32) > 1 + 0.8 * (best_ratio(world) - 1) - 0.06
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
