@@ -11,6 +11,7 @@ from services.engine.events import FollowCounts
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
+from services.target.speculation.link.joint_answers import JointAnswers
 from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
@@ -67,6 +68,7 @@ class SimulatedDraft(SilentPredictor):
         self._asked: dict[Sequence, int] = {}
         self._asked_at = self._answers_at = self._each = 0.0  # answers come so long after it, and for each prediction
         self._fresh: set[Sequence] = set()
+        self._joint = JointAnswers()
         self.busy_until = 0.0
 
     @property
@@ -104,10 +106,14 @@ class SimulatedDraft(SilentPredictor):
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         if limit:
+            self._joint.ask(is_reading=self._unread[sequence] > _BEHIND)
             self._asked[sequence] = limit
             if self._unread[sequence] > _BEHIND:
                 self._fresh.add(sequence)
                 self._prefill_rate.asked(id(sequence), self._unread[sequence], self._clock.now)
+
+    def send(self) -> None:
+        self._joint.send()
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         if not limit or sequence not in self._asked:
@@ -153,8 +159,8 @@ class SimulatedDraft(SilentPredictor):
 
     def _answer(self, sequence: Sequence, limit: int, at: float) -> None:
         self._wait_limit.heard()
-        if sequence not in self._fresh:
-            self._wait_limit.arrived(max(self._asked.values()), at - self._asked_at, num_sequences=len(self._asked))
+        if count := self._joint.arrive(limit):
+            self._wait_limit.arrived(count, at - self._asked_at, num_sequences=len(self._asked))
         drawing = self._wait_limit.expected(limit, num_sequences=len(self._asked))
         self._prefill_rate.answered(id(sequence), at - drawing)
         self._unread[sequence] = 0

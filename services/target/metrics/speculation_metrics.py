@@ -48,9 +48,9 @@ def add_decisions(page: MetricPage, speculation: Speculation) -> None:
 def add_seconds(page: MetricPage, speculation: Speculation) -> None:
     """What AUTO saves: the second sum over the first is the speedup, the third over the first the expected one."""
     seconds = speculation.seconds
-    text = "Seconds of steps with predictions that the server chose."
+    text = "Seconds that sequences spent in steps with predictions that the server chose."
     page.counter("speculation_seconds", text, seconds.taken)
-    text = "Seconds that the tokens of these steps would have taken without predictions."
+    text = "Seconds that their tokens in these steps would have taken without predictions."
     page.counter("speculation_plain_seconds", text, seconds.plain)
     text = "The same, as expected before the steps."
     page.counter("speculation_expected_plain_seconds", text, seconds.expected)

@@ -26,6 +26,9 @@ class SourcePlan:
     automatic: SpeculationPlan
     """The controller's part of the plan."""
 
+    own_speedups: Mapping[Sequence, float]
+    """The expected speedup of each sequence for which the controller expects predictions to pay."""
+
     def max_wait(self, sequence: Sequence) -> float:
         """Seconds that the step may wait for a sequence's predictions: with AUTO, no longer than it could afford if
         they were all wrong.
@@ -71,14 +74,15 @@ class Source:
             if is_automatic(sequence) and not self.predictor.why_none(sequence)
         ]
         num_others = size.num_others + len(sequences) - len(left_open)
+        chosen = [sequences[index] for index in left_open]
         automatic = self._controller.plan(
-            [sequences[index] for index in left_open],
+            chosen,
             [self._max_length(sequences[index], spare_rows) for index in left_open],
             StepSize(size.num_rows + sum(lengths), spare_rows, num_others),
         )
         for index, length in zip(left_open, automatic.lengths, strict=True):
             lengths[index] = length
-        return SourcePlan(lengths, automatic)
+        return SourcePlan(lengths, automatic, dict(zip(chosen, automatic.own_speedups, strict=False)))
 
     def predict(self, sequence: Sequence, length: int, *, until: float) -> Seq[int]:
         """At most `length` of the requested predictions, after a wait until at most `until`, on the monotonic clock."""

@@ -161,20 +161,20 @@ class Speculation:
         if not automatic:
             return
         if not (step.serving or step.is_disturbed or any(rows.waiting for rows in automatic)):
+            seconds = computing if only_decodes else self._passes.seconds(len(decoding))
             for rows in automatic:
-                rows.sequence.speculation.seconds.add(computing, computing, 1.0)
+                rows.sequence.speculation.seconds.add(seconds, seconds, 1.0)
             return
         plain, computed, waited = step.seconds(
             automatic, num_decoding=len(decoding), passes=self._passes, computing=computing if only_decodes else 0.0
         )
         for rows in automatic:
-            num_tokens = 1 + step.num_accepted.get(rows.sequence, 0)
-            taken, plain_taken = computed + waited, num_tokens * plain
-            self._regret.observe(rows.sequence, taken - min(waited, step.invested) - plain_taken)
-            rows.sequence.speculation.seconds.add(taken, plain_taken, step.expected_speedup)
-        if step.expected_speedup > 1 and self.rehearsal is None:
-            speedup = 1 + sum(step.num_accepted.values()) / len(batch)
-            self.seconds.add(computed + waited, plain * speedup, step.expected_speedup)
+            taken, saved = computed + waited, (1 + step.num_accepted.get(rows.sequence, 0)) * plain
+            self._regret.observe(rows.sequence, taken - min(waited, step.invested) - saved)
+            expected = step.expected_speedup(rows.sequence)
+            rows.sequence.speculation.seconds.add(taken, saved, expected)
+            if any(plan.own_speedups for plan in step.plans) and self.rehearsal is None:
+                self.seconds.add(taken, saved, expected)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""

@@ -33,10 +33,9 @@ class StepRecord:
         """Seconds of waiting for a draft that reads, which later gains are trusted to return."""
         return sum(plan.automatic.invested for plan in self.plans)
 
-    @property
-    def expected_speedup(self) -> float:
-        """The expected speedup of the source that predicts for sequences with AUTO; 1 if none does."""
-        return max((plan.automatic.speedup for plan in self.plans if any(plan.automatic.lengths)), default=1.0)
+    def expected_speedup(self, sequence: Sequence) -> float:
+        """The expected speedup of a sequence with AUTO."""
+        return next((plan.own_speedups[sequence] for plan in self.plans if sequence in plan.own_speedups), 1.0)
 
     def seconds(
         self, automatic: Seq[ScheduledRows], *, num_decoding: int, passes: PassCost, computing: float

@@ -2193,11 +2193,13 @@ class SpeculationStats(_message.Message):
     alternates: _builtins.int
     """The number of passes with a rejected prediction for which the draft had prepared an alternate with the right token."""
     speedup: _builtins.float
-    """The tokens per second since the first pass, over those that passes without predictions would have given, which take
-    the time that the server has measured for such passes. 0 unless the generation left speculation to the server.
+    """This generation's tokens per second, over those of passes without predictions, in the time that the server has
+    measured for such passes. 0 if the server did not choose the numbers of predictions.
     """
     expected_speedup: _builtins.float
-    """The same as the server expected it before each of these passes."""
+    """The same as the server expected it before each pass; it spreads the time that a draft needs to read the prompt over
+    a longer text.
+    """
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """The acceptance by position: the first entry counts the first prediction of each pass, and so on."""

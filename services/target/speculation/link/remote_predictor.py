@@ -124,7 +124,7 @@ class RemotePredictor:
             remote = self._remotes[sequence]
             remote.least_chance = least_chance
             self._grant(remote, limit + self._terms.run_ahead if limit else 0)
-            if limit:
+            if limit and self._is_reached(remote) and not remote.is_rewound:
                 self._joint.ask(is_reading=remote.is_reading)
 
     def keep(self, sequence: Sequence) -> None:
@@ -237,7 +237,8 @@ class RemotePredictor:
         """The number of predictions whose time an answer measures; 0 if it measures none."""
         if self._terms.run_ahead:
             return num_predictions * (remote.phase is Phase.FOLLOWED)
-        return self._joint.arrive(num_predictions)
+        is_whole = remote.chain.ends or num_predictions >= remote.window
+        return self._joint.arrive(num_predictions) if is_whole else 0
 
     def _hear_alternate(self, remote: RemoteSequence, alternate: AlternatePrediction) -> bool:
         tokens = remote.sequence.tokens  # the engine thread may be appending to them

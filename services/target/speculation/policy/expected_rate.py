@@ -21,7 +21,7 @@ class StepEstimate:
     size: StepSize
     times: PredictionTimes
     reading: NDArray[np.float64]
-    """The draft's time to read each sequence first, spread over the tokens that gain by it, [sequences]."""
+    """The draft's time to read each sequence first, for each token that gains by it, [sequences]."""
     wait_price: float = 1.0  # the seconds that a second of waiting must save
     protected: Iterable[int] = ()  # the indices of the sequences that the step may not slow down
 
@@ -31,7 +31,8 @@ class BestLengths:
     """The best numbers of predictions, with their expected results; they may be worse than no predictions."""
 
     lengths: list[int]
-    speedup: float  # tokens per second, over those of the step without predictions
+    speedup: float  # the mean of the sequences' tokens per second, over that of the step without predictions
+    own_speedups: list[float]  # of each sequence
     wait: float  # seconds until the predictions have arrived
 
 
@@ -40,7 +41,7 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
 
               ( Π_i (1 + Σ_j chance_ij) ) ^ (1 / (n + others))
         ─────────────────────────────────────────────────────────────
-           pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i
+           pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i · (1 + Σ_j chance_ij)
 
     This is proportional fairness (Kelly 1997) for goodput (SmartSpec, Liu et al., arXiv 2406.14066): the sum of the
     rates would let one stream with good predictions slow down the others. Predictions are added in the order of the
@@ -53,18 +54,19 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
     room = min(int(is_allowed.sum()), step.size.spare_rows)
     order = np.argsort(-np.where(is_allowed, gains, -1.0).ravel(), kind="stable")[:room]
     if not len(order):
-        return BestLengths([0] * count, 1.0, 0.0)
+        return BestLengths([0] * count, 1.0, [1.0] * count, 0.0)
     sequence, position = np.divmod(order, num_positions)
     chances, begins = step.chances.ravel()[order], position == 0
     speedups = np.exp(np.log1p(gains.ravel()[order]).cumsum() / num_sequences)  # in tokens per step
     waits = np.maximum.accumulate(step.times.waits(num_positions).ravel()[order])
     waits *= 1 + step.times.growth * (begins.cumsum() - 1)
     seconds = step.passes[step.size.num_rows + 1 :][: len(order)] + waits
-    reading = (begins * step.reading[sequence]).cumsum() * speedups
+    reading = (step.reading[sequence] * (begins + chances)).cumsum()  # for as many tokens as it gets
     speedups *= plain / (seconds + (step.wait_price - 1) * waits + reading)
     for index in step.protected:
         own = 1 + (chances * (sequence == index)).cumsum()
         speedups[own * plain < seconds] = 0.0
     best = int(speedups.argmax())
     lengths = np.bincount(sequence[: best + 1], minlength=count).tolist()
-    return BestLengths(lengths, float(speedups[best]), float(waits[best]))
+    tokens = 1 + np.bincount(sequence[: best + 1], chances[: best + 1], count)
+    return BestLengths(lengths, float(speedups[best]), (tokens * plain / seconds[best]).tolist(), float(waits[best]))

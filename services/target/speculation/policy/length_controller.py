@@ -55,23 +55,27 @@ class LengthController:
         self._num_failed = 0  # probes since predictions paid
         self._probed: Sequence | None = None  # by the last step
         self._is_probe_won = False  # whether its prediction was accepted
-        self._idle: Seq[Sequence] = ()  # the sequences of the last search, if it found that no predictions pay
+        self._idle: tuple[Seq[Sequence], int] = ((), 0)  # the last sequences and others, if no predictions paid then
+        self._num_idle = 0  # steps since they have changed
 
     def plan(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> SpeculationPlan:
         """The lengths for sequences that can take at most these numbers, and how long the step may wait for them."""
         if not sequences:
             return SpeculationPlan([])
         decision, plan = Decision.NONE, SpeculationPlan([0] * len(sequences))
-        if sequences != self._idle or self._num_plain.bit_count() <= 1:  # ever more rarely, as a search takes time
+        situation = (sequences, size.num_others)
+        self._num_idle = self._num_idle + 1 if situation == self._idle else 0
+        if self._num_idle.bit_count() <= 1:  # ever more rarely, as a search takes time
             decision, plan = self._choose(sequences, most, size)
-        self._idle = sequences if decision is Decision.NONE and not self._predictor.runs_ahead else ()
+        is_idle = decision is Decision.NONE and not self._predictor.runs_ahead and any(most)
+        self._idle = situation if is_idle else ((), 0)
         self.decisions[decision] += 1
         is_speculative = any(plan.lengths)
         self._num_speculative = (self._num_speculative + 1) * is_speculative
         self._num_plain = (self._num_plain + 1) * (not is_speculative)
         self._is_probe_won, self._probed = False, None
         if decision is Decision.PROBE:
-            self._num_failed, self._probed = self._num_failed + 1, sequences[plan.lengths.index(1)]
+            self._probed = sequences[plan.lengths.index(1)]
         if self._predictor.runs_ahead:
             plan = replace(plan, keeps_asking=decision not in {Decision.PROBE, Decision.NONE})
         return plan
@@ -79,13 +83,13 @@ class LengthController:
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from a sequence's verified predictions."""
         if sequence is self._probed and num_accepted:
-            self._is_probe_won, self._num_failed = True, self._num_failed - 1
+            self._is_probe_won, self._num_failed = True, max(0, self._num_failed - 1)
         self._rates.observe(sequence, num_predicted, num_accepted)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended."""
         self._rates.close(sequence)
-        self._idle = ()
+        self._idle = ((), 0)
 
     def _choose(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> tuple[Decision, SpeculationPlan]:
         config, nothing = self._config, SpeculationPlan([0] * len(sequences))
@@ -152,6 +156,7 @@ class LengthController:
         return SpeculationPlan(
             best.lengths,
             speedup=best.speedup,
+            own_speedups=best.own_speedups,
             max_wait=max(expected, min(left, self._config.loss_seconds) / self._config.wait_margin),
             invested=reading * trust,
             least_chance=self._least_chance(best, step),
@@ -183,10 +188,13 @@ class LengthController:
             return None
         index = int(np.where(step.most, step.reading, np.inf).argmin())
         plain, longer = step.passes[step.size.num_rows :][:2]
-        reading, longest = step.times.sequences[index].reading, min(left, self._config.loss_seconds)
+        reading = step.times.sequences[index].reading
+        longest = min(left, self._config.loss_seconds) / self._config.wait_margin
         wait = longest if reading is None else min(longest, reading + step.times.delay + step.times.each)
-        is_due = (wait + longer - plain) * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
+        cost = wait + longer - plain
+        is_due = cost * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
         is_won = self._is_probe_won and len(step.most) == 1 and left >= self._config.loss_seconds / 2
         if (reading or 0.0) >= longest or not (is_due or is_won):
             return None
+        self._num_failed += cost > 0
         return SpeculationPlan([int(each == index) for each in range(len(step.most))], max_wait=longest)

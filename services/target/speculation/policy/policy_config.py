@@ -30,7 +30,7 @@ class PolicyConfig:
     """Least variance of the numbers of predictions at which answers determine a draft's time for each. Chosen."""
 
     least_speedup: float = 1.03
-    """Least expected ratio of tokens per second, with predictions over without. Chosen."""
+    """Least expected ratio of mean tokens per second, with predictions over without. Chosen."""
     horizon: int = 128
     """Most tokens over which the time that a draft needs to read a sequence is spread. Chosen."""
     most_least_chance: float = 0.85

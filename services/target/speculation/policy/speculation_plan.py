@@ -1,5 +1,6 @@
 """SpeculationPlan: the number of predictions that a step of some StepSize verifies, and how long it waits for them."""
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 
@@ -17,7 +18,8 @@ class SpeculationPlan:
     """Speculation lengths of one step. Times are in seconds."""
 
     lengths: list[int]  # predictions to verify, for each sequence
-    speedup: float = 1.0  # expected tokens per second, over those of the same step without predictions
+    speedup: float = 1.0  # expected mean tokens per second, over those of the same step without predictions
+    own_speedups: Seq[float] = ()  # the same for each sequence; empty if none is expected
     max_wait: float = 0.0  # the longest wait for predictions
     invested: float = 0.0  # the part of it, in which the draft reads, that later steps' gains are trusted to return
     least_chance: float = 0.0  # that a run is right, below which one more prediction does not pay; 0 if it is unknown

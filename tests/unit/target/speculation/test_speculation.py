@@ -232,6 +232,9 @@ async def test_what_predictions_save_is_summed_as_it_came_and_as_it_was_expected
     assert 0.1 <= seconds.taken < 0.15
     assert 2 * seconds.taken < seconds.expected < 4 * seconds.taken
     assert sequence.speculation.accepted == [1, 1, 1]
+    own = sequence.speculation.seconds
+    assert (own.taken, own.plain) == pytest.approx((seconds.taken + 0.1, seconds.plain + 0.1)), "the plain step too"
+    assert own.expected == pytest.approx(seconds.expected + 0.1)
 
 
 async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
@@ -257,6 +260,35 @@ async def test_the_last_lookup_serves_a_sequence_for_which_the_draft_was_waited_
     assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
     assert rows.waiting > 0
     assert (draft.asked, lookup.asked) == ([3], [3])
+
+
+async def test_a_lookup_is_no_wait():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    lookup = Reciter(b"")
+    lookup.source = PredictionSource.LOOKUP
+    (rows,) = batch = scheduler.schedule()
+    add_predictions(Speculation([lookup], vocab_size=VOCAB_SIZE), batch, scheduler)
+    assert lookup.asked == [3]
+    assert rows.waiting == 0
+
+
+async def test_each_stream_has_its_own_expected_speedup():
+    scheduler, clock = make_scheduler(), Clock()
+    left_open = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    for _ in range(2):
+        add_decoding(scheduler, speculation=policy(0, SpeculationMode.NEVER))
+    speculation = Speculation([Reciter(b"abc")], vocab_size=VOCAB_SIZE, clock=clock)
+    batch = scheduler.schedule()
+    for num_accepted in (0, 3):
+        for rows in batch:
+            rows.source, rows.predictions = None, []
+        add_predictions(speculation, batch, scheduler)
+        clock.now += 0.1
+        speculation.settle(batch[0], records_of(b"abcz"[: num_accepted + 1], num_predicted=num_accepted))
+        speculation.observe(batch)
+    seconds = left_open.speculation.seconds
+    assert 1.5 < (seconds.expected - 0.1) / (seconds.taken - 0.1) < 4, "the two others get one token"
 
 
 async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():

@@ -78,6 +78,10 @@ def test_the_client_reads_them() -> None:
     read = parse_speculation(write_speculation(stats))
     assert (read.num_spec_steps, read.mean_acceptance_length, read.draft_acceptance_rate) == (2, 3.5, 5 / 7)
     assert read.acceptance_histogram == (0, 0, 1, 1)
+    assert (read.speedup, read.expected_speedup) == (0.0, 0.0)
+    stats.seconds.add(2.0, 3.0, expected_speedup=1.25)
+    read = parse_speculation(write_speculation(stats))
+    assert (read.speedup, read.expected_speedup) == (1.5, 1.25)
     assert read.by_source == (
         SourceStats(PredictionSource.DRAFT, 1, 4, 2),
         SourceStats(PredictionSource.LOOKUP, 1, 3, 3),

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from services.draft_protocol.messages import Prediction
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.wait_limit import WaitLimit
 from tests.unit.linked_predictor import LinkedPredictor
@@ -131,10 +132,44 @@ async def test_how_long_an_answer_takes_is_told_with_the_sequences_that_were_ask
         for sequence_id, sequence in enumerate(asked, start=1):
             position = len(sequence.tokens)
             run = b"ab" if sequence_id == 2 else b"a"  # the others end early, but come with the longest
-            assert predictor.hear(position, run, sequence_id=sequence_id, epoch=position)
+            assert predictor.remote.hear(Prediction(sequence_id, position, position, tuple(run), ends=True))
         for sequence in sequences:
             predictor.draw(sequence, b"z")
     assert seen == [(2, 3), (1, 1)]
+
+
+async def test_an_answer_in_several_runs_is_measured_with_its_last_one(monkeypatch):
+    seen = []
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(count))
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add(b"x")
+    for epoch in (1, 2):
+        predictor.remote.ask(sequence, 3)
+        predictor.sent()
+        position = len(sequence.tokens)
+        for index, token in enumerate(b"abc"):
+            assert seen == [3] * (epoch - 1)
+            assert predictor.hear(position + index, bytes([token]), epoch=epoch)
+        predictor.draw(sequence, b"z")
+    assert seen == [3, 3]
+
+
+async def test_a_sequence_that_the_draft_has_dropped_is_not_waited_for_to_measure_the_others(monkeypatch):
+    seen = []
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(count))
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    dropped, followed = predictor.add(b"x"), predictor.add(b"y")
+    predictor.remote.ask(dropped, 1)
+    predictor.sent()
+    assert predictor.hear_release(1, "too long")
+    predictor.draw(dropped, b"z")
+    for sequence in (dropped, followed):
+        predictor.remote.ask(sequence, 2)
+    predictor.sent()
+    assert predictor.hear(len(followed.tokens), b"ab", sequence_id=2)
+    assert seen == [2]
 
 
 async def test_answers_that_come_with_one_for_which_the_draft_reads_measure_nothing(monkeypatch):

@@ -31,10 +31,11 @@ def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **ch
 
 def speedup(step: StepEstimate, lengths: tuple[int, ...]) -> float:
     """The equation, written out."""
-    tokens = math.prod(1 + step.chances[row, :length].sum() for row, length in enumerate(lengths)) ** (1 / COUNT)
+    own = [1 + step.chances[row, :length].sum() for row, length in enumerate(lengths)]
+    tokens = math.prod(own) ** (1 / (COUNT + step.size.num_others))
     asked = [row for row, length in enumerate(lengths) if length]
     wait = (step.times.delay + step.times.each * max(lengths)) * (1 + 0.1 * (len(asked) - 1)) if asked else 0.0
-    reading = sum(step.reading[row] for row in asked) * tokens
+    reading = sum(step.reading[row] * own[row] for row in asked)
     plain = step.passes[COUNT]
     return tokens * plain / (step.passes[COUNT + sum(lengths)] + wait * step.wait_price + reading)
 
@@ -47,8 +48,12 @@ def every(step: StepEstimate) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("wait", [0.0, 0.01, 0.03])
 @pytest.mark.parametrize("each", [0.0, 0.005])
 @pytest.mark.parametrize("reading", [0.0, 0.5])
-def test_it_comes_near_the_best_of_all_lengths(row: float, wait: float, each: float, reading: float) -> None:
-    step = make_step(row=row, wait=wait, each=each, reading=np.full(COUNT, reading / 100))
+@pytest.mark.parametrize("num_others", [0, 4])
+def test_it_comes_near_the_best_of_all_lengths(
+    row: float, wait: float, each: float, reading: float, num_others: int
+) -> None:
+    size = StepSize(COUNT, COUNT * MOST, num_others)
+    step = make_step(row=row, wait=wait, each=each, reading=np.full(COUNT, reading / 100), size=size)
     best = most_tokens_per_second(step)
     assert best.speedup == pytest.approx(speedup(step, tuple(best.lengths)))
     share = 0.85 if reading else 0.97  # it does not choose among those that the draft must read

@@ -6,9 +6,13 @@ from dataclasses import replace
 import pytest
 
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.policy.length_controller import LengthController
+from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import StepSize
 from tests.harness.further import all_with
+from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Life, Simulation, World
 
@@ -201,6 +205,37 @@ async def test_a_stream_that_has_just_come_is_thought_about_at_once():
         simulation.counts.clear()
         simulation.run(1)
         assert simulation.counts[0]
+
+
+async def test_after_a_long_search_in_vain_a_change_of_the_pass_is_thought_about_at_once():
+    simulation = Simulation(replace(SYNTHETIC, reading=0.0)).rehearse()
+    controller = simulation.speculation._sources[0]._controller
+    sequences = [make_sequence(make_request())]
+    simulation.draft.open(sequences[0], 0)
+    simulation.speculation._regret.join(sequences[0])
+    crowded, alone = StepSize(400, 15, num_others=399), StepSize(1, 15)
+    for _ in range(100):
+        assert controller.plan(sequences, [0], alone).lengths == [0], "there is no room"
+    assert controller.plan(sequences, [15], alone).lengths != [0]
+    for _ in range(100):
+        assert sum(controller.plan(sequences, [15], crowded).lengths) <= 1, "one of 400 gains"
+    assert controller.plan(sequences, [15], alone).lengths != [0]
+
+
+async def test_probes_that_cost_nothing_may_fail_for_ever():
+    config, free = PolicyConfig(), replace(SYNTHETIC, cost=lambda _: 0.035, num_tokens=3000, chances=(0.0,))
+    passes = PassCost(config, padded=lambda _: 32)
+    passes.observe(1, 0.035)
+    regret, predictor = Regret(config, Simulation(free).clock), SilentPredictor()
+    controller = LengthController(predictor, passes, regret, config)
+    sequence = make_sequence(make_request())
+    regret.join(sequence)
+    num_probes = 0
+    for _ in range(1200):
+        if sum(controller.plan([sequence], [1], StepSize(26, 1, num_others=25)).lengths):
+            num_probes += 1
+            controller.settle(sequence, 1, 0)
+    assert num_probes > 100
 
 
 async def test_while_nothing_pays_it_is_tried_ever_more_rarely():
