@@ -92,9 +92,11 @@ class RemotePredictor:
     def _times_of(self, remote: RemoteSequence, now: float) -> SequenceTimes:
         if remote.chain.ends:  # no others come
             return SequenceTimes(num_ready=MOST_PREDICTIONS)
-        elapsed = now - remote.asked_at if remote.window and not remote.is_rewound else 0.0
+        is_silent = self._wait_limit.is_silent
+        elapsed = now - remote.asked_at if remote.window and not (remote.is_rewound or is_silent) else 0.0
         if self._terms.run_ahead:  # it began to read long before the target's prefill ended
-            return SequenceTimes(MOST_PREDICTIONS if remote.is_reading else len(remote.chain.tokens), elapsed)
+            may_be_there = remote.is_reading and not is_silent
+            return SequenceTimes(MOST_PREDICTIONS if may_be_there else len(remote.chain.tokens), elapsed)
         rate = self._prefill_rate
         is_new = not remote.window and remote.is_behind
         reading = rate.seconds(remote.num_unsent) if is_new else rate.remaining(remote.sequence_id, now)

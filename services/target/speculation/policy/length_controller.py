@@ -67,7 +67,7 @@ class LengthController:
         self._num_idle = self._num_idle + 1 if situation == self._idle else 0
         if self._num_idle.bit_count() <= 1:  # ever more rarely, as a search takes time
             decision, plan = self._choose(sequences, most, size)
-        is_idle = decision is Decision.NONE and not self._predictor.runs_ahead and any(most)
+        is_idle = decision is Decision.NONE and any(most)
         self._idle = situation if is_idle else ((), 0)
         self.decisions[decision] += 1
         is_speculative = any(plan.lengths)
@@ -110,7 +110,7 @@ class LengthController:
             return Decision.PREDICT, self._plan(best, step, trust, left)
         if plan := self._probe(step, left):
             return Decision.PROBE, plan
-        if self._predictor.runs_ahead:
+        if self._predictor.runs_ahead and step.times.is_trusted:
             best = most_tokens_per_second(replace(step, times=PredictionTimes(step.times.sequences)))
             if best.speedup >= config.least_speedup:
                 return Decision.LATER, nothing

@@ -225,3 +225,12 @@ async def test_a_wait_in_vain_for_a_draft_that_reads_makes_the_reading_longer(mo
     assert predictor.remote.predict(first, 4, until=now + 1e-9) == []
     assert reading(predictor, second) == pytest.approx(2 * 1.5)
     assert 0 < reading(predictor, first) < 1.0, "of it a second is over"
+
+
+async def test_a_draft_that_runs_ahead_and_is_silent_is_not_expected_to_have_something_at_once():
+    predictor = LinkedPredictor(longest_wait=1.0)
+    sequence = predictor.add(b"x" * 40)
+    predictor.sent()
+    assert wait_for(predictor, sequence, 4) == 0, "it may have read while the target did"
+    assert predictor.remote.predict(sequence, 4, until=time.monotonic() + 0.01) == []
+    assert wait_for(predictor, sequence, 4) >= 0.015
