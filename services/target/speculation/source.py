@@ -68,21 +68,15 @@ class Source:
             if not is_automatic(sequence):
                 lengths[index] = self._max_length(sequence, spare_rows)
                 spare_rows -= lengths[index]
-        left_open = [
-            index
-            for index, sequence in enumerate(sequences)
-            if is_automatic(sequence) and not self.predictor.why_none(sequence)
-        ]
-        num_others = size.num_others + len(sequences) - len(left_open)
-        chosen = [sequences[index] for index in left_open]
+        left_open = [each for each in sequences if is_automatic(each) and not self.predictor.why_none(each)]
         automatic = self._controller.plan(
-            chosen,
-            [self._max_length(sequences[index], spare_rows) for index in left_open],
-            StepSize(size.num_rows + sum(lengths), spare_rows, num_others),
+            left_open,
+            [self._max_length(sequence, spare_rows) for sequence in left_open],
+            StepSize(size.num_rows + sum(lengths), spare_rows, size.num_others + len(sequences) - len(left_open)),
         )
-        for index, length in zip(left_open, automatic.lengths, strict=True):
-            lengths[index] = length
-        return SourcePlan(lengths, automatic, dict(zip(chosen, automatic.own_speedups, strict=False)))
+        chosen = dict(zip(left_open, automatic.lengths, strict=True))
+        lengths = [chosen.get(sequence, length) for sequence, length in zip(sequences, lengths, strict=True)]
+        return SourcePlan(lengths, automatic, dict(zip(left_open, automatic.own_speedups, strict=False)))
 
     def predict(self, sequence: Sequence, length: int, *, until: float) -> Seq[int]:
         """At most `length` of the requested predictions, after a wait until at most `until`, on the monotonic clock."""

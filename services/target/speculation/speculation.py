@@ -168,12 +168,14 @@ class Speculation:
         plain, computed, waited = step.seconds(
             automatic, num_decoding=len(decoding), passes=self._passes, computing=computing if only_decodes else 0.0
         )
+        taken = computed + waited
+        counts = self.rehearsal is None and any(plan.own_speedups for plan in step.plans)
         for rows in automatic:
-            taken, saved = computed + waited, (1 + step.num_accepted.get(rows.sequence, 0)) * plain
+            saved = (1 + step.num_accepted.get(rows.sequence, 0)) * plain
             self._regret.observe(rows.sequence, taken - min(waited, step.invested) - saved)
             expected = step.expected_speedup(rows.sequence)
             rows.sequence.speculation.seconds.add(taken, saved, expected)
-            if any(plan.own_speedups for plan in step.plans) and self.rehearsal is None:
+            if counts:
                 self.seconds.add(taken, saved, expected)
 
     def close(self, sequence: Sequence) -> None:

@@ -234,3 +234,14 @@ async def test_a_draft_that_runs_ahead_and_is_silent_is_not_expected_to_have_som
     assert wait_for(predictor, sequence, 4) == 0, "it may have read while the target did"
     assert predictor.remote.predict(sequence, 4, until=time.monotonic() + 0.01) == []
     assert wait_for(predictor, sequence, 4) >= 0.015
+
+
+async def test_after_a_new_link_nobody_waits_for_what_the_last_one_was_asked_for():
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add(b"x")
+    predictor.remote.ask(sequence, 4)
+    predictor.remote.disconnected("gone")
+    predictor.connect(run_ahead=0)
+    assert predictor.remote.predict(sequence, 4, until=time.monotonic() + 60.0) == []
+    assert predictor.remote.granted == 0

@@ -235,7 +235,7 @@ async def test_probes_that_cost_nothing_may_fail_for_ever():
         if sum(controller.plan([sequence], [1], StepSize(26, 1, num_others=25)).lengths):
             num_probes += 1
             controller.settle(sequence, 1, 0)
-    assert num_probes > 100
+    assert num_probes > 1024, "more than the exponent of a float"
 
 
 async def test_while_nothing_pays_it_is_tried_ever_more_rarely():
