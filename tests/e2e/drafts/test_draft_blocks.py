@@ -42,15 +42,15 @@ def draft(make_draft: MakeDraft) -> Service:
 
 @asynccontextmanager
 async def streaming(target: DraftedTarget, draft: Service, **options: object) -> AsyncIterator[AsyncClient]:
-    """Three streams that both services hold blocks of, whose reader goes on reading; they end as they may.
-
-    It reads so slowly that none ends while services are killed and started.
+    """Three streams that both services hold blocks of, read slowly; after one that ends comes the next, however fast
+    or slowly services are killed and started.
     """
 
     async def read() -> None:
-        async with client.stream(PROMPT, **{**ENDLESS, **options}) as stream:
-            async for _ in stream:
-                await asyncio.sleep(READER_SECONDS)
+        while True:
+            async with client.stream(PROMPT, **{**ENDLESS, **options}) as stream:
+                async for _ in stream:
+                    await asyncio.sleep(READER_SECONDS)
 
     async with target.connect() as client:
         readers = [asyncio.create_task(read()) for _ in range(3)]
@@ -125,7 +125,7 @@ async def test_a_link_that_is_closed(target: DraftedTarget, make_draft: MakeDraf
     async with target.linked_through_proxy(draft) as proxy, streaming(target, draft):
         await proxy.close()
         await all_free(draft)
-        assert target.service.num_used_blocks > 0
+        await until(lambda: target.service.num_used_blocks > 0)
     await all_free(target.service)
 
 
@@ -133,7 +133,7 @@ async def test_a_draft_that_is_killed(target: DraftedTarget, draft: Service):
     await target.start_draft(draft)
     async with streaming(target, draft):
         await target.kill_draft(draft)
-        assert target.service.num_used_blocks > 0
+        await until(lambda: target.service.num_used_blocks > 0)
         await target.start_draft(draft)
         await until(lambda: draft.num_used_blocks > 3)
     await all_free(target.service, draft)

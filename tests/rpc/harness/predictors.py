@@ -1,4 +1,8 @@
-"""Predictors that control the engine's pace, since it asks them between two passes."""
+"""Predictors that control the engine's pace.
+
+They do so where it asks whether they serve a sequence: before every decoding pass, whether AUTO requests predictions
+or not. What the pass before has generated is not yet on its way to the readers then.
+"""
 
 import math
 import threading
@@ -12,25 +16,25 @@ from tests.harness.servers.silent_predictor import SilentPredictor
 class SlowPredictor(SilentPredictor):
     """Lets the engine make no more than two hundred passes per second."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def serves(self, sequence: Sequence) -> bool:
         time.sleep(0.005)
-        return []
+        return True
 
 
 class GatePredictor(SilentPredictor):
-    """Holds the engine before its next decoding pass while the gate is shut; where it has a place, before that of a
-    sequence which has so many tokens.
+    """Holds the engine, while the gate is shut, before a pass for a sequence that has so many tokens; by default the
+    fewest of which one is on its way to the reader.
     """
 
-    def __init__(self, behind: int = 0) -> None:
+    def __init__(self, behind: int = 2) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self._behind = behind
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def serves(self, sequence: Sequence) -> bool:
         if sequence.num_generated >= self._behind:
             self.gate.wait()
-        return []
+        return True
 
 
 class BrokenPredictor(SilentPredictor):
@@ -39,10 +43,10 @@ class BrokenPredictor(SilentPredictor):
     def __init__(self) -> None:
         self.is_broken = False
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def serves(self, sequence: Sequence) -> bool:
         if self.is_broken:
             raise RuntimeError("broken on purpose")
-        return []
+        return True
 
 
 class SlippingPredictor(SilentPredictor):
