@@ -60,6 +60,11 @@ def _has_passed(store: Store, cell: Cell) -> bool:
     return result is not None and not result.problems
 
 
+def _can_run(store: Store, cell: Cell) -> bool:
+    """Whether all of its streams have references, some of which may be of no use."""
+    return all(map(store.has_reference, streams_of(cell)))
+
+
 def _run(store: Store, cells: Seq[Cell], workers: int) -> None:
     """Make all references first, then run the cells of one setup after those of another, the slowest ISA first."""
     started = time.monotonic()
@@ -67,12 +72,13 @@ def _run(store: Store, cells: Seq[Cell], workers: int) -> None:
     parts: dict[Hashable, list[StreamKey]] = defaultdict(list)
     for key in keys:
         parts[key.model, key.isa, key.weights, key.kv].append(key)
-    groups = sorted(by_setup(cells), key=lambda group: -processors().index(group[0].isa))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         _wait([pool.submit(_make_references, store, part) for part in reversed([*parts.values()])])
+        runnable = [cell for cell in cells if _can_run(store, cell)]
+        groups = sorted(by_setup(runnable), key=lambda group: -processors().index(group[0].isa))
         _wait([pool.submit(_run_cells, store, group) for _, group in groups])
-    print(f"matrix: {len(cells)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
+    print(f"matrix: {len(runnable)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
 
 
 def _wait(futures: Seq[Future[None]]) -> None:
@@ -112,12 +118,14 @@ def _summarise(store: Store, cells: Seq[Cell]) -> int:
     passed = {cell: _has_passed(store, cell) for cell in cells}
     values: tuple[Callable[[Cell], str], ...] = (lambda cell: cell.setup.isa, lambda cell: cell.setting)
     for value_of in values:
-        num_passed = Counter(value_of(cell) for cell, ok in passed.items() if ok)
+        counts = Counter(value_of(cell) for cell, ok in passed.items() if ok)
         for value, count in Counter(map(value_of, cells)).items():
-            print(f"matrix: {value}: {num_passed[value]} of {count} passed")
-    for cell in cells:
-        if not passed[cell]:
-            print(f"matrix: failed: {cell.name}")
-    failed = len(cells) - sum(passed.values())
-    print(f"matrix: {len(cells)} cells, {len(cells) - failed} passed, {failed} failed")
-    return 1 if failed or not cells else 0
+            print(f"matrix: {value}: {counts[value]} of {count} passed")
+    skipped = [cell for cell in cells if not passed[cell] and not _can_run(store, cell)]
+    failed = [cell for cell in cells if not passed[cell] and cell not in skipped]
+    for outcome, some in (("skipped, without a reference of use", skipped), ("failed", failed)):
+        for cell in some:
+            print(f"matrix: {outcome}: {cell.name}")
+    num_passed = sum(passed.values())
+    print(f"matrix: {len(cells)} cells, {num_passed} passed, {len(skipped)} skipped, {len(failed)} failed")
+    return 1 if failed or not num_passed else 0

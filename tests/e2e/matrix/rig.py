@@ -13,7 +13,15 @@ from tests.e2e.matrix.draft_harness import DraftHarness
 from tests.e2e.matrix.run import CellRun, connect, run_reference
 from tests.e2e.matrix.server_process import ServerProcess
 from tests.e2e.matrix.store import CellResult, Store
-from tests.e2e.matrix.streams import NEW_TOKENS, StreamKey, banned_string, stop_string, streams_of, tokenizer_of
+from tests.e2e.matrix.streams import (
+    NEW_TOKENS,
+    StreamKey,
+    UselessReferenceError,
+    banned_string,
+    stop_string,
+    streams_of,
+    tokenizer_of,
+)
 from tests.e2e.matrix.transcript import Transcript
 from tests.e2e.matrix.verdict import differences_of, undone_of
 
@@ -61,7 +69,7 @@ class Rig:
         return result
 
     def make_references(self, keys: Iterable[StreamKey]) -> None:
-        """Run the plainest run of every stream that has no transcript yet."""
+        """Run the plainest run of every stream that has no transcript yet; one that is of no use gets none."""
         missing = [key for key in keys if not self._store.has_reference(key)]
         if missing:
             asyncio.run(self._make_references(sorted(missing)))
@@ -89,7 +97,10 @@ class Rig:
         for key in missing:
             server = await self._serve(plainest(Setup(model=key.model, isa=key.isa, weights=key.weights, kv=key.kv)))
             async with connect(server) as client:
-                await self._make_reference(client, key)
+                try:
+                    await self._make_reference(client, key)
+                except UselessReferenceError as error:
+                    print(f"matrix: the reference {key.name} is of no use: {error}", flush=True)
 
     async def _make_reference(self, client: AsyncClient, key: StreamKey) -> Transcript:
         if key.setting in _CUTS:
@@ -106,9 +117,7 @@ class Rig:
             transcript = await run_reference(client, key)
             is_of_use = _is_long(transcript, key)
         if not is_of_use:
-            raise ValueError(
-                f"{key.name}: the reference ends by {transcript.reason} and is no use: {transcript.text!r}"
-            )
+            raise UselessReferenceError(f"it ends by {transcript.reason}: {transcript.text!r}")
         self._store.save_reference(key, transcript)
         return transcript
 

@@ -205,6 +205,10 @@ def intruder_options() -> dict[str, Any]:
     return {"temperature": 0.0, "max_tokens": _INTRUDER_TOKENS, "ignore_eos": True, "top_candidates": 20}
 
 
+class UselessReferenceError(Exception):
+    """Raised for a stream that would show nothing: it ends too early, repeats itself, or can't be cut."""
+
+
 def stop_string(text: str) -> str:
     """A few characters that a text has for the first time about behind its middle, none a replacement character."""
     starts = sorted(range(len(text) - _STOP_CHARACTERS), key=lambda start: abs(start - len(text) * 3 // 5))
@@ -212,7 +216,7 @@ def stop_string(text: str) -> str:
         candidate = text[start : start + _STOP_CHARACTERS]
         if "\ufffd" not in candidate and text.index(candidate) == start:
             return candidate
-    raise ValueError(f"no stop string can be cut out of {text!r}")
+    raise UselessReferenceError(f"no stop string can be cut out of {text!r}")
 
 
 def banned_string(text: str) -> str:
@@ -221,7 +225,7 @@ def banned_string(text: str) -> str:
     candidates = [folded[start : start + _BANNED_CHARACTERS] for start in range(len(folded) - _BANNED_CHARACTERS)]
     whole = [candidate for candidate in candidates if "\ufffd" not in candidate]
     if not whole:
-        raise ValueError(f"no banned string can be cut out of {text!r}")
+        raise UselessReferenceError(f"no banned string can be cut out of {text!r}")
     return max(whole, key=folded.count).upper()
 
 
