@@ -11,14 +11,14 @@ from services.engine.config import resolve_token
 from services.service.access.credential_files import CredentialFiles, Credentials
 
 
-def add_tls_options(parser: argparse.ArgumentParser) -> None:
+def add_tls_options(parser: "argparse._ActionsContainer") -> None:
     """Add the options for the trusted authorities and for our own certificate."""
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="show this certificate (chain, PEM)")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key (PEM)")
 
 
-def add_token_option(parser: argparse.ArgumentParser) -> None:
+def add_token_option(parser: "argparse._ActionsContainer") -> None:
     """Add the option for the file of our token."""
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="send the token in this file (OUTRIDER_TOKEN)")
 

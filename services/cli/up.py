@@ -9,6 +9,7 @@ from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
+from services.cli.command_parser import CommandParser
 from services.cli.service_pair import (
     PLACEMENTS,
     CoreAssignment,
@@ -28,8 +29,9 @@ from services.service.named_option import NamedOption
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: CommandParser) -> None:
     """Add all options of the command to the parser."""
+    parser.usage, parser.passes_to = "%(prog)s [option …] [-- OPTION-OF-TARGET …]", "target"
     parser.add_argument(
         "--model",
         dest="models",
@@ -65,7 +67,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder that keeps the packed weights of both for the next start (OUTRIDER_WEIGHTS_CACHE)",
     )
-    parser.add_argument("options", nargs="*", metavar="-- OPTION", help="further options of `outrider target`")
+    further = "behind --: options of `outrider target`, such as -- --context 8192 --kv-memory 4"
+    parser.add_argument("options", nargs="*", metavar="-- OPTION", help=further)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,20 +27,23 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the servers' addresses and credentials, and for how long to wait while they load."""
-    parser.add_argument(
+    group = parser.add_argument_group("server")
+    group.add_argument(
         "--address", action="append", metavar="HOST:PORT", help=f"a server; several may be given ({_ADDRESS})"
     )
-    add_tls_options(parser)
-    add_token_option(parser)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
+    add_tls_options(group)
+    add_token_option(group)
+    waiting = group.add_mutually_exclusive_group()
+    waiting.add_argument(
         "--wait",
         type=float,
         default=_WAIT_SECONDS,
         metavar="SECONDS",
         help="how long to wait for a server that is loading its model (%(default)g)",
     )
-    group.add_argument("--no-wait", dest="wait", action="store_const", const=0.0, help="fail if the server is loading")
+    waiting.add_argument(
+        "--no-wait", dest="wait", action="store_const", const=0.0, help="fail if the server is loading"
+    )
 
 
 @contextmanager

@@ -1,15 +1,35 @@
-"""outrider generate has an option for each number of sampling."""
+"""outrider generate has an option for each number of sampling, and says what it does."""
 
 import argparse
+import dataclasses
 
-from services.cli.calls.generate import add_options
-from services.engine.sampling_params import SAMPLING_NUMBERS
+from outrider import GenerateOptions
+from services.cli.calls.generate_options import add_options
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
+
+
+def parser_of_generate() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return parser
 
 
 def test_each_number_of_sampling_is_an_option_of_its_type() -> None:
-    parser = argparse.ArgumentParser()
-    add_options(parser)
+    parser = parser_of_generate()
     given = [word for number in SAMPLING_NUMBERS for word in (f"--{number.name.replace('_', '-')}", "1")]
     arguments = vars(parser.parse_args([*given, "a prompt"]))
     assert [type(arguments[number.name]) for number in SAMPLING_NUMBERS] == [number.kind for number in SAMPLING_NUMBERS]
     assert all(vars(parser.parse_args(["a prompt"]))[number.name] is None for number in SAMPLING_NUMBERS)
+
+
+def test_its_help_ends_with_the_servers_default() -> None:
+    helps = {action.dest: str(action.help) for action in parser_of_generate()._actions}
+    defaults = {field.name: field.default for field in dataclasses.fields(SamplingParams)}
+    for number in SAMPLING_NUMBERS:
+        assert helps[number.name].endswith(f"({defaults[number.name]:g})"), number.name
+
+
+def test_all_that_is_asked_of_the_server_is_an_option_of_the_client() -> None:
+    arguments = vars(parser_of_generate().parse_args(["a prompt"]))
+    elsewhere = {"prompt", "chat", "address", "tls_ca", "tls_cert", "tls_key", "token_file", "wait", "timeout"}
+    assert {*arguments} - elsewhere <= GenerateOptions.__optional_keys__
