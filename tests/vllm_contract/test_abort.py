@@ -15,7 +15,7 @@ from tests.vllm_contract.asking import ask, contract_request, stub_of
 
 @pytest.fixture(scope="module")
 def gate() -> GatePredictor:
-    return GatePredictor(behind=4)
+    return GatePredictor(num_tokens=4)
 
 
 @pytest.fixture(scope="module")

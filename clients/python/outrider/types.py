@@ -170,9 +170,9 @@ class Speculation:
     by_source: tuple[SourceStats, ...]
     draft_vocabulary: VocabularyMatch | None
     speedup: float
-    """Tokens per second over those without predictions; 0 unless the server chose their number."""
+    """The time without predictions, divided by the time that was taken; 0 unless the server chose their number."""
     expected_speedup: float
-    """The same as the server expected it."""
+    """The speedup that the server expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,7 @@
 """OpenAI's own client for asyncio: the RPC's bytes, objects that are parsed, and RPCs that end with their task."""
 
 import asyncio
-import math
-import threading
 from collections.abc import AsyncIterator, Iterator
-from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,15 +9,14 @@ import openai
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from services.target.sequence.sequence import Sequence
 from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.loop_thread import PATIENCE_SECONDS
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
-from tests.harness.servers.silent_predictor import SilentPredictor
+from tests.rpc.harness.predictors import GatePredictor
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
 SAID: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "A last-in, first-out stack"}]
 SAMPLED: dict[str, Any] = {"model": MODEL, "temperature": 0.7, "extra_body": {"seed": 5}}
-PASSES = 12
 MOST = 200
 
 
@@ -30,21 +26,6 @@ class Colour(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: Literal["red", "green", "blue"]
     is_dark: bool
-
-
-class HeldPredictor(SilentPredictor):
-    """Holds the engine behind some passes, until it may go on."""
-
-    def __init__(self) -> None:
-        self.is_held, self.may_go_on = threading.Event(), threading.Event()
-        self._passes = 0
-
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
-        self._passes += 1
-        if self._passes == PASSES:
-            self.is_held.set()
-            self.may_go_on.wait()
-        return []
 
 
 def connect(gateway: RunningGateway) -> openai.AsyncOpenAI:
@@ -89,16 +70,18 @@ async def test_an_object_is_parsed_wherever_it_is_asked_for(client: openai.Async
 
 
 @pytest.fixture
-def predictor() -> HeldPredictor:
-    return HeldPredictor()
+def gate() -> GatePredictor:
+    predictor = GatePredictor(num_tokens=12)
+    predictor.gate.clear()
+    return predictor
 
 
 @pytest.fixture
-def held(model: Path, predictor: HeldPredictor) -> Iterator[RunningTarget]:
+def held(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
     """A target that holds in the middle of an answer."""
-    with target_server(model, predictor=predictor) as running:
+    with target_server(model, predictor=gate) as running:
         yield running
-        predictor.may_go_on.set()
+        gate.gate.set()
 
 
 async def read(client: openai.AsyncOpenAI, api: str, stream: bool, begun: asyncio.Event) -> None:
@@ -116,15 +99,13 @@ async def read(client: openai.AsyncOpenAI, api: str, stream: bool, begun: asynci
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("api", ["completions", "chat", "responses"])
-async def test_a_task_that_is_cancelled_ends_its_rpc(
-    held: RunningTarget, predictor: HeldPredictor, api: str, stream: bool
-):
+async def test_a_task_that_is_cancelled_ends_its_rpc(held: RunningTarget, gate: GatePredictor, api: str, stream: bool):
     """Its sequence ends where it was, and the blocks come free."""
     begun = asyncio.Event()
     with RunningGateway(held.address) as gateway:
         async with connect(gateway) as client:
             reading = asyncio.create_task(read(client, api, stream, begun))
-            await asyncio.to_thread(predictor.is_held.wait)
+            assert await asyncio.to_thread(gate.is_reached.wait, PATIENCE_SECONDS)
             if stream:
                 await begun.wait()
             (sequence,) = held.engine.scheduler.sequences
@@ -132,6 +113,6 @@ async def test_a_task_that_is_cancelled_ends_its_rpc(
             with pytest.raises(asyncio.CancelledError):
                 await reading
             await asyncio.to_thread(wait_until, lambda: held.model.statistics.num_live == 0)
-            predictor.may_go_on.set()
+            gate.gate.set()
             await asyncio.to_thread(held.assert_all_free)
     assert 0 < sequence.num_generated < MOST

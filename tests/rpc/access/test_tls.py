@@ -123,7 +123,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
     caplog.set_level(logging.INFO)
     with Client(target.address) as client:
         expected = client.generate(PROMPT, **OPTIONS)
-    files, halfway = authority.issue(), GatePredictor(behind=8)
+    files, halfway = authority.issue(), GatePredictor(num_tokens=8)
     halfway.gate.clear()
     with (
         target_server(model, server=tls_config(files), predictor=halfway) as rotated,

@@ -31,7 +31,7 @@ def generate(target: RunningTarget, *arguments: str, **options: object) -> subpr
 @pytest.fixture
 def halfway() -> GatePredictor:
     """Lets no generation go on beyond its hundredth token while it is shut, as it is."""
-    predictor = GatePredictor(behind=100)
+    predictor = GatePredictor(num_tokens=100)
     predictor.gate.clear()
     return predictor
 

@@ -66,7 +66,7 @@ def num_ended(target: RunningTarget) -> int:
 
 
 def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path, whole: outrider.Result) -> None:
-    gate = GatePredictor(behind=8)
+    gate = GatePredictor(num_tokens=8)
     gate.gate.clear()
     with target_server(model, predictor=gate) as leaving, target_server(model) as staying:
         blocks = leaving.engine.blocks
@@ -84,7 +84,7 @@ def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path,
 def test_a_stream_outlives_its_connection(model: Path, whole: outrider.Result) -> None:
     """A slow machine needs several of them, each of which lasts for some tokens at least."""
     server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_connection_age=1.0, max_connection_age_grace=0.1)
-    gate = GatePredictor(behind=8)
+    gate = GatePredictor(num_tokens=8)
     gate.gate.clear()
     has_begun = threading.Event()
 

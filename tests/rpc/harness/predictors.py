@@ -1,7 +1,7 @@
 """Predictors that control the engine's pace.
 
-They do so where it asks whether they serve a sequence: before every decoding pass, whether AUTO requests predictions
-or not. What the pass before has generated is not yet on its way to the readers then.
+They do so when it asks whether they serve a sequence. It asks before every decoding pass, even if AUTO requests no
+predictions. The reader has not been sent the token of the previous pass then.
 """
 
 import math
@@ -22,17 +22,19 @@ class SlowPredictor(SilentPredictor):
 
 
 class GatePredictor(SilentPredictor):
-    """Holds the engine, while the gate is shut, before a pass for a sequence that has so many tokens; by default the
-    fewest of which one is on its way to the reader.
+    """Holds the engine, while the gate is shut, before a pass for a sequence that has this many tokens.
+
+    The default is 2, so that the reader gets the first one.
     """
 
-    def __init__(self, behind: int = 2) -> None:
-        self.gate = threading.Event()
+    def __init__(self, num_tokens: int = 2) -> None:
+        self.gate, self.is_reached = threading.Event(), threading.Event()
         self.gate.set()
-        self._behind = behind
+        self._num_tokens = num_tokens
 
     def serves(self, sequence: Sequence) -> bool:
-        if sequence.num_generated >= self._behind:
+        if sequence.num_generated >= self._num_tokens:
+            self.is_reached.set()
             self.gate.wait()
         return True
 

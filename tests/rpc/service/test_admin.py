@@ -64,7 +64,7 @@ def test_a_drained_server_refuses_what_is_new_and_lets_run_what_runs(model: Path
 
 
 def test_requests_are_listed_without_what_they_say_and_ended_by_their_ids(model: Path) -> None:
-    predictor = GatePredictor(behind=8)
+    predictor = GatePredictor(num_tokens=8)
     with administered_target(model, predictor=predictor) as (target, admin):
         predictor.gate.clear()
         with outrider.Client(target.address) as client:

@@ -2193,12 +2193,12 @@ class SpeculationStats(_message.Message):
     alternates: _builtins.int
     """The number of passes with a rejected prediction for which the draft had prepared an alternate with the right token."""
     speedup: _builtins.float
-    """This generation's tokens per second, over those of passes without predictions, in the time that the server has
-    measured for such passes. 0 if the server did not choose the numbers of predictions.
+    """The time that this generation would have taken without predictions, divided by the time that it took. The server
+    measures the former on passes without predictions. 0 if the server did not choose the numbers of predictions.
     """
     expected_speedup: _builtins.float
-    """The same as the server expected it before each pass; it spreads the time that a draft needs to read the prompt over
-    a longer text.
+    """The speedup that the server expected, as the mean over that time. The time in which a draft reads the prompt is
+    spread over a longer text.
     """
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:

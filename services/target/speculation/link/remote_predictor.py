@@ -238,7 +238,7 @@ class RemotePredictor:
     def _measured(self, remote: RemoteSequence, num_predictions: int) -> int:
         """The number of predictions whose time an answer measures; 0 if it measures none."""
         if self._terms.run_ahead:
-            return num_predictions * (remote.phase is Phase.FOLLOWED)
+            return num_predictions if remote.phase is Phase.FOLLOWED else 0
         is_whole = remote.chain.ends or num_predictions >= remote.window
         return self._joint.arrive(num_predictions) if is_whole else 0
 

@@ -71,8 +71,8 @@ class LengthController:
         self._idle = situation if is_idle else ((), 0)
         self.decisions[decision] += 1
         is_speculative = any(plan.lengths)
-        self._num_speculative = (self._num_speculative + 1) * is_speculative
-        self._num_plain = (self._num_plain + 1) * (not is_speculative)
+        self._num_speculative = self._num_speculative + 1 if is_speculative else 0
+        self._num_plain = 0 if is_speculative else self._num_plain + 1
         self._is_probe_won, self._probed = False, None
         if decision is Decision.PROBE:
             self._probed = sequences[plan.lengths.index(1)]
