@@ -38,7 +38,7 @@ class CommandParser(argparse.ArgumentParser):
     def _complaint(self, option: str) -> str:
         hints = [did_you_mean(option, self._option_string_actions) or f"; {self.prog} --help lists them"]
         if self.passes_to:
-            hints.append(f"; options of `outrider {self.passes_to}` go behind --")
+            hints.append(f"; options of `outrider {self.passes_to}` go after --")
         return f"there is no option {option}{''.join(hints)}"
 
 

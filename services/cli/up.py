@@ -67,7 +67,7 @@ def add_options(parser: CommandParser) -> None:
         metavar="DIR",
         help="folder that keeps the packed weights of both for the next start (OUTRIDER_WEIGHTS_CACHE)",
     )
-    further = "behind --: options of `outrider target`, such as -- --context 8192 --kv-memory 4"
+    further = "after --: options of `outrider target`, such as -- --context 8192 --kv-memory 4"
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help=further)
 
 

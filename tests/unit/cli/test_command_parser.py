@@ -31,7 +31,7 @@ def test_the_beginning_of_an_option_is_not_taken_for_it(capsys: pytest.CaptureFi
     """Of `up --weights int8` a folder for --weights-cache would be made."""
     with pytest.raises(SystemExit):
         main(["up", "--weights", "int8"])
-    assert "did you mean --weights-cache?; options of `outrider target` go behind --" in capsys.readouterr().err
+    assert "did you mean --weights-cache?; options of `outrider target` go after --" in capsys.readouterr().err
 
 
 def test_options_of_the_target_go_behind_two_dashes() -> None:
