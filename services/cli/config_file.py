@@ -18,7 +18,7 @@ def with_file(argv: Seq[str]) -> list[str]:
     ConfigFileError for a file that cannot be read, and for a value that no option has.
     """
     command, *options = argv
-    parser = argparse.ArgumentParser(prog=f"outrider {command}", add_help=False)
+    parser = argparse.ArgumentParser(prog=f"outrider {command}", add_help=False, allow_abbrev=False)
     parser.add_argument("--config", action="append", type=Path, default=[], metavar="FILE")
     files: list[Path] = parser.parse_known_args(options)[0].config
     return [command, *(option for file in files for option in _options_of(file)), *options]
