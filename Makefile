@@ -177,9 +177,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e clients/python -e .
+	$(BIN)/python -m scripts.install -e clients/python -e ".[gateway,top]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e clients/python -e ".[dev]" $(foreach define,$(DEV_DEFINES),--config-settings=cmake.define.$(define)=ON)
+	$(BIN)/python -m scripts.install -e clients/python -e ".[dev]" $(foreach define,$(DEV_DEFINES),--config-settings=cmake.define.$(define)=ON)
 	@touch $@ $(VENV)/.runtime

@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,19 +21,30 @@ from services.cli.service_pair import (
 )
 from services.cli.service_process import ServiceFailedError, ServiceProcess, first_ended
 from services.cli.terminal import Terminal
-from services.engine.config import CPU, WEIGHT_CHOICES
+from services.engine.config import CPU, WEIGHT_CHOICES, ConfigError
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, ModelSource, read_source
+from services.gateway.command import check_packages
+from services.service.free_address import check_free
 from services.service.named_option import NamedOption
 
+_LISTEN, _METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def add_options(parser: CommandParser) -> None:
     """Add all options of the command to the parser."""
     parser.usage, parser.passes_to = "%(prog)s [option …] [-- OPTION-OF-TARGET …]", "target"
-    parser.add_argument(
+    _add_models(parser.add_argument_group("models"))
+    _add_addresses(parser.add_argument_group("addresses"))
+    _add_devices(parser.add_argument_group("devices"))
+    further = "after --: options of `outrider target`, such as -- --weights int8 --context 8192 --kv-memory 4"
+    parser.add_argument("options", nargs="*", metavar="-- OPTION", help=further)
+
+
+def _add_models(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--model",
         dest="models",
         action="append",
@@ -41,34 +53,32 @@ def add_options(parser: CommandParser) -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name (default: the demo model)",
     )
-    draft = "the draft's model, for all models given with --model"
-    parser.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
-    parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
-    parser.add_argument(
-        "--http", metavar="HOST:PORT", help="also serve HTTP at this address, as `outrider gateway` does"
-    )
+    draft = "the draft's model, for all models given with --model (default: none, or the demo model's)"
+    group.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
+    weights = "format of the draft's weights; auto is the fastest (default: %(default)s)"
+    group.add_argument("--draft-weights", choices=WEIGHT_CHOICES, default=AUTO, help=weights)
+    cache = "folder that keeps the packed weights of both for the next start (default: OUTRIDER_WEIGHTS_CACHE, or none)"
+    group.add_argument("--weights-cache", type=Path, metavar="DIR", help=cache)
+
+
+def _add_addresses(group: "argparse._ArgumentGroup") -> None:
+    listen = "where the target serves gRPC (default: %(default)s)"
+    group.add_argument("--listen", default=_LISTEN, metavar="HOST:PORT", help=listen)
+    http = "also serve HTTP at this address, as `outrider gateway` does (default: no)"
+    group.add_argument("--http", metavar="HOST:PORT", help=http)
     demo = "let callers of --http disconnect the draft and connect it again, to watch the text continue; not for others"
-    parser.add_argument("--allow-demo-controls", action="store_true", help=demo)
-    parser.add_argument("--device", default=CPU, help="device: cpu, or cuda:N for that GPU (%(default)s)")
-    parser.add_argument("--draft-device", metavar="DEVICE", help="device of the draft (default: as --device)")
-    parser.add_argument(
-        "--draft-weights",
-        choices=WEIGHT_CHOICES,
-        default=AUTO,
-        help="format of the draft's weights; auto is the fastest (%(default)s)",
+    group.add_argument("--allow-demo-controls", action="store_true", help=demo)
+
+
+def _add_devices(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--device", default=CPU, help="of the target: cpu, or cuda:N for that GPU (default: %(default)s)"
     )
+    group.add_argument("--draft-device", metavar="DEVICE", help="of the draft (default: the target's)")
     cores = (
-        "how target and draft share the cores: shared, they take turns on all, or apart, each has half (%(default)s)"
+        "on a CPU, target and draft share all cores and take turns, or each gets half of them (default: %(default)s)"
     )
-    parser.add_argument("--cores", choices=PLACEMENTS, default="shared", help=cores)
-    parser.add_argument(
-        "--weights-cache",
-        type=Path,
-        metavar="DIR",
-        help="folder that keeps the packed weights of both for the next start (OUTRIDER_WEIGHTS_CACHE)",
-    )
-    further = "after --: options of `outrider target`, such as -- --context 8192 --kv-memory 4"
-    parser.add_argument("options", nargs="*", metavar="-- OPTION", help=further)
+    group.add_argument("--cores", choices=PLACEMENTS, default="shared", help=cores)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,31 +88,43 @@ def run(arguments: argparse.Namespace) -> int:
     if models is None:
         Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model with --model")
         return 1
-    shared = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
-    draft_device = arguments.draft_device or arguments.device
-    cores = PLACEMENTS[arguments.cores]()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _check_http(arguments)
-        with (
-            _admin_address(arguments) as admin,
-            running_pair(
-                models.fetched(),
-                listen=arguments.listen,
-                options=[*shared, *_flag("--admin-listen", admin), "--device", arguments.device, *arguments.options],
-                draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
-                cores=cores,
-            ) as pair,
-        ):
-            if models.draft and arguments.device == draft_device == CPU:
-                Terminal(sys.stderr).note(cores.describe())
-            return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
-    except (CheckpointError, ServiceFailedError) as error:
+        _check(arguments)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return _run(models.fetched(), arguments, out)
+    except (CheckpointError, ConfigError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
     except KeyboardInterrupt:
         out.note("outrider is down")
         return 0
+
+
+def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int:
+    cached = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
+    draft_device = arguments.draft_device or arguments.device
+    cores = PLACEMENTS[arguments.cores]()
+    with (
+        _metrics_address(arguments.options) as metrics,
+        _admin_address(arguments) as admin,
+        running_pair(
+            models,
+            listen=arguments.listen,
+            options=[
+                *cached,
+                *("--device", arguments.device),
+                *_flag("--admin-listen", admin),
+                *_flag("--metrics-listen", metrics),
+                *arguments.options,
+            ],
+            draft_options=[*cached, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
+            cores=cores,
+        ) as pair,
+    ):
+        if models.draft and arguments.device == draft_device == CPU:
+            Terminal(sys.stderr).note(cores.describe())
+        _print_calls(pair.target.address, metrics, out)
+        return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
 
 
 def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
@@ -112,9 +134,7 @@ def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
 
 
 def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str], out: Terminal) -> int:
-    """Print the addresses, and return the target's exit code; raises ServiceFailedError if the gateway ends first."""
-    out.heading(f"outrider is up on {target.address}; Ctrl-C stops it. In another terminal:")
-    out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {target.address}\n')
+    """Serve HTTP if wanted, and return the target's exit code; raises ServiceFailedError if the gateway ends first."""
     with _gateway(http, target.address, gateway_options) as gateway:
         if gateway is not None:
             out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
@@ -122,6 +142,34 @@ def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str],
             if first_ended(target, gateway) is gateway:
                 raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
         return target.wait()
+
+
+def _print_calls(address: str, metrics: str | None, out: Terminal) -> None:
+    """Print what a user may run next; options with their default values are left out."""
+    where = "" if address == _LISTEN else f" --address {address}"
+    out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
+    out.text(f'  outrider generate "def quicksort" --max-tokens 100{where}\n')
+    if metrics == _METRICS:
+        out.text("  outrider top\n")
+
+
+@contextmanager
+def _metrics_address(options: Seq[str]) -> Iterator[str | None]:
+    """Yield where the target serves the metrics that `outrider top` shows; None if the target's own options say it.
+
+    One `outrider up` of this machine has the port of `top`, others get a free one, which their log names.
+    """
+    if any(option.startswith(("--metrics-listen", "--config")) for option in options):
+        yield None
+        return
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0outrider-up-{_METRICS}")  # an abstract name, which is free again when this process ends
+            check_free(_METRICS)
+        except (OSError, ConfigError):
+            yield "127.0.0.1:0"
+        else:
+            yield _METRICS
 
 
 def _flag(name: str, value: str | None) -> list[str]:
@@ -138,7 +186,14 @@ def _admin_address(arguments: argparse.Namespace) -> Iterator[str | None]:
         yield f"unix:{folder}/admin"
 
 
-def _check_http(arguments: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise ServiceFailedError or ConfigError for what would fail only after the models are loaded."""
+    if arguments.draft and not arguments.models:
+        raise ServiceFailedError("--draft is the draft of --model, which is not given")
+    check_free(arguments.listen)
+    if arguments.http:
+        check_packages()
+        check_free(arguments.http)
     if arguments.allow_demo_controls and not arguments.http:
         raise ServiceFailedError("--allow-demo-controls is for the callers of --http, which is not given")
     if arguments.allow_demo_controls and any(option.startswith("--admin") for option in arguments.options):

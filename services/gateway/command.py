@@ -22,30 +22,49 @@ _NEEDED = ("starlette", "uvicorn", "httptools", "pydantic")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command to the parser."""
-    parser.add_argument(
+    parser.usage = "%(prog)s --target HOST:PORT [option …]"
+    _add_addresses(parser.add_argument_group("addresses"))
+    _add_limits(parser.add_argument_group("limits"))
+    _add_security(parser.add_argument_group("security"))
+    _add_observability(parser.add_argument_group("observability"))
+
+
+def _add_addresses(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
         "--target",
         action="append",
         required=True,
         metavar="HOST:PORT",
         help="a target; several with the same model may be given: each takes over the answers of one that fails",
     )
-    parser.add_argument("--listen", default=_DEFAULTS["listen"], metavar="HOST:PORT", help="(%(default)s)")
-    for name, description in _FILES.items():
-        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=description)
-    insecure = "allow clear text beyond this machine, if something else protects it"
-    parser.add_argument("--insecure", action="store_true", help=insecure)
-    origins = "an origin of pages that may call, such as https://example.com; * for any (default: none)"
-    parser.add_argument("--cors-origin", action="append", default=[], metavar="ORIGIN", help=origins)
-    hosts = "host names that requests may use, beside those of this machine; * for any"
-    parser.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
-    endpoint = "send spans of requests to this OpenTelemetry collector (default: none)"
-    parser.add_argument("--otlp-endpoint", metavar="http://HOST:PORT", help=endpoint)
-    demo = "let callers disconnect the target's drafts: its --admin-listen, on this machine"
-    parser.add_argument("--allow-demo-controls", metavar="ADMIN", help=demo)
+    listen = "where HTTP is served (default: %(default)s)"
+    group.add_argument("--listen", default=_DEFAULTS["listen"], metavar="HOST:PORT", help=listen)
+    demo = "let callers disconnect the target's drafts: its --admin-listen, on this machine (default: no)"
+    group.add_argument("--allow-demo-controls", metavar="ADMIN", help=demo)
+
+
+def _add_limits(group: "argparse._ArgumentGroup") -> None:
     for name, description in _NUMBERS.items():
-        flag, default = f"--{name.replace('_', '-')}", _DEFAULTS[name]
-        parser.add_argument(flag, type=type(default), default=default, metavar="N", help=f"{description} (%(default)s)")
-    parser.add_argument("--log-format", choices=LOG_FORMATS, default=LOG_FORMATS[0], help="(default: %(default)s)")
+        default, text = _DEFAULTS[name], f"{description} (default: %(default)s)"
+        group.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, metavar="N", help=text)
+
+
+def _add_security(group: "argparse._ArgumentGroup") -> None:
+    for name, description in _FILES.items():
+        group.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{description} (default: no TLS)")
+    insecure = "allow clear text beyond this machine, if something else protects it"
+    group.add_argument("--insecure", action="store_true", help=insecure)
+    origins = "an origin of pages that may call, such as https://example.com; * for any (default: none)"
+    group.add_argument("--cors-origin", action="append", default=[], metavar="ORIGIN", help=origins)
+    hosts = "host names that requests may use, beside those of this machine; * for any (default: no others)"
+    group.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
+
+
+def _add_observability(group: "argparse._ArgumentGroup") -> None:
+    endpoint = "send spans of requests to this OpenTelemetry collector (default: none)"
+    group.add_argument("--otlp-endpoint", metavar="http://HOST:PORT", help=endpoint)
+    formats = "format of the log's lines (default: %(default)s)"
+    group.add_argument("--log-format", choices=LOG_FORMATS, default=LOG_FORMATS[0], help=formats)
 
 
 _FILES = {
@@ -60,18 +79,22 @@ _NUMBERS = {
     "body_seconds": "seconds in which a request must arrive",
     "max_connections": "the most connections at once",
     "drain_seconds": "seconds for running answers when the gateway stops",
+    "connect_seconds": "seconds in which a request must reach a target",
     "max_retries": "rounds in a row in which every target may fail before an answer fails",
 }
 
 
+def check_packages() -> None:
+    """Raise ConfigError if a package that only the gateway needs is not installed."""
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigError(f"{missing[0]} is not installed; it comes with: pip install 'outrider[gateway]'")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        problem = f"{missing[0]} is not installed; it comes with: pip install 'outrider[gateway]'"
-        print(f"outrider gateway: {problem}", file=sys.stderr)
-        return ExitCode.NOT_STARTED
-    configure_logging(arguments.log_format)
+    configure_logging("gateway", arguments.log_format)
     try:
+        check_packages()
         asyncio.run(_serve(arguments))
     except ConfigError as error:
         print(f"outrider gateway: {error}", file=sys.stderr)

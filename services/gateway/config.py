@@ -34,6 +34,7 @@ class GatewayConfig:
     body_seconds: float = 60.0  # in which a request must arrive
     max_connections: int = 1024
     drain_seconds: float = 5.0  # for running answers when the gateway stops
+    connect_seconds: float = 2.5  # in which a request must reach a target
     max_retries: int = 10  # failures in a row of each target before an answer fails
     demo_controls: str | None = None  # a target's admin address on this machine, if callers may disconnect its drafts
 
@@ -56,6 +57,7 @@ class GatewayConfig:
         check_range("body_seconds", self.body_seconds, 0.1, 3600)
         check_range("max_connections", self.max_connections, 1, 1 << 20)
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
+        check_range("connect_seconds", self.connect_seconds, 0.1, 3600)
         check_range("max_retries", self.max_retries, 0, 1000)
 
     @property

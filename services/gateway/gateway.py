@@ -49,5 +49,10 @@ class Gateway:
         return self._clients.lent(Caller(key, self._credentials().channel))
 
     def _connect(self, caller: Caller) -> AsyncClient:
-        retries = self._config.max_retries
-        return AsyncClient(*self._config.targets, credentials=caller.channel, token=caller.key, max_retries=retries)
+        return AsyncClient(
+            *self._config.targets,
+            credentials=caller.channel,
+            token=caller.key,
+            max_retries=self._config.max_retries,
+            connect_timeout=self._config.connect_seconds,
+        )

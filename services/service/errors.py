@@ -13,6 +13,7 @@ from grpc_status import rpc_status
 DOMAIN = "outrider"
 Trailers = tuple[tuple[str, str], ...]
 _PUSHBACK = "grpc-retry-pushback-ms"
+_MOST_LISTED = 1000  # characters: the message travels in a header, and the details have all
 
 
 class Violation(NamedTuple):
@@ -50,8 +51,8 @@ class InvalidRequestError(RpcError):
     code = code_pb2.INVALID_ARGUMENT
 
     def __init__(self, violations: Seq[Violation]) -> None:
-        fields = ", ".join(dict.fromkeys(violation.field for violation in violations))
-        super().__init__(f"the request is not valid: see {fields}")
+        listed = "; ".join(f"{violation.field}: {violation.description}" for violation in violations)
+        super().__init__(f"the request is not valid: {listed[:_MOST_LISTED]}")
         self.violations = tuple(violations)
 
     def details(self) -> Seq[Message]:

@@ -16,6 +16,7 @@ from services.service.access.caller import Callers
 from services.service.access.certificates import server_credentials, watch_certificates
 from services.service.access.clear_text import check_clear_text
 from services.service.admission import Admission, Work
+from services.service.free_address import check_free
 from services.service.guarded_server import GuardedServer
 from services.service.interceptors import Checks, ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
@@ -96,6 +97,7 @@ class RpcServer:
     def _bind(self) -> str:
         config, listen = self._config, self._config.listen
         certificates = watch_certificates(config.tls_certificate, config.tls_key, config.tls_client_ca)
+        check_free(listen)
         try:
             if certificates is None:
                 remedy = "give --tls-cert and --tls-key"

@@ -41,7 +41,7 @@ class Service(Protocol):
 
 def run_service(name: str, make: Callable[[], Service], *, log_format: str) -> int:
     """Serve until SIGTERM, SIGINT or a failure, and return the exit code; `make` is called on the event loop."""
-    configure_logging(log_format)
+    configure_logging(name, log_format)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return asyncio.run(_serve(make))

@@ -4,15 +4,16 @@ import json
 import logging
 import time
 
-_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT = "%(asctime)s {service} %(levelname)s %(name)s: %(message)s"
 _FIELDS = ("request_id", "trace_id")
 """Fields of a line about one request, if `extra` has them."""
 
 
-def configure_logging(log_format: str) -> None:
-    """Set up the process's log, from level INFO, in the format "text" or "json"."""
+def configure_logging(service: str, log_format: str) -> None:
+    """Set up the log of a service's process, from level INFO, in the format "text" or "json"."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    text = logging.Formatter(_TEXT.format(service=service))
+    handler.setFormatter(JsonFormatter(service) if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each HTTP request of a download
     logging.getLogger("grpc._cython.cygrpc").addFilter(_has_no_metadata)
@@ -24,13 +25,18 @@ def _has_no_metadata(record: logging.LogRecord) -> bool:
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time in UTC, level, logger, message, the request's ids, further fields, and an exception."""
+    """One object a line: time in UTC, service, level, logger, message, the request's ids, more fields, an exception."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{moment}.{int(record.msecs):03}Z",
+            "service": self._service,
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

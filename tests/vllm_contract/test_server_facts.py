@@ -151,7 +151,7 @@ def test_without_its_stubs_it_is_left_out_or_missed(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("services.target.vllm_contract.contract._STUBS", "no_such_package")
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     with target_server(model, loads=False) as target, pytest.raises(grpc.RpcError):
         health(target)
     assert "vLLM's gRPC contract is not served" in caplog.text

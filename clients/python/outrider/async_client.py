@@ -1,6 +1,7 @@
 """AsyncClient: talks to Outrider from asyncio."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -60,6 +61,7 @@ class AsyncClient:
         max_retries: int = 10,
         max_backoff: float = 5.0,
         max_lost_retries: int = 1,
+        connect_timeout: float = math.inf,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
@@ -69,13 +71,16 @@ class AsyncClient:
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. A call may be what its
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
-        on the next server, and then raises ServerLost. A full server is asked again when it says, after the others.
+        on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
+        call that has reached no server within `connect_timeout` seconds raises Unavailable; a stream that has begun is
+        still resumed.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
         self._channels: list[grpc.aio.Channel] = []
-        options = channel_options(channel_arguments, is_encrypted=credentials is not None)
-        metadata = token_metadata(token, addresses, is_encrypted=credentials is not None)
+        is_encrypted = credentials is not None
+        options = channel_options(channel_arguments, is_encrypted=is_encrypted, connect_timeout=connect_timeout)
+        metadata = token_metadata(token, addresses, is_encrypted=is_encrypted)
 
         def connect(address: str) -> "Server[GenerationServiceAsyncStub]":
             if credentials is None:
@@ -86,7 +91,8 @@ class AsyncClient:
             return Server(GenerationServiceStub(channel), metadata)
 
         self._routes_by_prefix = route_by_prefix
-        self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff, max_lost_retries))
+        policy = RetryPolicy(max_retries, max_backoff, max_lost_retries, connect_timeout)
+        self._pool = Pool(addresses, connect, policy)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """Client: talks to Outrider from ordinary Python."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -56,6 +57,7 @@ class Client:
         max_retries: int = 10,
         max_backoff: float = 5.0,
         max_lost_retries: int = 1,
+        connect_timeout: float = math.inf,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
@@ -65,13 +67,16 @@ class Client:
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. A call may be what its
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
-        on the next server, and then raises ServerLost. A full server is asked again when it says, after the others.
+        on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
+        call that has reached no server within `connect_timeout` seconds raises Unavailable; a stream that has begun is
+        still resumed.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
         self._channels: list[grpc.Channel] = []
-        options = channel_options(channel_arguments, is_encrypted=credentials is not None)
-        metadata = token_metadata(token, addresses, is_encrypted=credentials is not None)
+        is_encrypted = credentials is not None
+        options = channel_options(channel_arguments, is_encrypted=is_encrypted, connect_timeout=connect_timeout)
+        metadata = token_metadata(token, addresses, is_encrypted=is_encrypted)
 
         def connect(address: str) -> Server[GenerationServiceStub]:
             if credentials is None:
@@ -82,7 +87,8 @@ class Client:
             return Server(GenerationServiceStub(channel), metadata)
 
         self._routes_by_prefix = route_by_prefix
-        self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff, max_lost_retries))
+        policy = RetryPolicy(max_retries, max_backoff, max_lost_retries, connect_timeout)
+        self._pool = Pool(addresses, connect, policy)
 
     def __enter__(self) -> Self:
         return self

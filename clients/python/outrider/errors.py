@@ -53,8 +53,10 @@ class InvalidArgument(OutriderError):
         self.violations = tuple(violations)
 
     def __str__(self) -> str:
-        lines = [super().__str__(), *(f"{violation.field}: {violation.description}" for violation in self.violations)]
-        return "\n  ".join(lines)
+        if not self.violations:
+            return super().__str__()
+        lines = (f"{violation.field}: {violation.description}" for violation in self.violations)
+        return "\n  ".join(("the request is not valid", *lines))
 
 
 class FingerprintMismatch(OutriderError):

@@ -11,8 +11,8 @@ def summary(result: Result) -> str:
     """Return one line: tokens, their rate, the time to the first token, tokens per pass, and why the text ended."""
     num_tokens = result.usage.completion_tokens
     parts = [f"{num_tokens} token{'s' * (num_tokens != 1)}"]
-    if result.timings.decode > 0 and len(result.token_ids) > 1:
-        parts.append(f"{(len(result.token_ids) - 1) / result.timings.decode:.1f} tokens/s")
+    if rate := decode_rate(result):
+        parts.append(f"{rate:.1f} tokens/s")
     if result.timings.first_token is not None:
         parts.append(f"first token after {result.timings.first_token * 1000:.0f} ms")
     if result.speculation.passes:
@@ -23,6 +23,12 @@ def summary(result: Result) -> str:
     if result.resumed:
         parts.append(f"resumed {result.resumed} time{'s' * (result.resumed != 1)}")
     return " · ".join(parts)
+
+
+def decode_rate(result: Result) -> float:
+    """Return the tokens per second after the first one; 0 if there is only one, or nothing was measured."""
+    num_tokens, seconds = len(result.token_ids) - 1, result.timings.decode
+    return num_tokens / seconds if num_tokens > 0 and seconds > 0 else 0.0
 
 
 def token_rows(tokens: Iterable[Token]) -> Iterator[str]:

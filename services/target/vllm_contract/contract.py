@@ -26,7 +26,7 @@ def open_contract(is_wanted: bool | None, generation: "GenerationServicer") -> "
     if is_wanted and not is_installed:
         raise ConfigError(f"vllm_contract is wanted, but its stubs are not installed; they come with: {_REMEDY}")
     if not is_installed and is_wanted is None:
-        logger.info("vLLM's gRPC contract is not served: its stubs are not installed (%s)", _REMEDY)
+        logger.debug("vLLM's gRPC contract is not served: its stubs are not installed (%s)", _REMEDY)
     if is_wanted is False or not is_installed:
         return None
     from services.target.vllm_contract.servicer import VllmEngineServicer

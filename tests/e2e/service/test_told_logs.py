@@ -7,7 +7,7 @@ from tests.harness.servers.server import wait_until
 SECRET = "class PromptsAreNeverLogged:\n    def __init__(self):\n"
 SEED = 564738291918273
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-FIELDS = {"time", "level", "logger", "message"}
+FIELDS = {"time", "service", "level", "logger", "message"}
 
 
 def test_each_request_has_a_line_with_its_ids_and_no_word_of_it(told: ToldPair) -> None:

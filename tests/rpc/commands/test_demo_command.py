@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
+import outrider
 from scripts.recording.recorder import record
 from services.cli import demo, main
 from services.cli.service_pair import ModelPair
@@ -19,6 +20,11 @@ from tests.rpc.harness.draft_link import drafted_target
 
 GREEN, PLAIN = "\033[32m", "\033[0m"
 ANY_STYLE = re.compile(r"\033\[[\d;]*m")
+COMPARISON = re.compile(
+    r"^\d+% of the tokens were predicted · without the draft: the same bytes, [\d.]+ tokens/s · "
+    r"[\d.]+ × as fast with it$",
+    re.MULTILINE,
+)
 
 RunDemo = Callable[..., str]
 
@@ -27,14 +33,14 @@ RunDemo = Callable[..., str]
 def run_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunDemo:
     """Runs the command in this process, where it starts no services: it has a server that runs already."""
 
-    def run(running: RunningTarget, *options: str, models: ModelPair) -> str:
+    def run(running: RunningTarget, *options: str, models: ModelPair, exit_code: int = 0) -> str:
         @contextmanager
         def pair_of(wanted: ModelPair, **_: object) -> Iterator[SimpleNamespace]:
             assert wanted == models
             yield SimpleNamespace(target=running, draft=models.draft)
 
         monkeypatch.setattr(demo, "running_pair", pair_of)
-        assert main(["demo", *options]) == 0
+        assert main(["demo", *options]) == exit_code
         out, err = capsys.readouterr()
         assert err == ""
         return out
@@ -54,6 +60,7 @@ def test_demo_writes_live_in_colour_on_a_terminal_and_leaves_nothing_behind() ->
     ends = re.findall(r"^\d+ tokens · .* · ended by (.+)$", text, re.MULTILINE)
     assert {*ways} == {"greedy", "drawn at temperature 0.7"}
     assert {end for way, end in zip(ways, ends, strict=True) if way == "greedy"} == {"stop token"}
+    assert len(COMPARISON.findall(text)) == len(ways)
     served = re.search(r"served on (\S+)$", text, re.MULTILINE)
     assert served is not None
     with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.RpcError) as failure:
@@ -69,7 +76,7 @@ def test_demo_asks_questions_of_a_model_that_chats_without_colour_in_a_pipe(mode
             out = run_demo(running, *options, models=ModelPair(model, model))
             scenes = re.findall(r"^── a question … .+ ──\n> .+\?? .*\.\n\n", out, re.MULTILINE)
             ends = re.findall(r"^\d+ tokens? · .*per pass · .* · ended by \w+", out, re.MULTILINE)
-            assert len(scenes) == len(ends) == 2
+            assert len(scenes) == len(ends) == len(COMPARISON.findall(out)) == 2
             assert "green" not in out
             assert not ANY_STYLE.search(out)
             return re.search(r"[1-9]\d*% accepted", out) is not None
@@ -84,6 +91,16 @@ def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: 
         out = run_demo(running, "--model", str(folder), "--max-tokens", "8", models=ModelPair(folder, None))
     assert len(re.findall(r"^── def \w+\(.*\).*: … .+ ──\ndef \w+\(", out, re.MULTILINE)) == 3
     assert "accepted" not in out  # there is no draft
+    assert "without the draft" not in out
+
+
+def test_demo_fails_if_a_draft_changed_a_byte(model: Path, run_demo: RunDemo, monkeypatch: pytest.MonkeyPatch) -> None:
+    generate = outrider.Client.generate
+    monkeypatch.setattr(outrider.Client, "generate", lambda client, prompt, **options: generate(client, "!", **options))
+    with target_server(model) as running:
+        options = ["--model", str(model), "--draft", str(model), "--max-tokens", "8"]
+        out = run_demo(running, *options, models=ModelPair(model, model), exit_code=1)
+    assert out.count("without the draft: OTHER BYTES") == 2
 
 
 def test_demo_refuses_a_draft_without_a_model(model: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import outrider
+from services.cli import main
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
 from tests.harness.processes.child_processes import child_processes
@@ -45,11 +47,38 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
             assert [entry.source for entry in repeats.speculation.by_source] == sources
             end(process)
             rest, log = process.communicate(timeout=60)
-            assert (process.returncode, rest) == (0, "outrider is down\n")
+            assert (process.returncode, rest.splitlines()[-1]) == (0, "outrider is down")
             assert "serving" in log
             assert PROMPT not in log
             with pytest.raises(outrider.Unavailable):
                 client.generate(PROMPT)
+    metrics = re.search(r"metrics are served on \S+:(\d+)$", log, re.MULTILINE)
+    assert metrics is not None
+    assert ("  outrider top" in rest.splitlines()) == (metrics[1] == "9464")
+
+
+@pytest.mark.parametrize("command", ["up", "target", "draft"])
+def test_a_port_in_use_is_one_line_before_a_model_is_loaded(model: Path, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = f"127.0.0.1:{used.getsockname()[1]}"
+        done = outrider_run(command, "--model", str(model), "--listen", address)
+    assert done.returncode == 1
+    assert done.stderr == f"outrider {command}: cannot listen on {address}: Address already in use\n"
+
+
+def test_up_asks_for_the_gateways_packages_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("services.gateway.command._NEEDED", ("no_such_package",))
+    assert main(["up", "--model", "nowhere", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]) == 1
+    said = "outrider up: no_such_package is not installed; it comes with: pip install 'outrider[gateway]'\n"
+    assert capsys.readouterr().err == said
+
+
+def test_up_refuses_a_draft_without_a_model(model: Path) -> None:
+    done = outrider_run("up", "--draft", str(model))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--draft is the draft of --model, which is not given" in done.stderr
 
 
 def test_up_that_is_killed_leaves_no_service(model: Path) -> None:

@@ -101,6 +101,16 @@ def test_a_server_that_is_full_beyond_the_calls_time_is_not_waited_for() -> None
         Attempts(RetryPolicy(2, 1.0), 1, timeout=5.0).failed(full(6.0))
 
 
+def test_a_call_that_reaches_no_server_is_given_up_in_time_and_a_stream_is_not() -> None:
+    clock = Clock()
+    new, begun = (Attempts(RetryPolicy(10, 1.0, connect_timeout=3.0), 1, clock=clock) for _ in range(2))
+    new.failed(Unavailable("gone"))
+    clock.now += 3.0
+    assert begun.failed(Unavailable("gone"), resuming=True) > 0
+    with pytest.raises(Unavailable, match="gone"):
+        new.failed(Unavailable("gone"))
+
+
 def test_one_deadline_for_all_attempts() -> None:
     clock = Clock()
     attempts = Attempts(RetryPolicy(10, 1.0), 1, timeout=5.0, clock=clock)

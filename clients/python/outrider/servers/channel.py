@@ -1,6 +1,7 @@
 """How channels to a server are set up, and what a call says of its caller."""
 
 import ipaddress
+import math
 import re
 from collections.abc import Sequence
 
@@ -25,10 +26,14 @@ _OPTIONS: tuple[ChannelOption, ...] = (
 IN_THE_CLEAR: tuple[ChannelOption, ...] = (("grpc.enable_http_proxy", 0),)
 
 
-def channel_options(extra: Sequence[ChannelOption], *, is_encrypted: bool) -> list[ChannelOption]:
+def channel_options(
+    extra: Sequence[ChannelOption], *, is_encrypted: bool, connect_timeout: float = math.inf
+) -> list[ChannelOption]:
     """The client's channel options, with those of the caller in place of its own where both name one."""
-    own = _OPTIONS if is_encrypted else (*_OPTIONS, *IN_THE_CLEAR)
-    return list({**dict(own), **dict(extra)}.items())
+    own = dict(_OPTIONS if is_encrypted else (*_OPTIONS, *IN_THE_CLEAR))
+    if math.isfinite(connect_timeout):
+        own["grpc.min_reconnect_backoff_ms"] = round(1000 * connect_timeout)  # bounds one attempt: 20 seconds otherwise
+    return list({**own, **dict(extra)}.items())
 
 
 def token_metadata(token: str | None, addresses: Sequence[str], *, is_encrypted: bool) -> Metadata:

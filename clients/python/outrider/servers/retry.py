@@ -1,5 +1,6 @@
 """Retries: which address to try next, when, and when to give up."""
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -28,15 +29,17 @@ class RetryPolicy:
     `max_retries` is how many times in a row every address is tried again without a token arriving; 0 turns retries
     off, and resuming with them. Before each such round the client waits: 0.1 seconds, doubled each time up to
     `max_backoff`, less a random part of up to a half. `max_lost_retries` is how many times a call is tried again whose
-    connection broke before anything had arrived. Raises ValueError for negative values.
+    connection broke before anything had arrived. A call that has reached no server within `connect_timeout` seconds is
+    given up earlier. Raises ValueError for negative values.
     """
 
     max_retries: int
     max_backoff: float
     max_lost_retries: int = 1
+    connect_timeout: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("max_retries", "max_backoff", "max_lost_retries"):
+        for name in ("max_retries", "max_backoff", "max_lost_retries", "connect_timeout"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
 
@@ -66,7 +69,8 @@ class Attempts:
         self._failures = 0
         self._num_broken = 0
         self._clock = clock
-        self._deadline = None if timeout is None else clock() + timeout
+        self._began = clock()
+        self._deadline = None if timeout is None else self._began + timeout
 
     def time_left(self) -> float | None:
         """Seconds until the deadline, or None without one; raises DeadlineExceeded when there are hardly any left."""
@@ -105,6 +109,9 @@ class Attempts:
             raise error
         self._advance()
         pause = self._pause(open_addresses)
+        is_unreached = isinstance(error, Unavailable) and not (resuming or self._num_broken)
+        if is_unreached and self._clock() + pause >= self._began + self._policy.connect_timeout:
+            raise error
         if pause and isinstance(error, ResourceExhausted):
             pause = max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE))
         left = self.time_left()
