@@ -17,6 +17,8 @@ def check_free(listen: str) -> None:
     try:
         for family, *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             socket.create_server(address[:2], family=family).close()
+    except socket.gaierror as error:
+        raise ConfigError(f"cannot listen on {listen}: {error.strerror}") from error
     except OSError as error:
-        if error.errno == errno.EADDRINUSE or isinstance(error, socket.gaierror):
-            raise ConfigError(f"cannot listen on {listen}: {error.strerror}") from error
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"cannot listen on {listen}: the address is in use") from error

@@ -47,14 +47,19 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
             assert [entry.source for entry in repeats.speculation.by_source] == sources
             end(process)
             rest, log = process.communicate(timeout=60)
-            assert (process.returncode, rest.splitlines()[-1]) == (0, "outrider is down")
+            assert (process.returncode, rest.endswith("outrider is down\n")) == (0, True)
             assert "serving" in log
             assert PROMPT not in log
             with pytest.raises(outrider.Unavailable):
                 client.generate(PROMPT)
-    metrics = re.search(r"metrics are served on \S+:(\d+)$", log, re.MULTILINE)
-    assert metrics is not None
-    assert ("  outrider top" in rest.splitlines()) == (metrics[1] == "9464")
+
+
+def test_top_shows_what_up_started(model: Path) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "metrics are served on" in line)
+        done = outrider_run("top", "--once", "--interval", "0.1", "--metrics-address", line.split()[-1])
+        assert (done.returncode, "tokens" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("command", ["up", "target", "draft"])
@@ -63,7 +68,7 @@ def test_a_port_in_use_is_one_line_before_a_model_is_loaded(model: Path, command
         address = f"127.0.0.1:{used.getsockname()[1]}"
         done = outrider_run(command, "--model", str(model), "--listen", address)
     assert done.returncode == 1
-    assert done.stderr == f"outrider {command}: cannot listen on {address}: Address already in use\n"
+    assert done.stderr == f"outrider {command}: cannot listen on {address}: the address is in use\n"
 
 
 def test_up_asks_for_the_gateways_packages_before_a_model_is_loaded(
