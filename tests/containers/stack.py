@@ -1,4 +1,4 @@
-"""Stack: the services of compose.yaml as containers, under a project name of their own."""
+"""Stack: the services of compose.yaml and its gateway as containers, under a project name of their own."""
 
 import os
 import subprocess
@@ -12,33 +12,36 @@ from tests.harness.servers.server import wait_until
 
 ROOT = Path(__file__).parents[2]
 _PROJECT = "outrider-smoke"
+_FILES = (ROOT / "compose.yaml", Path(__file__).with_name("podman-4.3.yaml"))
+SERVICES = ("target", "draft", "gateway")
 _PODMAN_COMPOSE = str(Path(sys.executable).with_name("podman-compose"))
 
 
 class Stack:
-    """A target and a draft, each with half of the cores where there are two; the target's port is free on this host."""
+    """A target and a draft, each with half of the cores where there are two, and a gateway; the ports are free here."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address, self.http_address = (f"127.0.0.1:{free_port()}" for _ in range(2))
         cores = sorted(os.sched_getaffinity(0))
         half = (len(cores) + 1) // 2
         self._environment = {
             **environment,
             "OUTRIDER_PUBLISH": self.address,
+            "OUTRIDER_HTTP_PUBLISH": self.http_address,
             "OUTRIDER_TARGET_CPUS": _cpuset(cores[:half]),
             "OUTRIDER_DRAFT_CPUS": _cpuset(cores[half:] or cores),
         }
 
     def build(self, volumes: Collection[str]) -> None:
-        """Build both images on the base image, with these volumes mounted meanwhile."""
+        """Build the images on the base image, with these volumes mounted meanwhile."""
         options = ["--pull=never", f"--build-arg=PYTHON_IMAGE={BASE_IMAGE}", *(f"--volume={one}" for one in volumes)]
-        # One after the other: the second image finds the layers of the first.
+        # One after the other: the later images find the layers of the first.
         self._compose("--parallel=1", f"--podman-build-args={' '.join(options)}", "build")
 
     def up(self) -> None:
-        """Start both containers; returns once the health check of each succeeds."""
+        """Start all containers; returns once the health check of each succeeds."""
         self._compose("up", "--detach", "--no-build")
-        for service in ("target", "draft"):
+        for service in SERVICES:
             wait_until(self._health_of(service))
 
     def down(self) -> None:
@@ -68,8 +71,8 @@ class Stack:
         """A field of what podman knows of a container, such as State.ExitCode."""
         return self._podman("inspect", "--format", f"{{{{.{field}}}}}", container(service)).strip()
 
-    def logs(self) -> str:
-        """What both services have written."""
+    def logs(self, *services: str) -> str:
+        """What these services have written, by default all."""
         return "".join(
             subprocess.run(
                 ["podman", "logs", container(service)],
@@ -79,7 +82,7 @@ class Stack:
                 text=True,
                 check=False,
             ).stdout
-            for service in ("target", "draft")
+            for service in services or SERVICES
         )
 
     def _health_of(self, service: str) -> Callable[[], bool]:
@@ -103,7 +106,8 @@ class Stack:
 
     @staticmethod
     def _compose_command(*arguments: str) -> list[str]:
-        return [_PODMAN_COMPOSE, "--file", str(ROOT / "compose.yaml"), "--project-name", _PROJECT, *arguments]
+        files = [f"--file={path}" for path in _FILES]
+        return [_PODMAN_COMPOSE, *files, "--profile=http", f"--project-name={_PROJECT}", *arguments]
 
 
 def container(service: str) -> str:

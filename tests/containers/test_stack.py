@@ -1,16 +1,18 @@
 """compose.yaml, really built and run under podman: `make compose-smoke`."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider import Client, GenerateOptions, Result
-from tests.containers.stack import Stack
+from tests.containers.stack import SERVICES, Stack
 from tests.harness.servers.server import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
@@ -85,12 +87,29 @@ def test_outrider_generate_writes_from_the_host(stack: Stack) -> None:
     assert (done.returncode, bool(done.stdout.strip())) == (0, True)
 
 
+def test_the_gateway_serves_the_bytes_of_the_target(stack: Stack, client: Client) -> None:
+    body = json.dumps({"prompt": PROMPT, **SHORT}).encode()
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(f"http://{stack.http_address}/v1/completions", body, headers), timeout=60) as answer:
+        (choice,) = json.load(answer)["choices"]
+    assert choice["text"] == client.generate(PROMPT, **SHORT).text
+
+
+@pytest.mark.parametrize("service", ["target", "draft"])
+def test_a_later_start_reads_the_packed_weights_of_the_volume(stack: Stack, service: str) -> None:
+    wait_until(lambda: "packed weights kept in /cache/weights/" in stack.logs(service))
+    stack.kill(service)
+    stack.start(service)
+    assert "weights read from /cache/weights/" in stack.logs(service)
+
+
 def test_a_container_may_do_little_and_holds_what_runs(stack: Stack) -> None:
-    for service in ("target", "draft"):
+    for service in SERVICES:
         assert stack.execute(service, "id", "-u").stdout.strip() == "10001"
         assert "CapEff:\t0000000000000000\n" in stack.execute(service, "cat", "/proc/self/status").stdout
-        for path in ("/opt/outrider/x", "/models/x"):
-            assert "Read-only file system" in stack.execute(service, "touch", path).stderr
+        folders = ("/opt/outrider",) if service == "gateway" else ("/opt/outrider", "/models")
+        for folder in folders:
+            assert "Read-only file system" in stack.execute(service, "touch", f"{folder}/x").stderr
         for program in ("g++", "cmake", "pip"):
             assert stack.execute(service, "which", program).returncode == 1
         assert "No module named 'torch'" in stack.execute(service, "python", "-c", "import torch").stderr

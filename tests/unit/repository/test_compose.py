@@ -9,18 +9,23 @@ import yaml
 
 from services.cli import main
 from services.draft import command as draft
+from services.engine.config import ConfigError, EngineConfig
+from services.gateway import command as gateway
+from services.service.options import engine_config
 from services.target import command as target
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = {"target": target, "draft": draft}
+COMMANDS = {"target": target, "draft": draft, "gateway": gateway}
+ENGINES = ("target", "draft")
 
 
-def load(name: str) -> dict:
-    """A compose file with the default of every variable."""
-    return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (ROOT / name).read_text()))
+def load(name: str, **variables: str) -> dict:
+    """The services of a compose file, with the default of every other variable."""
+    text = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: variables.get(match[1], match[2]), (ROOT / name).read_text())
+    return yaml.safe_load(text)["services"]
 
 
-BASE, GPU = load("compose.yaml")["services"], load("compose.gpu.yaml")["services"]
+BASE, GPU = load("compose.yaml"), load("compose.gpu.yaml")
 
 
 def parse(name: str, options: list[str]) -> argparse.Namespace:
@@ -43,21 +48,48 @@ def seconds(duration: str) -> int:
 def test_the_command_is_one_that_the_service_takes(name: str) -> None:
     service = BASE[name]
     arguments = parse(name, service["command"])
-    model = Path(arguments.models[0].value) if name == "target" else arguments.model
     assert arguments.drain_seconds < seconds(service["stop_grace_period"])
-    mounted, inside, mode = service["volumes"][0].split(":")
-    assert mode == "ro"
-    assert (ROOT / mounted / model.relative_to(inside) / "config.json").exists()
     assert all(port_of(published) == port_of(arguments.listen) for published in service.get("ports", []))
 
 
-@pytest.mark.parametrize("name", BASE)
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_model_is_a_path_in_the_mounted_folder(name: str) -> None:
+    arguments = parse(name, BASE[name]["command"])
+    model = arguments.models[0].value if name == "target" else arguments.model
+    mounted, inside, mode = BASE[name]["volumes"][0].split(":")
+    assert (inside, mode) == (BASE[name]["working_dir"], "ro")
+    assert (ROOT / mounted / str(model) / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_a_service_keeps_goes_to_a_volume_that_it_may_write(name: str) -> None:
+    volume, inside = BASE[name]["volumes"][1].split(":")
+    assert volume in yaml.safe_load((ROOT / "compose.yaml").read_text())["volumes"]
+    for kept in ("OUTRIDER_WEIGHTS_CACHE", "HF_HOME"):
+        assert Path(BASE[name]["environment"][kept]).parent == Path(inside)
+    dockerfile = (ROOT / BASE[name]["build"]["dockerfile"]).read_text()
+    user, group = re.search(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE).groups()
+    assert f"--owner={user} --group={group} {inside}\n" in dockerfile
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_health_is_asked_where_the_service_listens(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command, program, *arguments = BASE[name]["healthcheck"]["test"]
     assert (command, program) == ("CMD", "outrider")
     assert port_of(arguments[-1]) == port_of(parse(name, BASE[name]["command"]).listen)
     assert main([*arguments[:-1], "--address=localhost:1"]) == 1
     assert capsys.readouterr().out == "localhost:1 is not serving\n"
+
+
+def test_the_gateway_runs_from_the_image_of_the_target_and_calls_it() -> None:
+    service = BASE["gateway"]
+    assert service["profiles"] == ["http"]
+    assert service["build"] == BASE["target"]["build"]
+    assert "ARG OUTRIDER_EXTRAS=[gateway]\n" in (ROOT / service["build"]["dockerfile"]).read_text()
+    assert service["entrypoint"] == ["outrider", "gateway"]
+    arguments = parse("gateway", service["command"])
+    assert arguments.target == [f"target:{port_of(parse('target', BASE['target']['command']).listen)}"]
+    assert f"http://localhost:{port_of(arguments.listen)}/health" in service["healthcheck"]["test"][-1]
 
 
 def test_the_target_looks_for_the_draft_where_it_listens_and_starts_without_it() -> None:
@@ -67,7 +99,7 @@ def test_the_target_looks_for_the_draft_where_it_listens_and_starts_without_it()
     assert "depends_on" not in BASE["target"]
 
 
-@pytest.mark.parametrize("name", BASE)
+@pytest.mark.parametrize("name", ENGINES)
 def test_the_image_runs_the_service_and_shows_its_port(name: str) -> None:
     dockerfile = (ROOT / BASE[name]["build"]["dockerfile"]).read_text()
     assert dockerfile.endswith(f'ENTRYPOINT ["outrider", "{name}"]\n')
@@ -81,23 +113,43 @@ def test_the_images_differ_in_nothing_but_the_service() -> None:
     assert differing == ["#", "EXPOSE", "ENTRYPOINT"]
 
 
-def test_each_service_gets_a_gpu_of_its_own() -> None:
-    assert GPU.keys() == BASE.keys()
-    reserved = [GPU[name]["deploy"]["resources"]["reservations"]["devices"] for name in GPU]
-    assert [len(devices) for devices in reserved] == [1, 1]
-    assert len({device_id for (device,) in reserved for device_id in device["device_ids"]}) == 2
+@pytest.mark.parametrize("file", ["compose.gpu.yaml", "compose.observability.yaml"])
+def test_other_files_build_all_images_alike(file: str) -> None:
+    """Or they would share no layers, and compile everything again."""
+    builds = [service["build"] for service in load(file).values() if "build" in service]
+    dockerfile = (ROOT / BASE["target"]["build"]["dockerfile"]).read_text()
+    assert builds == [builds[0]] * len(BASE)
+    assert builds[0]["args"].keys() <= set(re.findall(r"^ARG (\w+)", dockerfile, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", GPU)
-def test_the_gpu_images_are_built_and_started_for_a_gpu(name: str) -> None:
-    if "OUTRIDER_CUDA" not in (ROOT / "native/cmake/cuda.cmake").read_text():
-        pytest.skip("NO CUDA BACKEND IN THIS TREE: WHAT compose.gpu.yaml ASKS OF IT IS NOT TESTED")
-    build_arguments = GPU[name]["build"]["args"].keys()
-    dockerfile = (ROOT / BASE[name]["build"]["dockerfile"]).read_text()
-    assert build_arguments <= set(re.findall(r"^ARG (\w+)", dockerfile, re.MULTILINE))
-    program, service, *options = GPU[name]["entrypoint"]
-    assert (program, service) == ("outrider", name)
-    parse(name, [*options, *BASE[name]["command"]])
+def gpu_configuration(name: str, monkeypatch: pytest.MonkeyPatch, **variables: str) -> EngineConfig:
+    """What a service makes of the GPU file on a machine with one GPU."""
+    service = load("compose.gpu.yaml", **variables)[name]
+    program, command, *options = service["entrypoint"]
+    assert (program, command) == ("outrider", name)
+    for variable, value in (BASE[name]["environment"] | service["environment"]).items():
+        monkeypatch.setenv(variable, value or "")
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
+    monkeypatch.setattr("services.engine.config.cuda_problem", lambda: "")
+    return engine_config(parse(name, [*options, *BASE[name]["command"]]), Path())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_each_service_is_started_on_a_gpu_that_it_can_see(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_configuration(name, monkeypatch).device == "cuda:0"
+    (reserved,) = GPU[name]["deploy"]["resources"]["reservations"]["devices"]
+    assert reserved == {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "utility"]}
+
+
+def test_either_service_may_take_its_memory_first_on_a_shared_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, draft = (gpu_configuration(name, monkeypatch) for name in ENGINES)
+    assert target.gpu_memory_fraction < draft.gpu_memory_fraction
+    assert draft.kv_memory is not None
+
+
+def test_a_second_gpu_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^device is 'cuda:1'; it must be one of cpu, cuda:0$"):
+        gpu_configuration("draft", monkeypatch, OUTRIDER_DRAFT_DEVICE="cuda:1")
 
 
 def test_every_variable_is_documented() -> None:

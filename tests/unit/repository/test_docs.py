@@ -31,6 +31,7 @@ FOREIGN = {
         "chat_template.jinja",
         "model_type",
         "stop_grace_period",
+        "start_interval",
         "start_period",
         "num_draft_tokens",
         "num_accepted_draft_tokens",

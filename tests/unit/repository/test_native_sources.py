@@ -34,6 +34,19 @@ def test_an_instruction_set_is_a_file_and_two_lines():
     assert [path.name for path in headers if re.search(r"^#\s*if", path.read_text(), re.MULTILINE)] == []
 
 
+def test_the_documented_gpu_architectures_are_those_that_are_built():
+    cmake = (NATIVE / "cmake/cuda.cmake").read_text()
+    since = re.search(r"nvcc_version VERSION_GREATER_EQUAL ([\d.]+)\)\n", cmake)[1]
+    newer, older = (
+        [f"{int(number) // 10}.{int(number) % 10}" for number in re.findall(r"\d+", listed)]
+        for listed in re.findall(r"set\(CMAKE_CUDA_ARCHITECTURES ([^$)]+)\)", cmake)
+    )
+    added = " and ".join(newer[len(older) :])
+    sentence = f"for compute capability {', '.join(older)} and, with nvcc {since} or newer, {added}"
+    for page in ("docs/operate/operations.md", "docs/inside/kernels/cuda.md"):
+        assert sentence in " ".join((ROOT / page).read_text().split()), page
+
+
 def found(include: str, owner: Path) -> set[Path]:
     """The files that an include of `owner` may mean."""
     roots = (*INCLUDE_ROOTS, *([owner.parent] if owner.parent.name == "bindings" else []))
