@@ -36,7 +36,7 @@ def main() -> int:
 def _photograph(browser: str, arguments: argparse.Namespace) -> None:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        size = ViewportSize(width=arguments.width, height=900)
+        size = ViewportSize(width=arguments.width, height=1060)
         tab = chromium.new_page(viewport=size, color_scheme="dark" if arguments.dark else "light")
         tab.set_default_timeout(_PATIENCE_MS)
         tab.goto(arguments.url)
@@ -44,6 +44,7 @@ def _photograph(browser: str, arguments: argparse.Namespace) -> None:
         tab.click("#parameters > summary")
         for name, value in _PARAMETERS.items():
             tab.fill(f"#ask [name={name}]", value)
+        tab.select_option("#ask [name=speculation]", "always")
         tab.click("#parameters > summary")
         tab.fill("#prompt", _PROMPT)
         tab.click("#compare")

@@ -77,13 +77,18 @@ class PassReport:
     """
 
     source: PredictionSource | None  # None: nothing was predicted
-    num_predicted: int
+    predictions: tuple[int, ...]
     waiting: float  # the time spent waiting for predictions
     verifying: float  # the time of the model and the sampler
     host: float | None = None  # the time since the pass before, without waiting; None: the engine was idle
     num_tokens: int = 0  # committed tokens
     num_accepted: int = 0
     num_alternates: int = 0  # alternates that replaced a chain before this pass
+
+    @property
+    def rejected(self) -> tuple[int, ...]:
+        """The predictions that were not accepted."""
+        return self.predictions[self.num_accepted :]
 
     def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
         """Return the report with the counts of the committed tokens."""

@@ -37,7 +37,7 @@ from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
 from outrider.session import Session, SessionOptions
 from outrider.stream import Stream
-from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
+from outrider.token_record import Candidate, Dtype, PredictionSource, RejectedPrediction, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
     Decoding,
@@ -104,6 +104,7 @@ __all__ = [
     "Prompt",
     "ReasoningDelta",
     "Received",
+    "RejectedPrediction",
     "ResourceExhausted",
     "Result",
     "ScoreOptions",

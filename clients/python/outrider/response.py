@@ -3,7 +3,7 @@
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.chat.decode import parse_deltas
-from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
+from outrider.token_record import Candidate, Dtype, PredictionSource, RejectedPrediction, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
     Decoding,
@@ -92,6 +92,7 @@ def _pass_report(message: common_pb2.PassReport) -> PassReport:
         verifying=_seconds(message.verifying),
         host=_seconds(message.host) if message.HasField("host") else None,
         alternates=message.alternates,
+        rejected=tuple(RejectedPrediction(one.id, one.bytes, one.text) for one in message.rejected),
     )
 
 

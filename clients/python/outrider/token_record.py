@@ -36,6 +36,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedPrediction:
+    """A predicted token that was not accepted."""
+
+    id: int
+    bytes: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """Numbers of one type, each little endian; `numpy.frombuffer(tensor.data, "<f4")` reads them without a copy."""
 

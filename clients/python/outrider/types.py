@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from outrider.chat.message import Message, MessageDelta
 from outrider.notebook.html import model_html, result_html
-from outrider.token_record import PredictionSource, Suppressed, Token
+from outrider.token_record import PredictionSource, RejectedPrediction, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
 
 
@@ -56,6 +56,8 @@ class PassReport:
     """The server's own work between the pass before and this one; None if it was idle before."""
     alternates: int = 0
     """As `Speculation.alternates`, before this pass: if it grew, the predictions of this pass continue an alternate."""
+    rejected: tuple[RejectedPrediction, ...] = ()
+    """The predictions that were not accepted, in the order of the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def write_event(
             for chunk in _write_recorded(event, tokenizer):
                 yield response(chunk=chunk)
         case Chunk():
-            yield response(chunk=_write_chunk(event))
+            yield response(chunk=_write_chunk(event, tokenizer))
         case Finished():
             yield response(finished=_write_finished(event))
 
@@ -149,11 +149,11 @@ def _write_sample(
     return whole
 
 
-def _write_chunk(chunk: Chunk) -> generation_pb2.Chunk:
+def _write_chunk(chunk: Chunk, tokenizer: Tokenizer) -> generation_pb2.Chunk:
     return generation_pb2.Chunk(
         text=chunk.text,
         token_ids=[record.token_id for record in chunk.records],
-        pass_reports=[write_pass_report(report) for report in chunk.reports],
+        pass_reports=[write_pass_report(report, tokenizer) for report in chunk.reports],
         suppressed=map(_write_suppressed, chunk.suppressed),
     )
 
@@ -167,7 +167,7 @@ def _write_recorded(chunk: Chunk, tokenizer: Tokenizer) -> Iterator[generation_p
             text=chunk.text_of(first, end),
             token_ids=[record.id for record in records],
             records=records,
-            pass_reports=[write_pass_report(report) for report in chunk.reports] if is_last else (),
+            pass_reports=[write_pass_report(report, tokenizer) for report in chunk.reports] if is_last else (),
             suppressed=map(_write_suppressed, chunk.suppressed) if is_first else (),
         )
 
@@ -208,17 +208,24 @@ def _write_timings(timings: Timings) -> common_pb2.Timings:
     )
 
 
-def write_pass_report(report: PassReport) -> common_pb2.PassReport:
+def write_pass_report(report: PassReport, tokenizer: Tokenizer) -> common_pb2.PassReport:
     """The message of one pass's report."""
     return common_pb2.PassReport(
         tokens=report.num_tokens,
-        predicted=report.num_predicted,
+        predicted=len(report.predictions),
         accepted=report.num_accepted,
         source=write_source(report.source),
         waiting=_write_duration(report.waiting),
         verifying=_write_duration(report.verifying),
         host=None if report.host is None else _write_duration(report.host),
         alternates=report.num_alternates,
+        rejected=[_write_rejected(token_id, tokenizer) for token_id in report.rejected],
+    )
+
+
+def _write_rejected(token_id: int, tokenizer: Tokenizer) -> common_pb2.RejectedPrediction:
+    return common_pb2.RejectedPrediction(
+        id=token_id, bytes=tokenizer.token_bytes(token_id), text=tokenizer.token_text(token_id)
     )
 
 

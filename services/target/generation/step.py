@@ -156,7 +156,7 @@ def _report(rows: ScheduledRows, spans: _Spans) -> PassReport | None:
         return None
     return PassReport(
         rows.source,
-        len(rows.predictions),
+        tuple(rows.predictions),
         rows.waiting,
         spans.verifying,
         spans.host,

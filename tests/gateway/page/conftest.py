@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.gateway.page.scripted_passes import PROMPT, SEED, PassesServicer
 from tests.gateway.page.shown_page import ShownPage
+from tests.harness.servers.scripted_server import ScriptedServer
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -30,12 +33,30 @@ def show(browser: Browser) -> Iterator[Callable[..., ShownPage]]:
 
     def begin(url: str, **settings: object) -> ShownPage:
         contexts.append(browser.new_context(**settings))  # type: ignore[arg-type]
-        shown.append(ShownPage(contexts[-1], url))
-        return shown[-1]
+        pages.append(ShownPage(contexts[-1], url))
+        return pages[-1]
 
-    shown: list[ShownPage] = []
+    pages: list[ShownPage] = []
     yield begin
     for context in contexts:
         context.close()
-    for page in shown:
+    for page in pages:
         page.check()
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[RunningGateway]:
+    """A gateway in front of a toy whose passes are known."""
+    with ScriptedServer(servicer_type=PassesServicer) as server, RunningGateway(server.address) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def shown(toy: RunningGateway, browser: Browser) -> Iterator[ShownPage]:
+    """The page with an answer of the toy, which the tests only look at."""
+    page = ShownPage(browser.new_context(), toy.url)
+    page.open()
+    page.fill(max_tokens="", seed=str(SEED))
+    page.ask(PROMPT)
+    yield page
+    page.check()

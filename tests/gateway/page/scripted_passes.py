@@ -1,4 +1,6 @@
-"""PassesServicer: a toy whose passes are written down, so that one knows what each token came from."""
+"""PassesServicer: a toy whose passes are written down, so that the source of each token is known."""
+
+import grpc
 
 from outrider.v1 import common_pb2, generation_pb2
 from tests.harness.servers.scripted_server import Request, ScriptedServicer
@@ -15,6 +17,7 @@ _PASSES = [  # source, predicted, accepted, whether it begins behind an alternat
     (DRAFT, 1, 1, True),
 ]
 PER_PASS = 3
+PROMPT, SEED = "ab", 5
 
 
 def kind_of(position: int) -> str:
@@ -26,7 +29,7 @@ def kind_of(position: int) -> str:
 
 
 class PassesServicer(ScriptedServicer):
-    """Each chunk is a pass."""
+    """Each chunk is a pass; the rejected predictions of one are the bytes of several letters é."""
 
     def _chunk(self, request: Request, whole: list[int], start: int, end: int) -> generation_pb2.Chunk:
         chunk = super()._chunk(request, whole, start, end)
@@ -38,6 +41,20 @@ class PassesServicer(ScriptedServicer):
             record.text = record.bytes.decode(errors="replace")
         report = chunk.pass_reports.add(tokens=end - start, predicted=predicted, accepted=accepted, source=source)
         report.alternates = sum(_PASSES[index % len(_PASSES)][3] for index in range(number + 1))
+        for byte in ("é" * (predicted - accepted)).encode()[: predicted - accepted]:
+            report.rejected.add(id=byte, bytes=bytes([byte]), text="\ufffd")
         report.verifying.FromMilliseconds(3)
         report.waiting.FromMilliseconds(1)
         return chunk
+
+
+class TalkerServicer(PassesServicer):
+    """The toy with a chat template."""
+
+    def GetModelInfo(  # noqa: N802
+        self, request: generation_pb2.GetModelInfoRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.GetModelInfoResponse:
+        """Return the toy's description, with a chat template."""
+        info = super().GetModelInfo(request, context)
+        info.has_chat_template = True
+        return info

@@ -2,28 +2,29 @@
 
 from typing import Any
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request
 
 _PATIENCE_MS = 60_000
 
 
 class ShownPage:
-    """One tab. `troubles` are errors and warnings, breaches of the page's own policy among them."""
+    """One tab. `troubles` are errors and warnings, breaches of the page's own policy among them; `sent` are bodies."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.url = url
         self.troubles: list[str] = []
         self.requests: list[str] = []
+        self.sent: list[str | None] = []
         self.tab: Page = context.new_page()
         self.tab.set_default_timeout(_PATIENCE_MS)
         self.tab.on("console", self._hear)
         self.tab.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.tab.on("request", self._see)
 
-    def open(self, *, told: str = "context of") -> None:
+    def open(self, link: str = "") -> None:
         """Load it, and wait until it knows the model."""
-        self.tab.goto(self.url)
-        self.tab.wait_for_selector(f"#model:has-text('{told}')")
+        self.tab.goto(f"{self.url}/{link}")
+        self.tab.wait_for_selector("#model:has-text('context of')")
 
     def fill(self, **fields: str) -> None:
         """Fill parameters in, by their names."""
@@ -65,6 +66,11 @@ class ShownPage:
         """Nothing was amiss, and nobody else was asked."""
         assert self.troubles == []
         assert {request for request in self.requests if not request.startswith(self.url)} == set()
+
+    def _see(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if request.method == "POST":
+            self.sent.append(request.post_data)
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

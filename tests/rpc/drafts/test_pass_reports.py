@@ -45,6 +45,12 @@ def test_reports_come_if_asked_for_with_the_tokens_of_their_passes(lookup_target
     assert len(reports) == stats.passes
     assert sum(report.predicted for report in reports) == stats.predicted > 0
     assert sum(report.accepted for report in reports) == stats.accepted
+    position = 0
+    for report in reports:
+        corrected = streamed.records[position + report.accepted :][: report.tokens - report.accepted]
+        assert len(report.rejected) == report.predicted - report.accepted
+        assert all(one.id != record.id for one, record in zip(report.rejected, corrected, strict=False))
+        position += report.tokens
     assert {report.source for report in reports if report.predicted} == {LOOKUP}
     assert {report.source for report in reports if not report.predicted} <= {common_pb2.PREDICTION_SOURCE_UNSPECIFIED}
     assert sum(record.prediction_source == LOOKUP for record in streamed.records) == stats.accepted

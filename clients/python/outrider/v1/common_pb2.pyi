@@ -2290,6 +2290,7 @@ class PassReport(_message.Message):
     VERIFYING_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     ALTERNATES_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """The number of tokens committed. Tokens of the pass that a banned string withdrew, in this pass or a later one, are
     not counted: the sum over all reports is the number of tokens of the answer.
@@ -2318,6 +2319,12 @@ class PassReport(_message.Message):
         that the server's own work between two passes takes. Unset if the engine was idle before this pass.
         """
 
+    @_builtins.property
+    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedPrediction]:
+        """The predictions that were not accepted, in the order of the text. The first one differs from the token that the
+        model sampled in its place, or comes after the end of the generation; those after it continue it.
+        """
+
     def __init__(
         self,
         *,
@@ -2329,14 +2336,45 @@ class PassReport(_message.Message):
         verifying: _duration_pb2.Duration | None = ...,
         host: _duration_pb2.Duration | None = ...,
         alternates: _builtins.int = ...,
+        rejected: _abc.Iterable[Global___RejectedPrediction] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "alternates", b"alternates", "host", b"host", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "alternates", b"alternates", "host", b"host", "predicted", b"predicted", "rejected", b"rejected", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PassReport: _TypeAlias = PassReport  # noqa: Y015
+
+@_typing.final
+class RejectedPrediction(_message.Message):
+    """A prediction that was verified, and not accepted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id of the token."""
+    bytes: _builtins.bytes
+    """The bytes of the token."""
+    text: _builtins.str
+    """The bytes as text, with U+FFFD in place of bytes that are not valid UTF-8 by themselves."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        bytes: _builtins.bytes = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "id", b"id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedPrediction: _TypeAlias = RejectedPrediction  # noqa: Y015
 
 @_typing.final
 class PositionAcceptance(_message.Message):

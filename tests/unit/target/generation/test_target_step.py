@@ -120,7 +120,7 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     while target.driver.step():
         pass
     *_, chunk, end = await read(stream)
-    counts = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    counts = [(report.num_tokens, len(report.predictions), report.num_accepted) for report in chunk.reports]
     stats = end.speculation
     assert len(counts) == stats.passes
     assert [sum(column) for column in zip(*counts, strict=True)] == [8, sum(stats.offered), sum(stats.accepted)]
@@ -140,7 +140,7 @@ async def test_predictions_for_which_there_is_no_room_have_no_source_but_a_reaso
     while target.driver.step():
         pass
     *_, chunk, end = await read(stream)
-    assert {(report.source, report.num_predicted) for report in chunk.reports} == {(None, 0)}
+    assert {(report.source, len(report.predictions)) for report in chunk.reports} == {(None, 0)}
     assert end.speculation.by_source == {}
     assert (end.speculation.why_not, end.speculation.detail) == (
         NoSpeculation.UNAVAILABLE,
@@ -157,7 +157,7 @@ async def test_a_report_has_the_alternates_that_were_found_before_its_pass():
     passes, steps = len(chunk.reports), sequence.speculation.alternates
     assert [report.num_alternates for report in chunk.reports] == list(range(steps - passes, steps))
     assert all(report.host > 0 for report in chunk.reports), "other passes had computed the prompt"
-    assert all(report.verifying > 0 and (report.waiting > 0) == (report.num_predicted > 0) for report in chunk.reports)
+    assert all(report.verifying > 0 and (report.waiting > 0) == bool(report.predictions) for report in chunk.reports)
     assert any(report.waiting for report in chunk.reports)
 
 
@@ -177,7 +177,7 @@ async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short(
         pass
     chunk, end = await read(stream)
     assert end.reason is FinishReason.STOP_TOKEN
-    reports = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    reports = [(report.num_tokens, len(report.predictions), report.num_accepted) for report in chunk.reports]
     assert reports == [(1, 0, 0), (3, 6, 3)]
 
 

@@ -59,7 +59,7 @@ async def test_nothing_follows_the_end(end):
 
 async def test_waiting_chunks_become_one():
     stream = make_stream()
-    first, second = (PassReport(None, 0, 0.0, seconds) for seconds in (1.0, 2.0))
+    first, second = (PassReport(None, (), 0.0, seconds) for seconds in (1.0, 2.0))
     reported = replace(chunk("ab"), reports=(first,))
     for event in [reported, Chunk("", chunk("c").records, (second,)), chunk("cd"), FINISHED]:
         stream.put(event)

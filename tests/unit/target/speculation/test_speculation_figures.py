@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.response import parse_chunk, parse_speculation
+from outrider.token_record import RejectedPrediction
 from outrider.types import PassReport, PredictionSource, SourceStats
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import PassReport as EnginePassReport
 from services.engine.events import PredictionSource as EngineSource
 from services.engine.events import SpeculationStats
 from services.target.api.responses import write_pass_report, write_speculation
+from tests.unit.sequences import byte_tokenizer
 
 FROM_A_NEWER_SERVER = 99
 
@@ -59,8 +61,11 @@ def test_an_example_as_vllm_reports_it() -> None:
 
 
 def test_a_report_says_what_its_pass_did() -> None:
-    report = EnginePassReport(EngineSource.LOOKUP, 5, 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3)
-    assert MessageToDict(write_pass_report(report)) == {
+    report = EnginePassReport(EngineSource.LOOKUP, (*b"abcde",), 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3)
+    message = write_pass_report(report, byte_tokenizer())
+    assert [(one.id, one.bytes, one.text) for one in message.rejected] == [(100, b"d", "d"), (101, b"e", "e")]
+    message.ClearField("rejected")
+    assert MessageToDict(message) == {
         "tokens": 4,
         "predicted": 5,
         "accepted": 3,
@@ -86,10 +91,11 @@ def test_the_client_reads_them() -> None:
         SourceStats(PredictionSource.DRAFT, 1, 4, 2),
         SourceStats(PredictionSource.LOOKUP, 1, 3, 3),
     )
-    report = write_pass_report(EnginePassReport(None, 0, 0.0, 1.5, num_tokens=1))
+    report = write_pass_report(EnginePassReport(None, (100,), 0.0, 1.5, num_tokens=1), byte_tokenizer())
     record = common_pb2.TokenRecord(id=7, predicted=True, prediction_source=common_pb2.PREDICTION_SOURCE_DRAFT)
     chunk = parse_chunk(generation_pb2.Chunk(token_ids=[7], records=[record], pass_reports=[report]))
-    assert chunk.pass_reports == (PassReport(1, 0, 0, None, waiting=0.0, verifying=1.5, host=None),)
+    rejected = (RejectedPrediction(100, b"d", "d"),)
+    assert chunk.pass_reports == (PassReport(1, 1, 0, None, waiting=0.0, verifying=1.5, host=None, rejected=rejected),)
     assert chunk.tokens[0].prediction_source is PredictionSource.DRAFT
 
 

@@ -1,6 +1,6 @@
 // DraftSwitch: disconnects the draft while the text continues, and connects it again, if the server allows it.
 
-import { Problem } from "./api.js";
+import { Problem } from "./request/api.js";
 import { find } from "./dom.js";
 
 const PATH = "/demo/draft";

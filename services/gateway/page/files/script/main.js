@@ -1,20 +1,22 @@
 // The page: connects its parts, and handles input.
 
-import { Api, Problem } from "./api.js";
-import { Conversation } from "./conversation.js";
 import { find } from "./dom.js";
 import { DraftSwitch } from "./draft_switch.js";
-import { Form } from "./form.js";
+import { clearFigures } from "./figures/figures.js";
 import { askForKey, followKey } from "./key.js";
-import { plot } from "./plots.js";
-import { Answer } from "./answer.js";
 import { Pointing } from "./pointing.js";
-import { Runner } from "./runner.js";
+import { Api, Problem } from "./request/api.js";
+import { showExamples } from "./request/examples.js";
+import { Form } from "./request/form.js";
+import { followLink } from "./request/link.js";
+import { Session } from "./session.js";
+import { followTheme } from "./theme.js";
 
 const api = new Api(followKey(begin));
-const [form, conversation, runner] = [new Form(), new Conversation(), new Runner(api)];
+const form = new Form();
 const draftSwitch = new DraftSwitch(api, fail);
-new Pointing(() => runner.views);
+const session = new Session(api, form, (view, pass) => pointing.point(view, pass));
+const pointing = new Pointing(() => session.views);
 
 async function begin() {
   try {
@@ -38,33 +40,30 @@ function setModes(hasTemplate) {
 }
 
 function showMode() {
-  const isChat = form.mode === "chat";
-  find("system-field").hidden = !isChat;
-  find("turns").hidden = find("forget").hidden = !isChat || !find("turns").children.length;
-  find("prompt").placeholder = isChat ? "Your message" : "The text to continue";
+  document.body.dataset.mode = form.mode;
+  find("prompt").placeholder = form.mode === "chat" ? "Your message" : "The text to continue";
+  showExamples(form.mode, (prompt) => {
+    form.prompt = prompt;
+    run(false);
+  });
+}
+
+function fill(fields) {
+  form.fill(fields);
+  showMode();
 }
 
 async function run(isCompared) {
-  if (runner.isBusy) return;
+  if (session.isBusy) return;
   form.clear();
   setBusy(true);
   try {
-    const prompt = form.prompt;
-    const parameters = form.parameters();
-    const messages = form.mode === "chat" ? conversation.ask(prompt) : null;
-    const answer = await runner.run({ ...(messages ? { messages } : { prompt }), ...parameters }, isCompared);
-    if (messages) keep(messages, prompt, answer);
+    await session.ask(isCompared);
   } catch (error) {
     fail(error);
   } finally {
     setBusy(false);
   }
-}
-
-// The prompt is cleared, unless another one was typed meanwhile.
-function keep(messages, prompt, answer) {
-  conversation.keep(messages, answer.text);
-  if (form.prompt === prompt) form.prompt = "";
 }
 
 function setBusy(isBusy) {
@@ -74,12 +73,10 @@ function setBusy(isBusy) {
 }
 
 function fail(error) {
-  if (error.name === "AbortError") {
-    find("status").textContent = "stopped";
-    return;
-  }
-  find("status").textContent = "";
-  form.fault(error instanceof Problem ? error.message : `the gateway cannot be reached: ${error.message}`, error.field);
+  find("status").textContent = error.name === "AbortError" ? "stopped" : "";
+  if (error.name === "AbortError") return;
+  const isProblem = error instanceof Problem;
+  form.fault(isProblem ? error.message : "The gateway cannot be reached. Is it still running?", error.field);
   if (error.status === 401) askForKey();
 }
 
@@ -88,7 +85,7 @@ function press(event) {
     event.preventDefault();
     run(event.shiftKey);
   } else if (event.key === "Escape") {
-    runner.stop();
+    session.stop();
   } else if (event.key === "/" && !event.target.closest("input, textarea, select")) {
     event.preventDefault();
     find("prompt").focus();
@@ -100,9 +97,13 @@ find("ask").addEventListener("submit", (event) => {
   run(false);
 });
 find("compare").addEventListener("click", () => run(true));
-find("stop").addEventListener("click", () => runner.stop());
-find("forget").addEventListener("click", () => conversation.forget());
+find("stop").addEventListener("click", () => session.stop());
+find("forget").addEventListener("click", () => {
+  session.forget();
+  clearFigures();
+});
 find("modes").addEventListener("change", showMode);
 document.addEventListener("keydown", press);
-plot(new Answer(), null);
-begin();
+followTheme(find("theme"));
+clearFigures();
+begin().then(() => followLink(fill));

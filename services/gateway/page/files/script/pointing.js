@@ -1,8 +1,9 @@
 // Pointing: highlights a pass and selects a token, by pointer or by keys.
 
 import { find } from "./dom.js";
-import { milliseconds } from "./plots.js";
-import { showToken } from "./token_panel.js";
+import { showFigures } from "./figures/figures.js";
+import { hideToken, showToken } from "./figures/token_panel.js";
+import { count, duration } from "./figures/units.js";
 
 const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -14,69 +15,79 @@ export class Pointing {
   /** `views()` returns the views of the shown answers. */
   constructor(views) {
     this.#views = views;
-    for (const place of [find("answers"), find("strip")]) {
-      place.addEventListener("pointerover", ({ target }) => this.#point(...this.#found(target)));
-      place.addEventListener("pointerleave", () => this.#point(null, null));
-    }
-    find("answers").addEventListener("click", ({ target }) => {
-      const view = views().find((one) => one.tokenAt(target));
-      if (view) this.#choose(view, view.tokenAt(target));
-    });
-    find("answers").addEventListener("keydown", (event) => this.#step(event, this.#stepToken));
-    find("strip").addEventListener("keydown", (event) => this.#step(event, this.#stepPass));
+    find("work").addEventListener("pointerover", ({ target }) => this.point(...this.#found(target)));
+    find("work").addEventListener("pointerleave", () => this.point(null, null));
+    document.addEventListener("click", ({ target }) => this.#click(target));
+    find("work").addEventListener("keydown", (event) => this.#step(event));
   }
 
-  #found(element) {
-    for (const view of this.#views()) {
-      const pass = view.tokenAt(element)?.pass ?? view.passAt(element);
-      if (pass) return [view, pass];
-    }
-    return [null, null];
-  }
-
-  #point(view, pass) {
+  /** Highlights and describes a pass of a view. */
+  point(view, pass) {
     for (const one of this.#views()) one.point(one === view ? pass : null);
     if (!pass) return;
     this.#pass = pass;
     find("pass-details").textContent = details(pass);
   }
 
+  #found(element) {
+    for (const view of this.#views()) {
+      const pass = view.passAt(element);
+      if (pass) return [view, pass];
+    }
+    return [null, null];
+  }
+
+  #click(element) {
+    const view = this.#views().find((one) => one.text.tokenAt(element));
+    if (view) this.#choose(view, view.text.tokenAt(element));
+    else if (!element.closest("aside")) this.#choose(null, null);
+  }
+
   #choose(view, token) {
-    for (const one of this.#views()) one.choose(one === view ? token : null);
+    for (const one of this.#views()) one.text.choose(one === view ? token : null);
     this.#chosen = token;
-    if (token.pass) this.#point(view, token.pass);
+    if (!token) return hideToken();
+    showFigures(view);
+    if (token.pass) this.point(view, token.pass);
     showToken(token);
   }
 
-  #step(event, walk) {
+  #step(event) {
     if (!(event.key in STEPS) || event.altKey || event.ctrlKey || event.metaKey) return;
+    const view = this.#views().find((one) => one.text.element === event.target);
+    if (view) this.#choose(view, next(view.answer.tokens, this.#chosen, STEPS[event.key]));
+    else if (event.target === find("strip")) this.#stepPass(STEPS[event.key]);
+    else return;
     event.preventDefault();
-    walk.call(this, event.target, STEPS[event.key]);
   }
 
-  #stepToken(element, step) {
-    const view = this.#views().find((one) => one.text === element);
-    const tokens = view?.answer.tokens ?? [];
-    const at = tokens.indexOf(this.#chosen);
-    const next = tokens[at < 0 ? 0 : Math.min(Math.max(at + step, 0), tokens.length - 1)];
-    if (next) this.#choose(view, next);
-  }
-
-  #stepPass(_, step) {
-    const view = this.#views().at(-1);
-    const passes = view?.answer.passes ?? [];
-    const at = passes.indexOf(this.#pass);
-    const next = passes[at < 0 ? 0 : Math.min(Math.max(at + step, 0), passes.length - 1)];
-    if (!next) return;
-    this.#point(view, next);
-    view.reveal(next);
+  #stepPass(step) {
+    const view = this.#views().find((one) => find("strip").contains(one.strip.drawing));
+    const pass = next(view?.answer.passes ?? [], this.#pass, step);
+    if (!pass) return;
+    this.point(view, pass);
+    view.strip.reveal(pass);
   }
 }
 
-function details({ index, tokens, report, isAfterAlternate }) {
-  const source = isAfterAlternate ? "the draft, after an alternate" : `the ${report.source}`;
-  const predicted = report.predicted ? `${report.accepted} of ${report.predicted} accepted, by ${source}` : "nothing predicted";
-  const host = report.host === null ? "" : `, ${milliseconds(report.host)} between`;
-  return `${index + 1}: ${tokens.length} tokens; ${predicted}; ${milliseconds(report.waiting)} waited, `
-    + `${milliseconds(report.verifying)} computed${host}`;
+function next(all, current, step) {
+  const at = all.indexOf(current);
+  return all[at < 0 ? 0 : Math.min(Math.max(at + step, 0), all.length - 1)] ?? null;
+}
+
+function details({ index, tokens, report, rejected, isAfterAlternate }) {
+  const parts = [
+    `Pass ${index + 1}: ${count(tokens.length, "token")}`,
+    report.predicted ? `${report.accepted} of ${count(report.predicted, "prediction")} accepted` : "nothing predicted",
+    report.predicted && (isAfterAlternate ? "from the draft, after an alternate" : `from the ${report.source}`),
+    rejected && `rejected: ${JSON.stringify(rejected)}`,
+    `${times(report)}`,
+  ];
+  return parts.filter(Boolean).join("; ");
+}
+
+function times({ waiting, verifying, host }) {
+  const named = [[waiting, "waited"], [verifying, "computed"], [host, "between passes"]].filter(([seconds]) => seconds !== null);
+  const largest = Math.max(...named.map(([seconds]) => seconds));
+  return named.map(([seconds, name]) => `${duration(seconds, largest)} ${name}`).join(", ");
 }

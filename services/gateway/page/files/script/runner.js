@@ -1,14 +1,13 @@
 // Runner: requests answers, one after another, and shows each as it arrives.
 
-import { Answer } from "./answer.js";
-import { AnswerView } from "./answer_view.js";
+import { Answer } from "./answer/answer.js";
+import { AnswerView } from "./answer/answer_view.js";
 import { find, oncePerFrame } from "./dom.js";
-import { generate } from "./generate.js";
-import { plot, speed } from "./plots.js";
-import { verdict } from "./verdict.js";
+import { showFigures } from "./figures/figures.js";
+import { count } from "./figures/units.js";
+import { generate } from "./request/generate.js";
 
 export class Runner {
-  views = [];
   #control = null;
 
   constructor(api) {
@@ -23,45 +22,40 @@ export class Runner {
     this.#control?.abort();
   }
 
-  /** Runs a request, with `isCompared` first by the target alone, and returns the answer. Throws as `generate` does. */
-  async run(body, isCompared) {
+  /** Runs a request and shows its answer in a turn, with `isCompared` first the target's alone. Throws as `generate` does. */
+  async run(body, turn, isCompared) {
     this.#control = new AbortController();
-    find("answers").replaceChildren();
-    find("verdict").hidden = true;
-    this.views = [];
     try {
-      const alone = isCompared ? await this.#one(aloneOf(body), "The target alone, NEVER") : null;
-      const answer = await this.#one(body, isCompared ? "With the draft" : "The answer", alone);
-      if (isCompared) verdict(answer, alone);
-      return answer;
+      const alone = isCompared ? await this.#one(aloneOf(body), turn, "The target alone") : null;
+      await this.#one(body, turn, isCompared ? "With the draft" : "The answer", alone);
     } finally {
       this.#control = null;
     }
   }
 
-  async #one(body, title, alone = null) {
+  async #one(body, turn, title, alone = null) {
     const answer = new Answer();
-    const view = new AnswerView(answer, title, find("strip"));
-    this.views.push(view);
-    find("answers").append(view.element);
-    const draw = oncePerFrame(() => this.#draw(view, alone));
-    const onResume = () => this.#say("the connection broke; resuming after the last event");
-    for await (const event of generate(this.api, body, { signal: this.#control.signal, onResume })) {
-      const tokens = answer.take(event);
-      if (event.name === "started") this.#say(`seed ${answer.started.seed}`);
-      view.grow(tokens);
+    const view = new AnswerView(answer, title, alone);
+    turn.add(view);
+    showFigures(view); // which clears those of the answer before
+    const draw = oncePerFrame(() => showFigures(view));
+    try {
+      await this.#receive(body, view, draw);
+    } finally {
+      view.end("messages" in body);
       draw();
     }
-    view.end();
-    draw();
     this.#say(summary(answer));
     return answer;
   }
 
-  #draw(view, alone) {
-    const now = speed(view.answer);
-    view.rate.textContent = now === undefined ? "" : `${now.toFixed(1)} tokens/s`;
-    plot(view.answer, alone);
+  async #receive(body, view, draw) {
+    const onResume = () => this.#say("the connection broke; resuming after the last event");
+    for await (const event of generate(this.api, body, { signal: this.#control.signal, onResume })) {
+      view.grow(view.answer.take(event));
+      if (event.name === "started") this.#say(`seed ${event.data.seed}`);
+      draw();
+    }
   }
 
   #say(text) {
@@ -76,5 +70,5 @@ function aloneOf(body) {
 
 function summary({ started, end }) {
   const resumed = end.resumed ? `, resumed ${end.resumed} ×` : "";
-  return `${end.usage.completion_tokens} tokens, ${end.finish_reason.replaceAll("_", " ")}, seed ${started.seed}${resumed}`;
+  return `${count(end.usage.completion_tokens, "token")}, ${end.finish_reason.replaceAll("_", " ")}, seed ${started.seed}${resumed}`;
 }

@@ -1,7 +1,7 @@
 // TokenPanel: shows the details of one token, and the other candidates at its position.
 
-import { find, make } from "./dom.js";
-import { percent } from "./plots.js";
+import { find, make } from "../dom.js";
+import { percent } from "./units.js";
 
 const SOURCES = {
   draft: "predicted by the draft",
@@ -10,7 +10,9 @@ const SOURCES = {
   own: "not predicted",
 };
 
+/** Shows a token; on a narrow screen the panel is above the page until `hideToken` is called. */
 export function showToken(token) {
+  find("token").classList.add("open");
   const { record, pass } = token;
   const details = [
     ["id", `${record.id}`],
@@ -22,6 +24,10 @@ export function showToken(token) {
   ];
   const list = make("dl", {}, ...details.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   find("token-details").replaceChildren(make("p", { class: "spelled" }, spelled(record)), list, ...candidates(record));
+}
+
+export function hideToken() {
+  find("token").classList.remove("open");
 }
 
 function candidates(record) {

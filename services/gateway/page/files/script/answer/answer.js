@@ -7,7 +7,7 @@ export const KINDS = ["draft", "alternate", "lookup", "own"];
 
 export class Answer {
   tokens = []; // {index, record, kind, pass, text}
-  passes = []; // {index, report, tokens, isAfterAlternate}
+  passes = []; // {index, report, tokens, rejected, isAfterAlternate}; `rejected` is a text
   text = "";
   started = null;
   end = null;
@@ -59,8 +59,13 @@ export class Answer {
   #pass(report) {
     const isAfterAlternate = report.source === "draft" && report.alternates > this.#alternates;
     this.#alternates = report.alternates;
-    return { index: 0, report, tokens: [], isAfterAlternate };
+    return { index: 0, report, tokens: [], rejected: textOf(report.rejected), isAfterAlternate };
   }
+}
+
+// Decoded together, since a character may take several tokens.
+function textOf(predictions) {
+  return new TextDecoder().decode(Uint8Array.from(predictions.flatMap(({ bytes }) => [...bytesOf(bytes)])));
 }
 
 function kindOf(record, pass) {

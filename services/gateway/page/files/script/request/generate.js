@@ -1,5 +1,6 @@
 // Reads one answer as a stream of events, and resumes it after the last event if the connection breaks.
 
+import { pause } from "../pause.js";
 import { Problem } from "./api.js";
 import { readEvents } from "./events.js";
 
@@ -30,14 +31,4 @@ export async function* generate(api, body, { signal, onResume }) {
       onResume();
     }
   }
-}
-
-function pause(milliseconds, signal) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    });
-  });
 }

@@ -1,7 +1,7 @@
 // Form: the fields of the page as the body of a request; shows which field is wrong.
 
 import { Problem } from "./api.js";
-import { find } from "./dom.js";
+import { find } from "../dom.js";
 
 const LISTS = ["stop", "banned_strings"];
 const SEED_BITS = 53; // of JavaScript's exact integers
@@ -26,6 +26,7 @@ export class Form {
   /** Returns the body without the prompt. Without a seed a random one is chosen here and shown. Throws Problem. */
   parameters() {
     const fields = this.#form.elements;
+    this.#check();
     if (Number(fields.seed.value) > MOST_SEED) {
       throw new Problem(`seed is ${fields.seed.value}; this page holds seeds up to ${MOST_SEED}; larger ones are for the API`, 0, "seed");
     }
@@ -39,6 +40,30 @@ export class Form {
     const [kind, text] = [fields.grammar.value, fields.grammar_text.value];
     if (kind) body[kind] = kind === "choice" ? lines(text) : text;
     return body;
+  }
+
+  /** Returns the filled fields by their names, with this seed, for a link. */
+  filled(seed) {
+    const fields = new URLSearchParams(new FormData(this.#form));
+    fields.set("seed", seed);
+    for (const [name, value] of [...fields]) if (value === "") fields.delete(name);
+    return fields;
+  }
+
+  /** Fills the fields as `filled` returned them. */
+  fill(fields) {
+    for (const element of this.#form.elements) {
+      if (element.type === "checkbox") element.checked = fields.has(element.name);
+      else if (element.type === "radio") element.checked ||= fields.get(element.name) === element.value && !element.disabled;
+      else if (element.name) element.value = fields.get(element.name) ?? "";
+    }
+  }
+
+  // The browser's own check cannot show a field in a closed section.
+  #check() {
+    if (this.prompt === "") throw new Problem("the prompt is empty: type one, or choose an example", 0, "prompt");
+    const bad = this.#form.querySelector(":is(input, select, textarea):invalid");
+    if (bad) throw new Problem(`${bad.name}: ${bad.validationMessage}`, 0, bad.name);
   }
 
   /** Shows an error, at its field if it has one. */

@@ -1,0 +1,46 @@
+// Turn: one request as shown: the message that asked, one answer or two side by side, and what came of them.
+
+import { make } from "../dom.js";
+import { judge } from "./result.js";
+
+export class Turn {
+  views = [];
+  isKept = false; // whether the conversation continues from it
+  #answers = make("div", { class: "answers" });
+  #result = make("p", { class: "result", role: "status" });
+  #actions = make("p", { class: "row quiet" });
+
+  /** `asked` is the message to show, null for none; `address` is the link that repeats the request, null for none. */
+  constructor(asked, address) {
+    this.address = address;
+    const message = asked === null ? [] : [make("p", { class: "asked" }, asked)];
+    this.element = make("section", { class: "turn" }, ...message, this.#answers, this.#result, this.#actions);
+  }
+
+  /** The text of the last answer, as far as it has arrived. */
+  get text() {
+    return this.views.at(-1)?.answer.text ?? "";
+  }
+
+  /** Whether no token has arrived. */
+  get isEmpty() {
+    return this.views.every((view) => view.answer.tokens.length === 0);
+  }
+
+  add(view) {
+    this.views.push(view);
+    this.#answers.append(view.element);
+  }
+
+  /** Shows what came of a complete answer; `replay` is called when a replay is wanted. */
+  end(replay) {
+    const view = this.views.at(-1);
+    const { title, details, isFault } = judge(view.answer, view.alone);
+    this.#result.classList.toggle("differs", isFault);
+    this.#result.replaceChildren(make("strong", {}, title), ` ${details}`);
+    const again = make("button", { type: "button", class: "plain" }, "Replay in slow motion");
+    again.addEventListener("click", () => replay(view));
+    const link = this.address && make("a", { href: this.address }, `Link to this request, with seed ${view.answer.started.seed}`);
+    this.#actions.replaceChildren(...(view.answer.passes.length ? [again] : []), ...(link ? [link] : []));
+  }
+}

@@ -1,0 +1,116 @@
+"""Asking: examples, links, and what is wrong with a request, said where it can be mended."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outrider.v1 import common_pb2, generation_pb2
+from tests.gateway.harness.running_gateway import RunningGateway
+from tests.gateway.page.scripted_passes import PassesServicer
+from tests.gateway.page.shown_page import ShownPage
+from tests.harness.servers.scripted_server import ScriptedServer
+
+Show = Callable[..., ShownPage]
+PROMPT, SEED = "ab & #c", 5
+SLOWER = common_pb2.NO_SPECULATION_REASON_SLOWER
+
+
+def asked(shown: ShownPage) -> int:
+    return sum(request.endswith("/v1/generate") for request in shown.requests)
+
+
+@pytest.mark.parametrize("keys", ["Control+Enter", "Control+Shift+Enter"])
+def test_a_seed_beyond_javascript_s_numbers_is_refused_at_its_field(toy: RunningGateway, show: Show, keys: str):
+    shown = show(toy.url)
+    shown.open()
+    shown.fill(seed=str(2**53 + 1))
+    shown.tab.fill("#prompt", PROMPT)
+    shown.tab.press("#prompt", keys)
+    assert "seed is 9007199254740993; this page holds" in (shown.tab.text_content("#fault:visible") or "")
+    assert shown.tab.get_attribute("[name=seed]", "aria-invalid") == "true"
+
+
+def test_a_prompt_is_needed(toy: RunningGateway, show: Show):
+    shown = show(toy.url)
+    shown.open()
+    shown.tab.click("#run")
+    assert "the prompt is empty" in (shown.tab.text_content("#fault:visible") or "")
+    assert shown.tab.get_attribute("#prompt", "aria-invalid") == "true"
+    assert asked(shown) == 0
+
+
+def test_a_folded_parameter_that_is_out_of_range_is_shown(toy: RunningGateway, show: Show):
+    shown = show(toy.url)
+    shown.open()
+    shown.fill(top_p="7")
+    shown.tab.click("#parameters > summary")
+    shown.tab.fill("#prompt", PROMPT)
+    shown.tab.click("#run")
+    assert "top_p: " in (shown.tab.text_content("#fault:visible") or "")
+    assert shown.tab.is_visible("[name=top_p][aria-invalid]")
+    assert asked(shown) == 0
+
+
+def test_an_example_is_run(toy: RunningGateway, show: Show):
+    shown = show(toy.url)
+    shown.open()
+    shown.tab.locator("#examples button").first.click()
+    assert shown.answer()
+    assert (shown.tab.text_content("#examples button") or "-") in shown.tab.input_value("#prompt")
+
+
+def test_a_link_repeats_a_request_and_tells_no_server_of_it(toy: RunningGateway, show: Show):
+    shown = show(toy.url)
+    shown.open()
+    shown.fill(max_tokens="9", temperature="0.5", stop="one\ntwo")
+    shown.tab.locator("[name=lookup]").uncheck()
+    text = shown.ask(PROMPT)
+    address = shown.tab.locator(".turn a").get_attribute("href") or ""
+    other = show(toy.url)
+    other.open(address)
+    other.tab.wait_for_function("prompt => document.getElementById('prompt').value === prompt", arg=PROMPT)
+    assert asked(other) == 0, "a link of another page must not make this machine compute"
+    other.tab.click("#run")
+    assert other.answer() == text
+    assert other.sent == shown.sent
+    assert not any("ab" in request for request in (*shown.requests, *other.requests))
+
+
+@pytest.mark.parametrize(
+    ("speculation", "said"),
+    [
+        ({"predicted": 4, "speedup": 1.62}, "1.6 × faster."),
+        ({"predicted": 4, "speedup": 0.91}, "A draft does not pay here: 0.91 × the speed."),
+        ({"predicted": 4, "speedup": 1.01}, "A draft makes no difference here."),
+        ({"no_speculation_reason": SLOWER, "no_speculation_detail": "so slow"}, "A draft does not pay here: so slow."),
+    ],
+)
+def test_the_result_is_what_the_server_says_of_its_draft(show: Show, speculation: dict[str, Any], said: str):
+    class Judged(PassesServicer):
+        def _finished(self, *args: Any) -> generation_pb2.Finished:
+            finished = super()._finished(*args)
+            finished.speculation.CopyFrom(common_pb2.SpeculationStats(**speculation))
+            return finished
+
+    with ScriptedServer(servicer_type=Judged) as server, RunningGateway(server.address) as gateway:
+        shown = show(gateway.url)
+        shown.open()
+        shown.ask(PROMPT)
+        assert shown.tab.text_content(".result strong") == said
+
+
+def test_figures_of_the_run_before_do_not_stand_beside_a_failure(show: Show):
+    with ScriptedServer(servicer_type=PassesServicer) as server:
+        gateway = RunningGateway(server.address)
+        shown = show(gateway.url)
+        shown.open()
+        shown.ask(PROMPT)
+        gateway.close()
+        shown.tab.click("#run")
+        shown.tab.wait_for_selector("#fault:visible")
+        assert "The gateway cannot be reached" in (shown.tab.text_content("#fault") or "")
+        assert [shown.tab.text_content(name) for name in ("#per-pass", "#acceptance")] == ["–", "–"]
+        assert shown.tab.locator(".turn, #strip g").count() == 0
+        assert [trouble for trouble in shown.troubles if "net::ERR" not in trouble] == []
+        shown.troubles.clear()
