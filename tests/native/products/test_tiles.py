@@ -5,6 +5,7 @@ import pytest
 
 from services.engine.decoder.native import Device, isas
 from services.engine.decoder.native.testing import PackedWeight
+from tests.native.harness.grouped import KINDS, GroupedKind, packed, random_rows
 from tests.native.harness.row_invariance import normal, same_bits
 
 VECTORS, EMULATION = "avx512", "emulated_amx"
@@ -51,3 +52,13 @@ def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
     weight = PackedWeight(Device.cpu(isa, 1), "bf16", OUTPUTS, 1056)
     weight.store(0, values)
     assert np.array_equal(weight.multiply(rows), rows @ values.T)
+
+
+@on_tiles
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_grouped_products_have_the_bits_of_the_vectors(isa: str, kind: GroupedKind) -> None:
+    values, rows = random_rows(kind, OUTPUTS, 768), normal(max(COUNTS), 768, seed=1)
+    expected = packed(Device.cpu(VECTORS, 1), kind, values).multiply(rows)
+    weight = packed(Device.cpu(isa, 1), kind, values)
+    for count in COUNTS:
+        assert same_bits(weight.multiply(rows[:count]), expected[:count]), count

@@ -2,6 +2,7 @@
 #pragma once
 
 #ifdef OUTRIDER_TILES
+#include "cpu/product/tiles/tiled_groups.h"
 #include "cpu/product/tiles/tiled_int8_sums.h"
 #else
 
@@ -11,6 +12,9 @@
 #include "cpu/product/step_sums.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
+
+template <typename MicroPanel>
+struct TiledGroups;  // there are none
 
 struct Int8Sums : StepSums<Int8Dot> {
     static constexpr bool kIsTiled = false;
