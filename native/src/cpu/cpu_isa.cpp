@@ -24,6 +24,8 @@ OUTRIDER_ISAS
 
 namespace {
 
+constexpr const char* kEmulation = "emulated_amx";  // only tests use it
+
 struct Isa {
     const char* name;
     bool (*runs_here)();
@@ -47,10 +49,10 @@ bool runs_portable() {
            __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
 
-bool cpu_has_amx_bf16() {
+bool cpu_has_amx() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, EDX
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAmxBf16) && (edx & kAmxTile);
+    constexpr unsigned kNeeded = 1u << 22 | 1u << 24 | 1u << 25;  // leaf 7, EDX: AMX-BF16, AMX-TILE, AMX-INT8
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kNeeded) == kNeeded;
 }
 
 /// Linux saves a process's tile registers only after it has asked for them.
@@ -60,8 +62,12 @@ bool may_use_tiles() {
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+[[maybe_unused]] bool runs_emulated_amx() {
+    return runs_avx512();
+}
+
 [[maybe_unused]] bool runs_amx() {
-    static const bool runs = runs_avx512() && cpu_has_amx_bf16() && may_use_tiles();
+    static const bool runs = runs_avx512() && cpu_has_amx() && may_use_tiles();
     return runs;
 }
 #endif
@@ -86,7 +92,7 @@ const Kernels* find_kernels(const char* isa) {
 std::vector<std::string> cpu_isas() {
     std::vector<std::string> names;
     for (const cpu::Isa& isa : cpu::kIsas) {
-        if (isa.runs_here()) {
+        if (isa.runs_here() && std::strcmp(isa.name, cpu::kEmulation) != 0) {
             names.emplace_back(isa.name);
         }
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/product/group_numbers.h"
+#include "cpu/product/int8_sums.h"
 #include "cpu/product/quantised_row.h"
 #include "cpu/product/row_blocks.h"
 #include "cpu/vec/vec.h"
@@ -204,16 +205,24 @@ struct GroupedMicroPanel {
         }
     }
 
+    static void add_slice(const Slice& slice, int64_t rows, const char* next, int64_t next_bytes) {
+        if constexpr (Int8Sums::kIsTiled) {
+            if (rows >= TiledGroups<GroupedMicroPanel>::kFewestRows) {
+                TiledGroups<GroupedMicroPanel>::add(slice, rows, {next, next + next_bytes, kFetchedLines});
+                return;
+            }
+        }
+        for_row_blocks<kRowBlock>(
+            rows, next, next_bytes, kFetchedLines,
+            [&](auto count, int64_t first, Ahead ahead) { accumulate<count.value>(slice, first, ahead); });
+    }
+
     /// Adds the products with `rows` rows to `whole.sums`; `next` is what is read after it.
     static void add(const Slice& whole, int64_t rows, const char* next) {
         for (int64_t block = 0; block < whole.blocks; block += kSlice) {
             const Slice slice = whole.from(block, smaller(kSlice, whole.blocks - block));
-            const bool is_last = block + kSlice >= whole.blocks;
-            for_row_blocks<kRowBlock>(rows, is_last ? next : slice.weights + kSlice * kBlockBytes,
-                                      slice.blocks * kBlockBytes, kFetchedLines,
-                                      [&](auto count, int64_t first, Ahead ahead) {
-                                          accumulate<count.value>(slice, first, ahead);
-                                      });
+            const char* ahead = block + kSlice >= whole.blocks ? next : slice.weights + kSlice * kBlockBytes;
+            add_slice(slice, rows, ahead, slice.blocks * kBlockBytes);
         }
     }
 };

@@ -1,19 +1,18 @@
 // Int8MicroPanel: a micro-panel of weights in one byte each.
 #pragma once
 
-#include "cpu/product/int8_dot.h"
+#include "cpu/product/int8_sums.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/quantised_row.h"
-#include "cpu/product/step_sums.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// [step of K][output feature][4]
 struct Int8MicroPanel {
-    using Dot = Int8Dot;
-    using Sums = StepSums<Dot>;
+    using Sums = Int8Sums;
     static constexpr int kColumns = Sums::kColumns;
+    static constexpr int64_t kMostRows = Sums::kMostRows;
     static constexpr float kLargest = 127.0f;
 
     static int64_t bytes(int64_t in_features) { return QuantisedRow::padded(in_features) * kColumns; }
@@ -51,6 +50,8 @@ struct Int8MicroPanel {
         Sums::add_micro_panel({part.input, part.input_stride, part.micro_panel, steps, part.sums}, part.rows,
                               part.next_micro_panel);
     }
+
+    static int64_t multiply_registers(int64_t rounds) { return Sums::multiply_registers(rounds); }
 };
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -2,7 +2,6 @@
 // sums of integers, which are exact.
 #pragma once
 
-#include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/panel_sums.h"
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/quantised_row.h"
@@ -23,7 +22,8 @@ struct MicroPanelRows {
 
 /// Packed as [panel] of [micro-panel of output features] and the features' scales in float32. `MicroPanel`
 /// says how a micro-panel of kColumns features holds its integers, and what its product reads:
-///   Dot                                             its products, as StepSums has them
+///   kMostRows                                       that it multiplies at a time
+///   multiply_registers(rounds)                      its products, of numbers in registers
 ///   kLargest                                        the largest weight becomes it
 ///   bytes(in_features)                              of one micro-panel
 ///   store_row(micro_panel, column, values, width, factor)   rounds values * factor
@@ -33,6 +33,7 @@ struct MicroPanelRows {
 template <typename MicroPanel>
 struct IntegerProduct {
     static constexpr int kColumns = MicroPanel::kColumns;
+    static constexpr int64_t kMostRows = MicroPanel::kMostRows;
     static constexpr int64_t kMicroPanels = kPanelColumns / kColumns;
 
     static size_t panel_bytes(int in_features) {
@@ -87,13 +88,14 @@ struct IntegerProduct {
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<kColumns>(weight, rows, panel, [&](const MicroPanelPass& pass) {
+        for_micro_panel_passes<kColumns, kMostRows>(weight, rows, panel, [&](const MicroPanelPass& pass) {
             const char* input = static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride;
-            alignas(kCacheLine) int32_t sums[kRowsPerPass * kColumns] = {};
+            alignas(kCacheLine) int32_t sums[kMostRows * kColumns];
+            __builtin_memset(sums, 0, pass.rows * kColumns * sizeof(int32_t));
             MicroPanel::add({micro_panel_data(weight, pass.micro_panel),
                              micro_panel_data(weight, pass.next_micro_panel), input, rows.input_stride,
                              weight.in_features, pass.rows, sums});
-            alignas(kCacheLine) float scaled[kRowsPerPass * kColumns];
+            alignas(kCacheLine) float scaled[kMostRows * kColumns];
             for (int64_t row = 0; row < pass.rows; ++row) {
                 scale_sums(sums + row * kColumns,
                            *QuantisedRow::scale(input + row * rows.input_stride, weight.in_features),
@@ -110,7 +112,7 @@ struct IntegerProduct {
                 .input_bytes = MicroPanel::input_bytes,
                 .prepare_row = MicroPanel::prepare_row,
                 .multiply_panel = multiply_panel,
-                .multiply_registers = multiply_registers<typename MicroPanel::Dot>};
+                .multiply_registers = MicroPanel::multiply_registers};
     }
 };
 

@@ -17,7 +17,7 @@ struct MicroPanelPass {
 };
 
 /// body(MicroPanelPass) for all micro-panels of a panel, and all rows.
-template <int kColumns, typename Body>
+template <int kColumns, int64_t kMostRows = kRowsPerPass, typename Body>
 OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const ProductRows& rows, int64_t panel,
                                             const Body& body) {
     static_assert(kPanelColumns % kColumns == 0, "a panel is whole micro-panels");
@@ -27,9 +27,9 @@ OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const Prod
     for (int64_t micro_panel = panel * kMicroPanels; micro_panel < end; ++micro_panel) {
         const int64_t next =
             micro_panel + 1 < end ? micro_panel + 1 : (panel + rows.panels_ahead) * kMicroPanels;
-        for (int64_t row = rows.first_row; row < rows.end_row; row += kRowsPerPass) {
+        for (int64_t row = rows.first_row; row < rows.end_row; row += kMostRows) {
             body(MicroPanelPass{micro_panel, smaller(next, micro_panels - 1), row,
-                                smaller(kRowsPerPass, rows.end_row - row)});
+                                smaller(kMostRows, rows.end_row - row)});
         }
     }
 }

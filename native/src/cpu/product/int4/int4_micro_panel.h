@@ -16,7 +16,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 /// Of few rows each block takes its numbers out of the words by itself; for many they are unpacked.
 struct Int4MicroPanel : Int4Layout {
-    using Dot = GroupDot<GroupSum>;
+    static constexpr int64_t kMostRows = Int8Sums::kMostRows;
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
     static constexpr int64_t kSlice = 16;  // groups: they stay in the nearest cache
@@ -154,7 +154,7 @@ struct Int4MicroPanel : Int4Layout {
     }
 
     static void add(const MicroPanelRows& part) {
-        if (part.rows >= RegisterBlocking::kUnpackedRows) {
+        if (part.rows >= Int4Unpacking::kFewestRows) {
             Int4Unpacking::add(part);
         } else {
             add_packed(part);
@@ -185,6 +185,14 @@ struct Int4MicroPanel : Int4Layout {
                 part.rows, is_last ? part.next_micro_panel : slice.weights + kSlice * kGroupBytes,
                 slice.groups * kGroupBytes, kGroupLines,
                 [&](auto rows, int64_t first, Ahead ahead) { accumulate<rows.value>(slice, first, ahead); });
+        }
+    }
+
+    static int64_t multiply_registers(int64_t rounds) {
+        if constexpr (Int8Sums::kIsTiled) {
+            return Int8Sums::multiply_registers(rounds);
+        } else {
+            return OUTRIDER_ISA::multiply_registers<GroupDot<GroupSum>>(rounds);
         }
     }
 };

@@ -4,19 +4,22 @@
 
 #include "cpu/product/int4/int4_layout.h"
 #include "cpu/product/int4_dot.h"
-#include "cpu/product/int8_dot.h"
+#include "cpu/product/int8_sums.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/row_blocks.h"
-#include "cpu/product/step_sums.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
 struct Int4Unpacking : Int4Layout {
-    using Steps = StepSums<Int8Dot>;
+    using Steps = Int8Sums;
+    /// Fewer take less time than unpacking does; tiles make hardly any difference between one row and sixteen.
+    static constexpr int kFewestRows = Steps::kIsTiled ? 2 : RegisterBlocking::kUnpackedRows;
     static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
-    static constexpr int64_t kUnpackedGroups = Steps::kSlice / kGroupSteps;
+    static constexpr int64_t kUnpackedGroups = (Steps::kIsTiled ? 2 : 1) * Steps::kSlice / kGroupSteps;
     static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
+
+    static constexpr int kTileLines = 2 * kGroupLines;  // of a step of 64 inputs
 
     /// A slice of weights with room for the integers that they stand for.
     struct UnpackedSlice {
@@ -59,17 +62,22 @@ struct Int4Unpacking : Int4Layout {
         return bit_cast<ByteVec>(bit_cast<PairVec>(numbers) * terms.steps[vector]) + terms.offsets[vector];
     }
 
-    template <int kRows>
-    OUTRIDER_INLINE static void unpack_step(const char* words, int half, const GroupTerms& terms,
-                                            const char* input, int64_t stride, char* to,
-                                            IntVec (&totals)[kRows][kVectors]) {
-        ByteVec bytes[kVectors];
+    OUTRIDER_INLINE static void unpack_words(const char* words, int half, const GroupTerms& terms, char* to,
+                                             ByteVec (&bytes)[kVectors]) {
         OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
             const auto both = load_as<ByteVec>(words + vector * sizeof(ByteVec));
             bytes[vector] = unpacked(half == 0 ? both & 15 : both >> 4, terms, vector);
             store_as(to + vector * sizeof(ByteVec), bytes[vector]);
         }
+    }
+
+    template <int kRows>
+    OUTRIDER_INLINE static void unpack_step(const char* words, int half, const GroupTerms& terms,
+                                            const char* input, int64_t stride, char* to,
+                                            IntVec (&totals)[kRows][kVectors]) {
+        ByteVec bytes[kVectors];
+        unpack_words(words, half, terms, to, bytes);
         OUTRIDER_UNROLLED
         for (int row = 0; row < kRows; ++row) {
             const auto values = Int8Dot::values(load_as<int32_t>(input + row * stride), 0);
@@ -119,6 +127,35 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
+    static void unpack(const char* packed, int64_t groups, char* to) {
+        for (int64_t group = 0; group < groups; ++group, packed += kGroupBytes) {
+            GroupTerms terms;
+            read_terms(packed, terms);
+            for (int step = 0; step < kGroupSteps; ++step, to += Steps::kMicroPanelStepBytes) {
+                ByteVec bytes[kVectors];
+                unpack_words(packed + step / 2 * kWordBytes, step & 1, terms, to, bytes);
+            }
+        }
+    }
+
+    /// Multiplies a slice; tiles read it after it is unpacked, vectors unpack it while they multiply.
+    template <typename Sums = Steps>
+    static void add_slice(const UnpackedSlice& slice, int64_t rows, const char* next, int64_t next_bytes) {
+        if constexpr (Sums::kIsTiled) {
+            unpack(slice.packed, slice.slice.steps / kGroupSteps, slice.unpacked);
+            Sums::add_slice(slice.slice, rows, {next, next + next_bytes, kTileLines});
+        } else {
+            for_row_blocks<Steps::kRowBlock>(
+                rows, next, next_bytes, kStepLines, [&](auto count, int64_t first, Ahead ahead) {
+                    if (first == 0) {
+                        unpack_and_accumulate<count.value>(slice, ahead);
+                    } else {
+                        Steps::accumulate<count.value>(slice.slice, first, ahead);
+                    }
+                });
+        }
+    }
+
     static void add(const MicroPanelRows& part) {
         alignas(kCacheLine) char bytes[kUnpackedGroups * kGroupSteps * Steps::kMicroPanelStepBytes];
         const int64_t count = groups(part.in_features);
@@ -130,15 +167,8 @@ struct Int4Unpacking : Int4Layout {
                 {part.input + group * kInt4Group, part.input_stride, bytes, some * kGroupSteps, part.sums},
                 bytes};
             const bool is_last = group + kUnpackedGroups >= count;
-            for_row_blocks<Steps::kRowBlock>(
-                part.rows, is_last ? part.next_micro_panel : weights + some * kGroupBytes, some * kGroupBytes,
-                kStepLines, [&](auto rows, int64_t first, Ahead ahead) {
-                    if (first == 0) {
-                        unpack_and_accumulate<rows.value>(slice, ahead);
-                    } else {
-                        Steps::accumulate<rows.value>(slice.slice, first, ahead);
-                    }
-                });
+            add_slice(slice, part.rows, is_last ? part.next_micro_panel : weights + some * kGroupBytes,
+                      some * kGroupBytes);
         }
     }
 };

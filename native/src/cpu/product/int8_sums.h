@@ -1,0 +1,30 @@
+// Int8Sums: how an instruction set adds up products of int8. All have the same sums.
+#pragma once
+
+#ifdef OUTRIDER_TILES
+#include "cpu/product/tiles/tiled_groups.h"
+#include "cpu/product/tiles/tiled_int8_sums.h"
+#else
+
+#include "cpu/elementwise/arithmetic.h"
+#include "cpu/product/int8_dot.h"
+#include "cpu/product/panel_sums.h"
+#include "cpu/product/step_sums.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+template <typename MicroPanel>
+struct TiledGroups;  // there are none
+
+struct Int8Sums : StepSums<Int8Dot> {
+    static constexpr bool kIsTiled = false;
+    static constexpr int64_t kMostRows = kRowsPerPass;
+
+    static int64_t multiply_registers(int64_t rounds) {
+        return OUTRIDER_ISA::multiply_registers<Int8Dot>(rounds);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA
+
+#endif

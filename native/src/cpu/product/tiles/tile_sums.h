@@ -1,0 +1,170 @@
+// TileSums: sums of products by AMX's tiles. An instruction multiplies up to sixteen rows by sixteen output features, 64
+// bytes of K at a time. It computes each row by itself and always in the same order, so neither the other rows nor
+// their number can be seen in a row's bits.
+#pragma once
+
+#include "cpu/product/product_kernel.h"
+#include "cpu/product/row_blocks.h"
+#include OUTRIDER_TILES  // Tiles
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// `Format` says how weights lie in memory, and which numbers they are:
+///   Total                        the sums' elements
+///   kRowStride, kTileStride      bytes between the rows of a tile of weights, and between the tiles of a step
+///   multiply<sums, rows, weights>()
+template <typename Format>
+struct TileSums {
+    using Total = typename Format::Total;
+    static constexpr int64_t kColumns = kPanelColumns;
+    static constexpr int64_t kStepBytes = kColumns * kTileRowBytes;  // of weights
+    static constexpr int64_t kBlockRows = 2 * kTileRows;
+    static constexpr int64_t kMostRows = 4 * kBlockRows;  // which share the loads of a slice of weights
+    static constexpr int64_t kSliceSteps = 16;            // half a panel's stay in the nearest cache
+    static constexpr int kStepLines = kStepBytes / kCacheLine;
+
+    /// Some steps of one panel's product.
+    struct Slice {
+        const char* input;  // [rows, input_stride]
+        int64_t input_stride;
+        const char* weights;  // [steps, kStepBytes]
+        int64_t steps;
+        Total* sums;  // [rows, kColumns]
+
+        Slice from_row(int64_t row) const {
+            return {input + row * input_stride, input_stride, weights, steps, sums + row * kColumns};
+        }
+    };
+
+    /// Adds a panel's products with up to kMostRows rows to `whole.sums`; `next` is what is read after it.
+    static void add_panel(const Slice& whole, int64_t rows, const char* next) {
+        int64_t shape = 0;
+        for (int64_t step = 0; step < whole.steps; step += kSliceSteps) {
+            const Slice slice{whole.input + step * kTileRowBytes, whole.input_stride,
+                              whole.weights + step * kStepBytes, smaller(kSliceSteps, whole.steps - step),
+                              whole.sums};
+            const bool is_last = step + kSliceSteps >= whole.steps;
+            const char* line = is_last ? next : slice.weights + kSliceSteps * kStepBytes;
+            const int64_t fetched = rows > kRowsThatHardwareFeeds ? slice.steps * kStepBytes : 0;
+            add_blocks(slice, rows, {line, line + fetched, kStepLines}, shape);
+        }
+        Tiles::release();
+    }
+
+    /// Adds a slice's products; the first rows to pass over it fetch what is `ahead`.
+    static void add_slice(const Slice& slice, int64_t rows, Ahead ahead) {
+        int64_t shape = 0;
+        add_blocks(slice, rows, ahead, shape);
+        Tiles::release();
+    }
+
+    static int64_t multiply_registers(int64_t rounds) {
+        configure(kTileRows);
+        for (int64_t round = 0; round < rounds; ++round) {
+            Format::template multiply<0, 4, 6>();
+            Format::template multiply<1, 4, 7>();
+            Format::template multiply<2, 5, 6>();
+            Format::template multiply<3, 5, 7>();
+        }
+        Tiles::release();
+        return rounds * 4 * kTileRows * kTileRows * Format::kStepValues * 2;
+    }
+
+  private:
+    // Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights. Beyond sixteen rows, tiles 2, 3 and 5 hold the others.
+    static void configure(int rows) {
+        const int first = static_cast<int>(smaller(kTileRows, rows));
+        const int second = rows > kTileRows ? rows - kTileRows : first;
+        const int counts[8] = {first, first, second, second, first, second, kTileRows, kTileRows};
+        TileConfig config;
+        for (int tile = 0; tile < 8; ++tile) {
+            config.row_bytes[tile] = kTileRowBytes;
+            config.rows[tile] = static_cast<uint8_t>(counts[tile]);
+        }
+        Tiles::configure(config);
+    }
+
+    /// `shape` is the number of rows that tiles are configured for, 0 for none.
+    OUTRIDER_INLINE static void add_blocks(const Slice& slice, int64_t rows, Ahead ahead, int64_t& shape) {
+        for (int64_t row = 0; row < rows; row += kBlockRows) {
+            const int64_t count = smaller(kBlockRows, rows - row);
+            if (count != shape) {
+                configure(static_cast<int>(count));
+                shape = count;
+            }
+            add_block(slice.from_row(row), count, row == 0 ? ahead : Ahead{});
+        }
+    }
+
+    OUTRIDER_INLINE static void add_block(const Slice& slice, int64_t rows, Ahead ahead) {
+        if (rows <= kTileRows) {
+            add_rows(slice, ahead);
+        } else {
+            ahead.lines = (ahead.lines + 1) / 2;
+            add_half(slice, 0, ahead);
+            add_half(slice, 2, ahead);
+        }
+    }
+
+    template <int kTile>
+    OUTRIDER_INLINE static void load_weights(const char* weights, int64_t tile) {
+        Tiles::load<kTile>(weights + tile * Format::kTileStride, Format::kRowStride);
+    }
+
+    /// Of up to sixteen rows, and all four tiles of features.
+    static void add_rows(const Slice& slice, Ahead& ahead) {
+        constexpr int64_t kStride = kColumns * sizeof(Total);
+        Tiles::load<0>(slice.sums, kStride);
+        Tiles::load<1>(slice.sums + kLanes, kStride);
+        Tiles::load<2>(slice.sums + 2 * kLanes, kStride);
+        Tiles::load<3>(slice.sums + 3 * kLanes, kStride);
+        const char* input = slice.input;
+        const char* weights = slice.weights;
+        for (int64_t step = 0; step < slice.steps; ++step, input += kTileRowBytes, weights += kStepBytes) {
+            ahead.fetch();
+            Tiles::load<4>(input, slice.input_stride);
+            load_weights<6>(weights, 0);
+            Format::template multiply<0, 4, 6>();
+            load_weights<7>(weights, 1);
+            Format::template multiply<1, 4, 7>();
+            load_weights<6>(weights, 2);
+            Format::template multiply<2, 4, 6>();
+            load_weights<7>(weights, 3);
+            Format::template multiply<3, 4, 7>();
+        }
+        Tiles::store<0>(slice.sums, kStride);
+        Tiles::store<1>(slice.sums + kLanes, kStride);
+        Tiles::store<2>(slice.sums + 2 * kLanes, kStride);
+        Tiles::store<3>(slice.sums + 3 * kLanes, kStride);
+    }
+
+    /// Of more than sixteen rows, and the two tiles of features from `tile` on: each load serves two products.
+    static void add_half(const Slice& slice, int64_t tile, Ahead& ahead) {
+        constexpr int64_t kStride = kColumns * sizeof(Total);
+        Total* sums = slice.sums + tile * kLanes;
+        Total* others = sums + kTileRows * kColumns;
+        Tiles::load<0>(sums, kStride);
+        Tiles::load<1>(sums + kLanes, kStride);
+        Tiles::load<2>(others, kStride);
+        Tiles::load<3>(others + kLanes, kStride);
+        const char* input = slice.input;
+        const char* weights = slice.weights;
+        for (int64_t step = 0; step < slice.steps; ++step, input += kTileRowBytes, weights += kStepBytes) {
+            ahead.fetch();
+            Tiles::load<4>(input, slice.input_stride);
+            load_weights<6>(weights, tile);
+            Format::template multiply<0, 4, 6>();
+            load_weights<7>(weights, tile + 1);
+            Format::template multiply<1, 4, 7>();
+            Tiles::load<5>(input + kTileRows * slice.input_stride, slice.input_stride);
+            Format::template multiply<2, 5, 6>();
+            Format::template multiply<3, 5, 7>();
+        }
+        Tiles::store<0>(sums, kStride);
+        Tiles::store<1>(sums + kLanes, kStride);
+        Tiles::store<2>(others, kStride);
+        Tiles::store<3>(others + kLanes, kStride);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -1,0 +1,68 @@
+// TiledInt8Sums: sums of products of int8 by AMX's tiles. They are exact, so they are those of StepSums.
+#pragma once
+
+#include "cpu/product/int8_dot.h"
+#include "cpu/product/step_sums.h"
+#include "cpu/product/tiles/tile_sums.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// Weights lie as StepSums reads them: four of K for each of a panel's features.
+struct Int8Tiles {
+    using Total = int32_t;
+    static constexpr int64_t kRowStride = kPanelColumns * 4;
+    static constexpr int64_t kTileStride = kTileRowBytes;
+    static constexpr int64_t kStepValues = kTileRowBytes;
+
+    template <int kSums, int kRows, int kWeights>
+    OUTRIDER_INLINE static void multiply() {
+        Tiles::multiply_int8<kSums, kRows, kWeights>();
+    }
+};
+static_assert(kInt8Offset == 128, "the instruction takes its weights without a sign");
+
+struct TiledInt8Sums : StepSums<Int8Dot> {
+    using Sums = TileSums<Int8Tiles>;
+    static_assert(kColumns == kPanelColumns, "a micro-panel is a panel");
+    static constexpr bool kIsTiled = true;
+    static constexpr int64_t kMostRows = Sums::kMostRows;
+    static constexpr int64_t kTileSteps = kTileRows;  // steps of four bytes in one of a tile
+
+    static void add_micro_panel(const Slice& whole, int64_t rows, const char* next) {
+        if (rows == 1) {  // vectors keep up with memory
+            StepSums::add_micro_panel(whole, rows, next);
+            return;
+        }
+        Sums::add_panel(tiled(whole), rows, next);
+        add_rest(whole, rows);
+    }
+
+    static void add_slice(const Slice& slice, int64_t rows, Ahead ahead) {
+        Sums::add_slice(tiled(slice), rows, ahead);
+        add_rest(slice, rows);
+    }
+
+    static int64_t multiply_registers(int64_t rounds) { return Sums::multiply_registers(rounds); }
+
+  private:
+    static Sums::Slice tiled(const Slice& some) {
+        return {some.input, some.input_stride, some.weights, some.steps / kTileSteps, some.sums};
+    }
+
+    /// The steps after the last whole one of a tile.
+    static void add_rest(const Slice& some, int64_t rows) {
+        const int64_t done = some.steps / kTileSteps * kTileSteps;
+        if (done == some.steps) {
+            return;
+        }
+        const Slice rest{some.input + done * kStepBytes, some.input_stride,
+                         some.weights + done * kMicroPanelStepBytes, some.steps - done, some.sums};
+        for_row_blocks<kRowBlock>(rows, nullptr, 0, kStepLines, [&](auto count, int64_t first, Ahead ahead) {
+            accumulate<count.value>(rest, first, ahead);
+        });
+    }
+};
+
+using Int8Sums = TiledInt8Sums;
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

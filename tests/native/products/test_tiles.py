@@ -1,0 +1,64 @@
+"""AMX's tiles, emulated on the host and on machines that have them, add up what the vectors do."""
+
+import numpy as np
+import pytest
+
+from services.engine.decoder.native import Device, isas
+from services.engine.decoder.native.testing import PackedWeight
+from tests.native.harness.grouped import KINDS, GroupedKind, packed, random_rows
+from tests.native.harness.row_invariance import normal, same_bits
+
+VECTORS, EMULATION = "avx512", "emulated_amx"
+TILED = [EMULATION, *(["amx"] if "amx" in isas() else [])]
+COUNTS = [1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 63, 65, 128, 129, 150]  # around one tile, a block, and a pass
+INPUTS = [32, 64, 96, 1024, 1056, 2080]  # half a step of tiles, steps, and one half more; slices, and parts of one
+OUTPUTS = 150  # two panels, and a part of one
+
+needs_avx512 = pytest.mark.skipif(VECTORS not in isas(), reason="this machine has no AVX-512 with BF16 and VNNI")
+on_tiles = pytest.mark.parametrize("isa", TILED)
+pytestmark = needs_avx512
+
+
+def product(isa: str, weight_format: str, rows: np.ndarray, *, threads: int = 1) -> np.ndarray:
+    weight = PackedWeight(Device.cpu(isa, threads), weight_format, OUTPUTS, rows.shape[1])
+    weight.store(0, normal(OUTPUTS, rows.shape[1]))
+    return weight.multiply(rows, normal(OUTPUTS, seed=2))
+
+
+@on_tiles
+@pytest.mark.parametrize("weight_format", ["int8", "int4"])
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_integers_are_those_of_the_vectors(isa: str, weight_format: str, inputs: int) -> None:
+    rows = normal(max(COUNTS), inputs, seed=1)
+    expected = product(VECTORS, weight_format, rows)
+    for count in COUNTS:
+        assert same_bits(product(isa, weight_format, rows[:count]), expected[:count]), count
+
+
+@on_tiles
+@pytest.mark.parametrize("inputs", [32, 70, 1056])
+def test_bf16_rows_are_computed_alone(isa: str, inputs: int) -> None:
+    rows = normal(max(COUNTS), inputs, seed=1)
+    alone = np.concatenate([product(isa, "bf16", rows[[row]]) for row in range(len(rows))])
+    for count in COUNTS:
+        assert same_bits(product(isa, "bf16", rows[:count], threads=2), alone[:count]), count
+
+
+@on_tiles
+def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-8, 9, (40, 1056)).astype(np.float32)
+    values = rng.integers(-8, 9, (OUTPUTS, 1056)).astype(np.float32)
+    weight = PackedWeight(Device.cpu(isa, 1), "bf16", OUTPUTS, 1056)
+    weight.store(0, values)
+    assert np.array_equal(weight.multiply(rows), rows @ values.T)
+
+
+@on_tiles
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_grouped_products_have_the_bits_of_the_vectors(isa: str, kind: GroupedKind) -> None:
+    values, rows = random_rows(kind, OUTPUTS, 768), normal(max(COUNTS), 768, seed=1)
+    expected = packed(Device.cpu(VECTORS, 1), kind, values).multiply(rows)
+    weight = packed(Device.cpu(isa, 1), kind, values)
+    for count in COUNTS:
+        assert same_bits(weight.multiply(rows[:count]), expected[:count]), count
