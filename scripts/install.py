@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 _LOG = Path("build/install.log")
-_STEP = re.compile(r"\[(\d+)/(\d+)\] .*?(\S+)$", re.MULTILINE)  # as Ninja writes it
+_STEP = re.compile(r"\[(\d+)/(\d+)\] (?:Building|Linking) .*?(\S+)$", re.MULTILINE)  # as Ninja writes it
 _PACKAGE = re.compile(r"Collecting ([\w.-]+)")
 _SHOWN_SECONDS = 10.0  # between lines where they cannot be overwritten
 _TAIL = 40  # lines

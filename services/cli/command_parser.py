@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any
 
-_SHORT = 3  # letters, with which too much begins
+_SHORT = 3  # letters: many options begin with so few
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Reports what it does not know with its own usage; a parser of subcommands would do so with that of all."""
+    """Reports an unknown option with the usage of its command; argparse reports it with that of the main command."""
 
     passes_to = ""
     """The command whose options may be given after "--"; empty if there are none."""

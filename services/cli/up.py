@@ -1,6 +1,7 @@
 """outrider up: starts a target, with its draft and an HTTP gateway if wanted, by one command."""
 
 import argparse
+import importlib.util
 import signal
 import socket
 import sys
@@ -149,7 +150,7 @@ def _print_calls(address: str, metrics: str | None, out: Terminal) -> None:
     where = "" if address == _LISTEN else f" --address {address}"
     out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
     out.text(f'  outrider generate "def quicksort" --max-tokens 100{where}\n')
-    if metrics == _METRICS:
+    if metrics == _METRICS and importlib.util.find_spec("rich"):  # which `top` needs
         out.text("  outrider top\n")
 
 
@@ -165,7 +166,7 @@ def _metrics_address(options: Seq[str]) -> Iterator[str | None]:
     with socket.socket(socket.AF_UNIX) as claim:
         try:
             claim.bind(f"\0outrider-up-{_METRICS}")  # an abstract name, which is free again when this process ends
-            check_free(_METRICS)
+            check_free("metrics_listen", _METRICS)
         except (OSError, ConfigError):
             yield "127.0.0.1:0"
         else:
@@ -187,22 +188,20 @@ def _admin_address(arguments: argparse.Namespace) -> Iterator[str | None]:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise ServiceFailedError or ConfigError for what would fail only after the models are loaded."""
+    """Raise ConfigError for what would fail only after the models are loaded."""
     if arguments.draft and not arguments.models:
-        raise ServiceFailedError("--draft is the draft of --model, which is not given")
-    check_free(arguments.listen)
+        raise ConfigError("--draft is the draft of --model, which is not given")
+    check_free("listen", arguments.listen)
     if arguments.http:
         check_packages()
-        check_free(arguments.http)
+        check_free("http", arguments.http)
     if arguments.allow_demo_controls and not arguments.http:
-        raise ServiceFailedError("--allow-demo-controls is for the callers of --http, which is not given")
+        raise ConfigError("--allow-demo-controls is for the callers of --http, which is not given")
     if arguments.allow_demo_controls and any(option.startswith("--admin") for option in arguments.options):
-        raise ServiceFailedError(
-            "--allow-demo-controls has an admin address of its own; it goes with no other of the target"
-        )
+        raise ConfigError("--allow-demo-controls has an admin address of its own; it goes with no other of the target")
     if arguments.http and any(option.startswith("--tls") for option in arguments.options):
         problem = "--http asks the target in clear text; with --tls options of it, start `outrider gateway` by itself"
-        raise ServiceFailedError(problem)
+        raise ConfigError(problem)
 
 
 @contextmanager

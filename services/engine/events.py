@@ -1,6 +1,6 @@
 """Events: the messages of a generation to its consumer, in order: progress, chunks, and the end."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -82,17 +82,19 @@ class PassReport:
     verifying: float  # the time of the model and the sampler
     host: float | None = None  # the time since the pass before, without waiting; None: the engine was idle
     num_tokens: int = 0  # committed tokens
-    num_accepted: int = 0
+    num_accepted: int = 0  # of the committed tokens
+    num_right: int = 0  # predictions that equal the drawn tokens; a banned string may take some back
     num_alternates: int = 0  # alternates that replaced a chain before this pass
 
     @property
     def rejected(self) -> tuple[int, ...]:
-        """The predictions that were not accepted."""
-        return self.predictions[self.num_accepted :]
+        """The predictions that differ from the drawn tokens, or come after one that does."""
+        return self.predictions[self.num_right :]
 
-    def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
-        """Return the report with the counts of the committed tokens."""
-        return replace(self, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))
+    def completed(self, drawn: Iterable[TokenRecord], kept: Collection[TokenRecord]) -> "PassReport":
+        """Return the report with the counts of the drawn tokens, and of those that were committed."""
+        num_right, num_accepted = (sum(record.predicted for record in some) for some in (drawn, kept))
+        return replace(self, num_tokens=len(kept), num_accepted=num_accepted, num_right=num_right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from grpc_status import rpc_status
 DOMAIN = "outrider"
 Trailers = tuple[tuple[str, str], ...]
 _PUSHBACK = "grpc-retry-pushback-ms"
-_MOST_LISTED = 1000  # characters: the message travels in a header, and the details have all
+_MOST_LISTED = 1000  # bytes: the message is sent in a header, and the details contain every violation
 
 
 class Violation(NamedTuple):
@@ -52,7 +52,8 @@ class InvalidRequestError(RpcError):
 
     def __init__(self, violations: Seq[Violation]) -> None:
         listed = "; ".join(f"{violation.field}: {violation.description}" for violation in violations)
-        super().__init__(f"the request is not valid: {listed[:_MOST_LISTED]}")
+        kept = listed.encode(errors="replace")[:_MOST_LISTED].decode(errors="ignore")
+        super().__init__(f"the request is not valid: {kept}")
         self.violations = tuple(violations)
 
     def details(self) -> Seq[Message]:

@@ -6,19 +6,21 @@ import socket
 from services.engine.config import ConfigError, split_address
 
 
-def check_free(listen: str) -> None:
-    """Raise ConfigError if HOST:PORT is in use, or the host is unknown; an address unix:PATH is not tried.
+def check_free(name: str, address: str) -> None:
+    """Raise ConfigError if the setting `name` is a HOST:PORT that is in use or whose host is unknown.
 
-    Whatever else is wrong with an address, gRPC finds out: of a host with several it may still use some.
+    An address unix:PATH is not tried. Other problems are left to gRPC: it can use some addresses of a host.
     """
-    if listen.startswith("unix:"):
+    if address.startswith("unix:"):
         return
-    host, port = split_address("listen", listen)
+    host, port = split_address(name, address)
     try:
-        for family, *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            socket.create_server(address[:2], family=family).close()
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise ConfigError(f"cannot listen on {listen}: {error.strerror}") from error
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"cannot listen on {listen}: the address is in use") from error
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
+    for family, *_, place in found:
+        try:
+            socket.create_server(place[:2], family=family).close()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigError(f"cannot listen on {address}: the address is in use") from error

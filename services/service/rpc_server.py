@@ -97,7 +97,7 @@ class RpcServer:
     def _bind(self) -> str:
         config, listen = self._config, self._config.listen
         certificates = watch_certificates(config.tls_certificate, config.tls_key, config.tls_client_ca)
-        check_free(listen)
+        check_free("listen", listen)
         try:
             if certificates is None:
                 remedy = "give --tls-cert and --tls-key"

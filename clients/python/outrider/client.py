@@ -68,8 +68,8 @@ class Client:
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. A call may be what its
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
         on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
-        call that has reached no server within `connect_timeout` seconds raises Unavailable; a stream that has begun is
-        still resumed.
+        call that could connect to no server for `connect_timeout` seconds, which also bound each attempt to connect,
+        raises Unavailable; a stream that has begun is still resumed.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """

@@ -20,7 +20,7 @@ _BROKEN_CODES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 _BROKEN_MARKS = ("RST_STREAM", "GOAWAY", "Stream removed")
 # And how it reports, as UNAVAILABLE, that a connection went with a call on it. One that never was is another matter.
 _LOST_MARKS = (*_BROKEN_MARKS, "Socket closed", "Transport closed", "reset by peer", "Broken pipe", "recvmsg", "ping")
-_UNREACHED = "failed to connect"
+_UNREACHED = ("failed to connect", "DNS resolution failed")
 
 
 class OutriderError(Exception):
@@ -53,10 +53,11 @@ class InvalidArgument(OutriderError):
         self.violations = tuple(violations)
 
     def __str__(self) -> str:
-        if not self.violations:
-            return super().__str__()
-        lines = (f"{violation.field}: {violation.description}" for violation in self.violations)
-        return "\n  ".join(("the request is not valid", *lines))
+        message = super().__str__()
+        lines = [f"{violation.field}: {violation.description}" for violation in self.violations]
+        if lines and lines[0] in message:  # which some servers list there too
+            message = message.partition(":")[0]
+        return "\n  ".join([message, *lines])
 
 
 class FingerprintMismatch(OutriderError):
@@ -103,6 +104,8 @@ class Unavailable(OutriderError):
     code = grpc.StatusCode.UNAVAILABLE
     broke = False
     """Whether the connection went while the server was at work on the call."""
+    unreached = False
+    """Whether no connection to the server could be made."""
 
 
 class ServerLost(Unavailable):
@@ -152,7 +155,8 @@ def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:
 
 def _unavailable(message: str) -> Unavailable:
     error = Unavailable(message)
-    error.broke = any(mark in message for mark in _LOST_MARKS) and not message.startswith(_UNREACHED)
+    error.unreached = message.startswith(_UNREACHED)
+    error.broke = any(mark in message for mark in _LOST_MARKS) and not error.unreached
     return error
 
 

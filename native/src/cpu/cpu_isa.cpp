@@ -62,13 +62,13 @@ bool may_use_tiles() {
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-[[maybe_unused]] bool runs_emulated_amx() {
-    return runs_avx512();
-}
-
 [[maybe_unused]] bool runs_amx() {
     static const bool runs = runs_avx512() && cpu_has_amx() && may_use_tiles();
     return runs;
+}
+
+[[maybe_unused]] bool runs_emulated_amx() {
+    return runs_avx512();
 }
 #endif
 

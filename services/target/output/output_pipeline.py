@@ -77,7 +77,7 @@ class OutputPipeline:
             self._take_back(self._detokenizer.banned)
         kept = taken[: max(0, len(sequence.tokens) - num_before)]
         if report is not None and kept:
-            self._buffer.add_report(report.completed(kept), end=sequence.num_generated)
+            self._buffer.add_report(report.completed(taken, kept), end=sequence.num_generated)
         self._deliver(self._detokenizer.finish() if sequence.is_finished else "")
         return len(kept)
 

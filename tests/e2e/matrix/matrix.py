@@ -117,15 +117,19 @@ def _report(result: CellResult) -> None:
 def _summarise(store: Store, cells: Seq[Cell]) -> int:
     passed = {cell: _has_passed(store, cell) for cell in cells}
     values: tuple[Callable[[Cell], str], ...] = (lambda cell: cell.setup.isa, lambda cell: cell.setting)
+    untested = []
     for value_of in values:
         counts = Counter(value_of(cell) for cell, ok in passed.items() if ok)
         for value, count in Counter(map(value_of, cells)).items():
             print(f"matrix: {value}: {counts[value]} of {count} passed")
+            untested += [value] * (not counts[value])
     skipped = [cell for cell in cells if not passed[cell] and not _can_run(store, cell)]
     failed = [cell for cell in cells if not passed[cell] and cell not in skipped]
-    for outcome, some in (("skipped, without a reference of use", skipped), ("failed", failed)):
+    for outcome, some in (("skipped, its reference is useless", skipped), ("failed", failed)):
         for cell in some:
             print(f"matrix: {outcome}: {cell.name}")
     num_passed = sum(passed.values())
     print(f"matrix: {len(cells)} cells, {num_passed} passed, {len(skipped)} skipped, {len(failed)} failed")
-    return 1 if failed or not num_passed else 0
+    if untested:
+        print(f"matrix: no cell passed with {', '.join(untested)}")
+    return 1 if failed or untested else 0

@@ -54,9 +54,11 @@ def toy() -> Iterator[RunningGateway]:
 @pytest.fixture(scope="module")
 def shown(toy: RunningGateway, browser: Browser) -> Iterator[ShownPage]:
     """The page with an answer of the toy, which the tests only look at."""
-    page = ShownPage(browser.new_context(), toy.url)
+    context = browser.new_context()
+    page = ShownPage(context, toy.url)
     page.open()
     page.fill(max_tokens="", seed=str(SEED))
     page.ask(PROMPT)
     yield page
     page.check()
+    context.close()

@@ -88,3 +88,13 @@ def test_an_answer_is_rendered_as_markdown_and_runs_and_loads_nothing(chat_gatew
     shown.tab.click("text=Show the tokens")
     assert shown.tab.is_visible(".token")
     assert not prose.is_visible()
+
+
+def test_a_text_that_cannot_be_parsed_stays_as_its_tokens(toy: RunningGateway, show: Show):
+    shown = show(toy.url)
+    shown.open()
+    render = (
+        "text => import('/page/script/answer/markdown.js').then(({ renderMarkdown }) => renderMarkdown(text) === null)"
+    )
+    assert shown.tab.evaluate(render, ">" * 20_000)
+    assert not shown.tab.evaluate(render, "*some* text")

@@ -44,6 +44,18 @@ def test_bf16_rows_are_computed_alone(isa: str, inputs: int) -> None:
         assert same_bits(product(isa, "bf16", rows[:count], threads=2), alone[:count]), count
 
 
+def test_emulated_bf16_sums_are_added_in_the_order_of_the_instruction() -> None:
+    rng = np.random.default_rng(3)
+    rows, values = (rng.choice([2.0**-12, 1.0, 3.0, 2.0**13], (count, 32)).astype(np.float32) for count in (4, OUTPUTS))
+    weight = PackedWeight(Device.cpu(EMULATION, 1), "bf16", OUTPUTS, 32)
+    weight.store(0, values)
+    even, odd = (np.zeros((4, OUTPUTS), np.float32) for _ in range(2))
+    for k in range(0, 32, 2):  # the products are exact in float64
+        even = (even + np.multiply.outer(rows[:, k].astype(np.float64), values[:, k])).astype(np.float32)
+        odd = (odd + np.multiply.outer(rows[:, k + 1].astype(np.float64), values[:, k + 1])).astype(np.float32)
+    assert same_bits(weight.multiply(rows), even + odd)
+
+
 @on_tiles
 def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
     rng = np.random.default_rng(0)

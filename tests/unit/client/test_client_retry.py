@@ -101,14 +101,31 @@ def test_a_server_that_is_full_beyond_the_calls_time_is_not_waited_for() -> None
         Attempts(RetryPolicy(2, 1.0), 1, timeout=5.0).failed(full(6.0))
 
 
-def test_a_call_that_reaches_no_server_is_given_up_in_time_and_a_stream_is_not() -> None:
+def unreached() -> Unavailable:
+    error = Unavailable("failed to connect")
+    error.unreached = True
+    return error
+
+
+def test_a_call_that_connects_to_no_server_is_given_up_in_time_and_a_stream_is_not() -> None:
     clock = Clock()
-    new, begun = (Attempts(RetryPolicy(10, 1.0, connect_timeout=3.0), 1, clock=clock) for _ in range(2))
-    new.failed(Unavailable("gone"))
+    new, begun, drained = (Attempts(RetryPolicy(10, 1.0, connect_timeout=3.0), 1, clock=clock) for _ in range(3))
+    new.failed(unreached())
     clock.now += 3.0
-    assert begun.failed(Unavailable("gone"), resuming=True) > 0
-    with pytest.raises(Unavailable, match="gone"):
-        new.failed(Unavailable("gone"))
+    assert begun.failed(unreached(), resuming=True) > 0
+    assert drained.failed(Unavailable("the server drains")) > 0
+    with pytest.raises(Unavailable, match="failed to connect"):
+        new.failed(unreached())
+
+
+def test_every_address_is_tried_before_a_call_is_given_up() -> None:
+    clock = Clock()
+    attempts = Attempts(RetryPolicy(10, 1.0, connect_timeout=3.0), 2, clock=clock)
+    clock.now += 3.0  # the first one was silent for so long
+    assert attempts.failed(unreached()) == 0.0
+    assert attempts.address == 1
+    with pytest.raises(Unavailable, match="failed to connect"):
+        attempts.failed(unreached())
 
 
 def test_one_deadline_for_all_attempts() -> None:

@@ -14,7 +14,10 @@ from scripts.install import _state
             "  [12/87] Building CXX object CMakeFiles/_native.dir/src/cpu/avx512/products.cpp.o\n",
             "compiling 12 of 87: products.cpp",
         ),
-        ("  [86/87] Linking CXX shared module _native.cpython-311-x86_64-linux-gnu.so\n", "compiling 86 of 87: _native"),
+        (
+            "  [86/87] Linking CXX shared module _native.cpython-311-x86_64-linux-gnu.so\n",
+            "compiling 86 of 87: _native",
+        ),
         ("  Requirement already satisfied: grpcio\n", ""),
     ],
 )

@@ -29,8 +29,8 @@ class RetryPolicy:
     `max_retries` is how many times in a row every address is tried again without a token arriving; 0 turns retries
     off, and resuming with them. Before each such round the client waits: 0.1 seconds, doubled each time up to
     `max_backoff`, less a random part of up to a half. `max_lost_retries` is how many times a call is tried again whose
-    connection broke before anything had arrived. A call that has reached no server within `connect_timeout` seconds is
-    given up earlier. Raises ValueError for negative values.
+    connection broke before anything had arrived. A call that could connect to no server for `connect_timeout` seconds
+    is given up earlier, after each address was tried. Raises ValueError for negative values.
     """
 
     max_retries: int
@@ -69,8 +69,8 @@ class Attempts:
         self._failures = 0
         self._num_broken = 0
         self._clock = clock
-        self._began = clock()
-        self._deadline = None if timeout is None else self._began + timeout
+        self._unreached_since = clock()
+        self._deadline = None if timeout is None else self._unreached_since + timeout
 
     def time_left(self) -> float | None:
         """Seconds until the deadline, or None without one; raises DeadlineExceeded when there are hardly any left."""
@@ -109,9 +109,7 @@ class Attempts:
             raise error
         self._advance()
         pause = self._pause(open_addresses)
-        is_unreached = isinstance(error, Unavailable) and not (resuming or self._num_broken)
-        if is_unreached and self._clock() + pause >= self._began + self._policy.connect_timeout:
-            raise error
+        self._check_unreached(error, pause, is_round_over=self._failures % open_addresses == 0, resuming=resuming)
         if pause and isinstance(error, ResourceExhausted):
             pause = max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE))
         left = self.time_left()
@@ -120,6 +118,12 @@ class Attempts:
                 raise error
             raise DeadlineExceeded("the time given to the call ran out before a server could be reached") from error
         return pause
+
+    def _check_unreached(self, error: OutriderError, pause: float, *, is_round_over: bool, resuming: bool) -> None:
+        if resuming or not (isinstance(error, Unavailable) and error.unreached):
+            self._unreached_since = self._clock()
+        elif is_round_over and self._clock() + pause >= self._unreached_since + self._policy.connect_timeout:
+            raise error
 
     def _check_broken(self, error: Unavailable, *, resuming: bool) -> None:
         self._num_broken += 1

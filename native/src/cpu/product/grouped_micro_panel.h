@@ -3,10 +3,11 @@
 #pragma once
 
 #include "cpu/product/group_numbers.h"
-#include "cpu/product/int8_sums.h"
 #include "cpu/product/quantised_row.h"
 #include "cpu/product/row_blocks.h"
 #include "cpu/vec/vec.h"
+
+#include OUTRIDER_INT8_SUMS  // Int8Sums
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

@@ -1,10 +1,11 @@
 // Int8MicroPanel: a micro-panel of weights in one byte each.
 #pragma once
 
-#include "cpu/product/int8_sums.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/quantised_row.h"
 #include "cpu/vec/vec.h"
+
+#include OUTRIDER_INT8_SUMS  // Int8Sums
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

@@ -10,7 +10,7 @@ from outrider.types import PassReport, PredictionSource, SourceStats
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import PassReport as EnginePassReport
 from services.engine.events import PredictionSource as EngineSource
-from services.engine.events import SpeculationStats
+from services.engine.events import SpeculationStats, TokenRecord
 from services.target.api.responses import write_pass_report, write_speculation
 from tests.unit.sequences import byte_tokenizer
 
@@ -61,7 +61,9 @@ def test_an_example_as_vllm_reports_it() -> None:
 
 
 def test_a_report_says_what_its_pass_did() -> None:
-    report = EnginePassReport(EngineSource.LOOKUP, (*b"abcde",), 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3)
+    report = EnginePassReport(
+        EngineSource.LOOKUP, (*b"abcde",), 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3, num_right=3
+    )
     message = write_pass_report(report, byte_tokenizer())
     assert [(one.id, one.bytes, one.text) for one in message.rejected] == [(100, b"d", "d"), (101, b"e", "e")]
     message.ClearField("rejected")
@@ -105,3 +107,9 @@ def test_the_client_bears_a_source_that_it_does_not_know() -> None:
     assert read.by_source == (SourceStats(PredictionSource.UNKNOWN, 0, 0, 0),)
     chunk = parse_chunk(generation_pb2.Chunk(pass_reports=[unknown], records=[{"prediction_source": 99}]))
     assert chunk.pass_reports[0].source is chunk.tokens[0].prediction_source is PredictionSource.UNKNOWN
+
+
+def test_right_predictions_that_a_banned_string_takes_back_are_not_rejected() -> None:
+    drawn = [TokenRecord(token_id, source=EngineSource.DRAFT) for token_id in b"ab"] + [TokenRecord(99)]
+    report = EnginePassReport(EngineSource.DRAFT, (*b"abd",), 0.0, 1.0).completed(drawn, drawn[:1])
+    assert (report.num_tokens, report.num_accepted, report.rejected) == (1, 1, (100,))

@@ -4,10 +4,11 @@
 
 #include "cpu/product/int4/int4_layout.h"
 #include "cpu/product/int4_dot.h"
-#include "cpu/product/int8_sums.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/row_blocks.h"
 #include "cpu/vec/vec.h"
+
+#include OUTRIDER_INT8_SUMS  // Int8Sums
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
@@ -18,7 +19,6 @@ struct Int4Unpacking : Int4Layout {
     static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
     static constexpr int64_t kUnpackedGroups = (Steps::kIsTiled ? 2 : 1) * Steps::kSlice / kGroupSteps;
     static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
-
     static constexpr int kTileLines = 2 * kGroupLines;  // of a step of 64 inputs
 
     /// A slice of weights with room for the integers that they stand for.
@@ -138,7 +138,8 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
-    /// Multiplies a slice; tiles read it after it is unpacked, vectors unpack it while they multiply.
+    /// Multiplies a slice; tiles read it after it is unpacked, vectors unpack it while they multiply. It is a template
+    /// because only then the compiler ignores the branch for tiles where there are none.
     template <typename Sums = Steps>
     static void add_slice(const UnpackedSlice& slice, int64_t rows, const char* next, int64_t next_bytes) {
         if constexpr (Sums::kIsTiled) {

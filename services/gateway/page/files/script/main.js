@@ -5,10 +5,10 @@ import { DraftSwitch } from "./draft_switch.js";
 import { clearFigures } from "./figures/figures.js";
 import { askForKey, followKey } from "./key.js";
 import { Pointing } from "./pointing.js";
-import { Api, Problem } from "./request/api.js";
+import { Api } from "./request/api.js";
 import { showExamples } from "./request/examples.js";
 import { Form } from "./request/form.js";
-import { followLink } from "./request/link.js";
+import { readLink } from "./request/link.js";
 import { Session } from "./session.js";
 import { followTheme } from "./theme.js";
 
@@ -25,6 +25,7 @@ async function begin() {
     setModes(model.outrider.has_chat_template);
     await draftSwitch.begin(api);
     form.clear();
+    readLink(fill);
   } catch (error) {
     find("model").textContent = "";
     fail(error);
@@ -75,8 +76,7 @@ function setBusy(isBusy) {
 function fail(error) {
   find("status").textContent = error.name === "AbortError" ? "stopped" : "";
   if (error.name === "AbortError") return;
-  const isProblem = error instanceof Problem;
-  form.fault(isProblem ? error.message : "The gateway cannot be reached. Is it still running?", error.field);
+  form.fault(error.message, error.field);
   if (error.status === 401) askForKey();
 }
 
@@ -106,4 +106,5 @@ find("modes").addEventListener("change", showMode);
 document.addEventListener("keydown", press);
 followTheme(find("theme"));
 clearFigures();
-begin().then(() => followLink(fill));
+addEventListener("hashchange", () => readLink(fill));
+begin();

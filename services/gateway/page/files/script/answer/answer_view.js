@@ -39,8 +39,9 @@ export class AnswerView {
   /** Shows that no more tokens will come. */
   end(isMarkdown) {
     this.text.end();
-    if (!isMarkdown || this.answer.text.trim() === "") return;
-    this.prose = make("div", { class: "prose" }, ...renderMarkdown(this.answer.text));
+    const nodes = isMarkdown && this.answer.text.trim() !== "" && renderMarkdown(this.answer.text);
+    if (!nodes) return;
+    this.prose = make("div", { class: "prose" }, ...nodes);
     this.#toggle = make("button", { type: "button", class: "plain" });
     this.#toggle.addEventListener("click", () => this.showTokens(this.text.element.hidden));
     this.#header.append(this.#toggle);

@@ -22,9 +22,13 @@ const MAKERS = {
   def: () => "", // the address of a link elsewhere
 };
 
-/** Returns the nodes of a text in Markdown; HTML in it is shown as text. */
+/** Returns the nodes of a text in Markdown, null if it cannot be parsed, as when it is nested too deeply; HTML in it is shown as text. */
 export function renderMarkdown(text) {
-  return lexer(text).map(toNode);
+  try {
+    return lexer(text).map(toNode);
+  } catch {
+    return null;
+  }
 }
 
 function toNode(token) {

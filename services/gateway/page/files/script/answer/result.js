@@ -3,7 +3,7 @@
 import { meanRate } from "../figures/rates.js";
 import { count } from "../figures/units.js";
 
-const NEARLY_SAME = 0.03; // a difference of speeds that is not worth a claim
+const NEARLY_SAME = 0.05; // a difference of speeds that is not worth a claim
 const FEW = 0.1; // a share of passes with predictions from which no speed follows
 
 /** Returns {title, details, isFault}; `alone` is the same request's answer without predictions, null if there is none. */

@@ -34,7 +34,7 @@ export class TokenText {
     this.#ghost.remove();
   }
 
-  /** Shows the text as it was in a pass: before the verdict its predictions as ghost text, after it what became of them. */
+  /** Shows the text as it was in a pass: its predictions as ghost text before the verdict, accepted or struck out after it. */
   show(pass, isJudged) {
     for (const token of this.#answer.tokens) {
       const isOfPass = token.pass === pass;

@@ -1,4 +1,4 @@
-// Turn: one request as shown: the message that asked, one answer or two side by side, and what came of them.
+// Turn: one request as shown: the message that asked, one answer or two side by side, and their result.
 
 import { make } from "../dom.js";
 import { judge } from "./result.js";

@@ -9,6 +9,13 @@ export class Problem extends Error {
   }
 }
 
+/** The gateway did not answer at all. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The gateway cannot be reached. Is it still running?");
+  }
+}
+
 export class Api {
   /** `key()` returns the key, "" for none. */
   constructor(key) {
@@ -23,7 +30,7 @@ export class Api {
     return (await this.post(path, JSON.stringify(body))).json();
   }
 
-  /** Returns the response to a body; throws Problem if it is refused, TypeError if the gateway cannot be reached. */
+  /** Returns the response to a body; throws Problem if it is refused, Unreachable, or AbortError. */
   post(path, body, { headers = {}, signal } = {}) {
     const all = { "content-type": "application/json", ...headers };
     return this.send(path, { method: "POST", body, signal, headers: this.headers(all) });
@@ -35,7 +42,9 @@ export class Api {
   }
 
   async send(path, options) {
-    const response = await fetch(path, { ...options, credentials: "omit", redirect: "error" });
+    const response = await fetch(path, { ...options, credentials: "omit", redirect: "error" }).catch((error) => {
+      throw error instanceof TypeError ? new Unreachable() : error;
+    });
     if (response.ok) return response;
     const body = await response.json().catch(() => null);
     const error = body?.error ?? { message: `the gateway answered ${response.status}` };

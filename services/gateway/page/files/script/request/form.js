@@ -50,12 +50,15 @@ export class Form {
     return fields;
   }
 
-  /** Fills the fields as `filled` returned them. */
+  /** Fills the fields as `filled` returned them; lists that are not named have their default. */
   fill(fields) {
+    this.#form.reset();
     for (const element of this.#form.elements) {
       if (element.type === "checkbox") element.checked = fields.has(element.name);
       else if (element.type === "radio") element.checked ||= fields.get(element.name) === element.value && !element.disabled;
-      else if (element.name) element.value = fields.get(element.name) ?? "";
+      else if (element.name && (fields.has(element.name) || element.tagName !== "SELECT")) {
+        element.value = fields.get(element.name) ?? "";
+      }
     }
   }
 

@@ -8,7 +8,7 @@ const PATH = "/v1/generate";
 const TRANSIENT = [502, 503, 504]; // statuses of a gateway or proxy that cannot reach its server
 const PAUSES = [200, 500, 1000, 2000, 4000, 4000]; // milliseconds
 
-/** Yields the events of the answer; calls `onResume` for each new connection. Throws Problem and AbortError. */
+/** Yields the events of the answer; calls `onResume` for each new connection. Throws Problem, Unreachable and AbortError. */
 export async function* generate(api, body, { signal, onResume }) {
   const sent = JSON.stringify(body); // a resumption must send the same bytes
   let last = null;

@@ -3,9 +3,7 @@
 /** Returns the link that fills the form as these fields say. */
 export const linkTo = (fields) => `#${fields}`;
 
-/** Calls `fill` with the fields of the page's own address, now and after each change, if it has any. */
-export function followLink(fill) {
-  const read = () => location.hash.length > 1 && fill(new URLSearchParams(location.hash.slice(1)));
-  addEventListener("hashchange", read);
-  read();
+/** Calls `fill` with the fields of the page's own address, if it has any. */
+export function readLink(fill) {
+  if (location.hash.length > 1) fill(new URLSearchParams(location.hash.slice(1)));
 }

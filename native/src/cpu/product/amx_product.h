@@ -4,7 +4,7 @@
 #include "cpu/product/packed_rows.h"
 #include "cpu/product/panel_sums.h"
 #include "cpu/product/product_kernel.h"
-#include "cpu/product/tiles/tile_sums.h"
+#include "cpu/product/tile_sums.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -32,7 +32,7 @@ struct AmxProduct {
     static int64_t steps(int in_features) { return (in_features + kStep - 1) / kStep; }
 
     static size_t panel_bytes(int in_features) {
-        return static_cast<size_t>(steps(in_features)) * Sums::kStepBytes;
+        return static_cast<size_t>(steps(in_features)) * Sums::kTileStepBytes;
     }
 
     static char* panel_data(const WeightView& weight, int64_t panel) {
@@ -48,7 +48,7 @@ struct AmxProduct {
 
     /// Offset of one k from row_data.
     static int64_t offset(int64_t k) {
-        return k / kStep * (Sums::kStepBytes / sizeof(BFloat16)) + k % kStep / 2 * (2 * kLanes) + k % 2;
+        return k / kStep * (Sums::kTileStepBytes / sizeof(BFloat16)) + k % kStep / 2 * (2 * kLanes) + k % 2;
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {

@@ -2,7 +2,7 @@
 // know that they read memory: it drops or moves the stores before them.
 #pragma once
 
-#include "cpu/product/tiles/tile_config.h"
+#include "cpu/tiles/tile_config.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

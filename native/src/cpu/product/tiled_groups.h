@@ -2,9 +2,9 @@
 // they add to a row's sum is written once, in GroupedMicroPanel, so the bits are those of the vectors.
 #pragma once
 
-#include "cpu/product/tiles/tile_config.h"
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/row_blocks.h"
+#include "cpu/tiles/tile_config.h"
 #include OUTRIDER_TILES  // Tiles
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -14,9 +14,10 @@ struct TiledGroups {
     using Numbers = typename MicroPanel::Numbers;
     using Slice = typename MicroPanel::Slice;
     static constexpr int kSize = MicroPanel::kGroups.size;
-    static constexpr int kSteps = kSize / 4;  // of four inputs
-    static constexpr int64_t kStepBytes = kPanelColumns * 4;
+    static constexpr int kSteps = kSize / 4;                       // of four inputs
+    static constexpr int64_t kWordBytes = MicroPanel::kWordBytes;  // four inputs of each feature
     static_assert(MicroPanel::kColumns == kPanelColumns, "a micro-panel is a panel");
+    static_assert(kSize <= kTileRowBytes, "a group fits into a tile's row");
     static constexpr int64_t kFewestRows = RegisterBlocking::kRows + 1;  // vectors compute fewer side by side
 
     /// Adds the products with `rows` rows; the first of them fetch what is `ahead`.
@@ -58,7 +59,7 @@ struct TiledGroups {
     }
 
     static void multiply(const char* values, int64_t stride, const char* numbers, int32_t* sums) {
-        alignas(kCacheLine) char bytes[kSteps * kStepBytes];
+        alignas(kCacheLine) char bytes[kSteps * kWordBytes];
         if constexpr (Numbers::kParts > 1) {
             unpack(numbers, bytes);
             numbers = bytes;
@@ -78,17 +79,17 @@ struct TiledGroups {
     template <int kSums, int kWeights>
     OUTRIDER_INLINE static void multiply_tile(const char* numbers) {
         Tiles::zero<kSums>();
-        Tiles::load<kWeights>(numbers + kSums * kTileRowBytes, kStepBytes);
+        Tiles::load<kWeights>(numbers + kSums * kTileRowBytes, kWordBytes);
         Tiles::multiply_int8<kSums, 4, kWeights>();
     }
 
     /// A group's numbers, a byte each.
     OUTRIDER_INLINE static void unpack(const char* numbers, char* to) {
         for (int step = 0; step < kSteps; ++step) {
-            const char* words = numbers + step / Numbers::kParts * MicroPanel::kWordBytes;
+            const char* words = numbers + step / Numbers::kParts * kWordBytes;
             OUTRIDER_UNROLLED
-            for (int64_t at = 0; at < kStepBytes; at += sizeof(ByteVec)) {
-                store_as(to + step * kStepBytes + at,
+            for (int64_t at = 0; at < kWordBytes; at += sizeof(ByteVec)) {
+                store_as(to + step * kWordBytes + at,
                          Numbers::part(load_as<ByteVec>(words + at), step % Numbers::kParts));
             }
         }

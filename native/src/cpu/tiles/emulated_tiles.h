@@ -2,12 +2,20 @@
 // Manual, volume 2). Shapes that the processor refuses end the process.
 #pragma once
 
-#include "cpu/product/tiles/tile_config.h"
+#include "cpu/tiles/tile_config.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
 struct Tiles {
     static void configure(const TileConfig& config) {
+        for (int tile = 0; tile < 8; ++tile) {
+            const bool is_empty = config.rows[tile] == 0 && config.row_bytes[tile] == 0;
+            const bool fits = config.rows[tile] > 0 && config.rows[tile] <= kTileRows &&
+                              config.row_bytes[tile] > 0 && config.row_bytes[tile] <= kTileRowBytes;
+            if (config.palette != 1 || config.start_row != 0 || !(is_empty || fits)) {
+                __builtin_trap();
+            }
+        }
         shapes() = config;
         __builtin_memset(bytes(0), 0, sizeof(uint8_t[8][kTileRows][kTileRowBytes]));
     }
@@ -17,13 +25,15 @@ struct Tiles {
     static void load(const void* from, int64_t stride) {
         zero<kTile>();
         for (int row = 0; row < rows_of(kTile); ++row) {
-            __builtin_memcpy(bytes(kTile, row), static_cast<const char*>(from) + row * stride, shapes().row_bytes[kTile]);
+            __builtin_memcpy(bytes(kTile, row), static_cast<const char*>(from) + row * stride,
+                             shapes().row_bytes[kTile]);
         }
     }
     template <int kTile>
     static void store(void* to, int64_t stride) {
         for (int row = 0; row < rows_of(kTile); ++row) {
-            __builtin_memcpy(static_cast<char*>(to) + row * stride, bytes(kTile, row), shapes().row_bytes[kTile]);
+            __builtin_memcpy(static_cast<char*>(to) + row * stride, bytes(kTile, row),
+                             shapes().row_bytes[kTile]);
         }
     }
     template <int kTile>
@@ -31,7 +41,8 @@ struct Tiles {
         __builtin_memset(bytes(kTile), 0, kTileRows * kTileRowBytes);
     }
 
-    /// Sums of even and of odd products, then their sum, as TDPBF16PS adds them.
+    /// Sums of even and of odd products, then their sum, as TDPBF16PS adds them; it also takes subnormal numbers for
+    /// zero, which is not done here.
     template <int kSums, int kRows, int kWeights>
     static void multiply_bf16() {
         for_each_sum<kSums, kRows, kWeights>([](int row, int column, int depth) {
@@ -50,7 +61,8 @@ struct Tiles {
             int32_t sum = 0;
             for (int k = 0; k < depth; ++k) {
                 for (int byte = 0; byte < 4; ++byte) {
-                    sum += static_cast<int8_t>(bytes(kRows, row)[4 * k + byte]) * bytes(kWeights, k)[4 * column + byte];
+                    sum += static_cast<int8_t>(bytes(kRows, row)[4 * k + byte]) *
+                           bytes(kWeights, k)[4 * column + byte];
                 }
             }
             add(kSums, row, column, sum);

@@ -1,10 +1,5 @@
-// Int8Sums: how an instruction set adds up products of int8. All have the same sums.
+// Int8Sums on vector units.
 #pragma once
-
-#ifdef OUTRIDER_TILES
-#include "cpu/product/tiles/tiled_groups.h"
-#include "cpu/product/tiles/tiled_int8_sums.h"
-#else
 
 #include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/int8_dot.h"
@@ -16,9 +11,10 @@ namespace outrider::cpu::OUTRIDER_ISA {
 template <typename MicroPanel>
 struct TiledGroups;  // there are none
 
+/// How this instruction set adds up products of int8; all sets have the same sums.
 struct Int8Sums : StepSums<Int8Dot> {
     static constexpr bool kIsTiled = false;
-    static constexpr int64_t kMostRows = kRowsPerPass;
+    static constexpr int64_t kMostRows = kRowsPerPass;  // of a call
 
     static int64_t multiply_registers(int64_t rounds) {
         return OUTRIDER_ISA::multiply_registers<Int8Dot>(rounds);
@@ -26,5 +22,3 @@ struct Int8Sums : StepSums<Int8Dot> {
 };
 
 }  // namespace outrider::cpu::OUTRIDER_ISA
-
-#endif

@@ -1,9 +1,10 @@
-// TiledInt8Sums: sums of products of int8 by AMX's tiles. They are exact, so they are those of StepSums.
+// Int8Sums by AMX's tiles: the sums are exact, so they are those of the vectors.
 #pragma once
 
 #include "cpu/product/int8_dot.h"
 #include "cpu/product/step_sums.h"
-#include "cpu/product/tiles/tile_sums.h"
+#include "cpu/product/tile_sums.h"
+#include "cpu/product/tiled_groups.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
@@ -21,7 +22,8 @@ struct Int8Tiles {
 };
 static_assert(kInt8Offset == 128, "the instruction takes its weights without a sign");
 
-struct TiledInt8Sums : StepSums<Int8Dot> {
+/// How this instruction set adds up products of int8; all sets have the same sums.
+struct Int8Sums : StepSums<Int8Dot> {
     using Sums = TileSums<Int8Tiles>;
     static_assert(kColumns == kPanelColumns, "a micro-panel is a panel");
     static constexpr bool kIsTiled = true;
@@ -62,7 +64,5 @@ struct TiledInt8Sums : StepSums<Int8Dot> {
         });
     }
 };
-
-using Int8Sums = TiledInt8Sums;
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -17,17 +17,17 @@ template <typename Format>
 struct TileSums {
     using Total = typename Format::Total;
     static constexpr int64_t kColumns = kPanelColumns;
-    static constexpr int64_t kStepBytes = kColumns * kTileRowBytes;  // of weights
+    static constexpr int64_t kTileStepBytes = kColumns * kTileRowBytes;  // of weights
     static constexpr int64_t kBlockRows = 2 * kTileRows;
     static constexpr int64_t kMostRows = 4 * kBlockRows;  // which share the loads of a slice of weights
-    static constexpr int64_t kSliceSteps = 16;            // half a panel's stay in the nearest cache
-    static constexpr int kStepLines = kStepBytes / kCacheLine;
+    static constexpr int64_t kSliceSteps = 16;  // whose weights fit into the nearest cache, of half a panel
+    static constexpr int kStepLines = kTileStepBytes / kCacheLine;
 
     /// Some steps of one panel's product.
     struct Slice {
         const char* input;  // [rows, input_stride]
         int64_t input_stride;
-        const char* weights;  // [steps, kStepBytes]
+        const char* weights;  // [steps, kTileStepBytes]
         int64_t steps;
         Total* sums;  // [rows, kColumns]
 
@@ -41,11 +41,11 @@ struct TileSums {
         int64_t shape = 0;
         for (int64_t step = 0; step < whole.steps; step += kSliceSteps) {
             const Slice slice{whole.input + step * kTileRowBytes, whole.input_stride,
-                              whole.weights + step * kStepBytes, smaller(kSliceSteps, whole.steps - step),
+                              whole.weights + step * kTileStepBytes, smaller(kSliceSteps, whole.steps - step),
                               whole.sums};
             const bool is_last = step + kSliceSteps >= whole.steps;
-            const char* line = is_last ? next : slice.weights + kSliceSteps * kStepBytes;
-            const int64_t fetched = rows > kRowsThatHardwareFeeds ? slice.steps * kStepBytes : 0;
+            const char* line = is_last ? next : slice.weights + kSliceSteps * kTileStepBytes;
+            const int64_t fetched = rows > kRowsThatHardwareFeeds ? slice.steps * kTileStepBytes : 0;
             add_blocks(slice, rows, {line, line + fetched, kStepLines}, shape);
         }
         Tiles::release();
@@ -111,7 +111,7 @@ struct TileSums {
         Tiles::load<kTile>(weights + tile * Format::kTileStride, Format::kRowStride);
     }
 
-    /// Of up to sixteen rows, and all four tiles of features.
+    /// Adds the products of up to sixteen rows with all four tiles of features.
     static void add_rows(const Slice& slice, Ahead& ahead) {
         constexpr int64_t kStride = kColumns * sizeof(Total);
         Tiles::load<0>(slice.sums, kStride);
@@ -120,7 +120,8 @@ struct TileSums {
         Tiles::load<3>(slice.sums + 3 * kLanes, kStride);
         const char* input = slice.input;
         const char* weights = slice.weights;
-        for (int64_t step = 0; step < slice.steps; ++step, input += kTileRowBytes, weights += kStepBytes) {
+        for (int64_t step = 0; step < slice.steps;
+             ++step, input += kTileRowBytes, weights += kTileStepBytes) {
             ahead.fetch();
             Tiles::load<4>(input, slice.input_stride);
             load_weights<6>(weights, 0);
@@ -138,7 +139,7 @@ struct TileSums {
         Tiles::store<3>(slice.sums + 3 * kLanes, kStride);
     }
 
-    /// Of more than sixteen rows, and the two tiles of features from `tile` on: each load serves two products.
+    /// Adds the products of 17 to 32 rows with two tiles of features, from `tile` on; each load serves two products.
     static void add_half(const Slice& slice, int64_t tile, Ahead& ahead) {
         constexpr int64_t kStride = kColumns * sizeof(Total);
         Total* sums = slice.sums + tile * kLanes;
@@ -149,7 +150,8 @@ struct TileSums {
         Tiles::load<3>(others + kLanes, kStride);
         const char* input = slice.input;
         const char* weights = slice.weights;
-        for (int64_t step = 0; step < slice.steps; ++step, input += kTileRowBytes, weights += kStepBytes) {
+        for (int64_t step = 0; step < slice.steps;
+             ++step, input += kTileRowBytes, weights += kTileStepBytes) {
             ahead.fetch();
             Tiles::load<4>(input, slice.input_stride);
             load_weights<6>(weights, tile);
