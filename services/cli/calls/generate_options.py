@@ -25,7 +25,7 @@ _NUMBERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "top_p": "keep the likeliest tokens that have this probability together (1)",
             "min_p": "keep tokens with at least this fraction of the best token's probability (0)",
             "repetition_penalty": "divides the logits of tokens that have occurred, prompt included (1)",
-            "seed": "the same seed gives the same text (a new one each time, which is printed)",
+            "seed": "the same seed gives the same text (a new one each time)",
             "guidance_scale": "how strongly the text is guided away from --negative-prompt (1: not at all)",
             "best_of": "generate so many answers and print the likeliest (1)",
         },
