@@ -22,6 +22,7 @@ _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_va
 _OF_CONVERSATIONS |= {"continue_final_message", "message_deltas"}
 _SAID_OTHERWISE = {"num_samples": "n", "top_candidates": "logprobs", "prompt_logprobs": "echo"}
 _NOT_TOLD_HERE = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
+_API = "OpenAI's API is at "
 
 
 def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
@@ -113,8 +114,7 @@ def test_up_ends_when_its_gateway_does():
     with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        for _ in range(3):
-            process.stdout.readline()
+        assert any(line.startswith(_API) for line in process.stdout)
         (gateway,) = (child for child in child_processes(process.pid) if b"\0gateway\0" in _command_of(child))
         os.kill(gateway, signal.SIGKILL)
         assert process.wait(60) == 1
@@ -129,8 +129,7 @@ def test_up_speaks_http_too(demo: RunningTarget):
     local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--allow-demo-controls"]
     with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
         assert process.stdout is not None
-        *_, said = (process.stdout.readline() for _ in range(3))
-        url = said.removeprefix("OpenAI's API is at ").strip()
+        url = next(line for line in process.stdout if line.startswith(_API)).removeprefix(_API).strip()
         asked = {"prompt": "import", "seed": 5, "max_tokens": 8}
         answer = httpx2.post(f"{url}/completions", json=asked, timeout=60).json()
         page = process.stdout.readline().removeprefix("a page that shows the draft at work is at ").strip()
