@@ -131,7 +131,7 @@ def test_a_page_may_call_where_it_is_allowed(demo: RunningTarget):
 
 
 def test_without_a_target_it_says_so():
-    with RunningGateway("127.0.0.1:1", connect_seconds=0.2) as lost:
+    with RunningGateway("127.0.0.1:1", connect_seconds=0.2, max_retries=1000) as lost:
         health = httpx2.get(f"{lost.url}/health", timeout=60)
         assert (health.status_code, health.json()) == (503, {"status": "unavailable"})
         with openai.OpenAI(base_url=f"{lost.url}/v1", api_key="none", max_retries=0) as client:
@@ -143,7 +143,7 @@ def test_without_a_target_it_says_so():
 def test_a_target_that_takes_connections_and_is_silent_counts_as_not_reached():
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        RunningGateway(f"127.0.0.1:{silent.getsockname()[1]}", connect_seconds=0.2) as gateway,
+        RunningGateway(f"127.0.0.1:{silent.getsockname()[1]}", connect_seconds=0.2, max_retries=1000) as gateway,
     ):
         answer = gateway.post("/v1/completions", {"prompt": "a"})
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, "server_error")

@@ -61,7 +61,7 @@ def _has_passed(store: Store, cell: Cell) -> bool:
 
 
 def _can_run(store: Store, cell: Cell) -> bool:
-    """Whether all of its streams have references, some of which may be of no use."""
+    """Whether all of its streams have references; a useless one is not kept."""
     return all(map(store.has_reference, streams_of(cell)))
 
 
@@ -122,7 +122,8 @@ def _summarise(store: Store, cells: Seq[Cell]) -> int:
         counts = Counter(value_of(cell) for cell, ok in passed.items() if ok)
         for value, count in Counter(map(value_of, cells)).items():
             print(f"matrix: {value}: {counts[value]} of {count} passed")
-            untested += [value] * (not counts[value])
+            if not counts[value]:
+                untested.append(value)
     skipped = [cell for cell in cells if not passed[cell] and not _can_run(store, cell)]
     failed = [cell for cell in cells if not passed[cell] and cell not in skipped]
     for outcome, some in (("skipped, its reference is useless", skipped), ("failed", failed)):
@@ -132,4 +133,4 @@ def _summarise(store: Store, cells: Seq[Cell]) -> int:
     print(f"matrix: {len(cells)} cells, {num_passed} passed, {len(skipped)} skipped, {len(failed)} failed")
     if untested:
         print(f"matrix: no cell passed with {', '.join(untested)}")
-    return 1 if failed or untested else 0
+    return 1 if failed or untested or not cells else 0

@@ -69,7 +69,7 @@ class Rig:
         return result
 
     def make_references(self, keys: Iterable[StreamKey]) -> None:
-        """Run the plainest run of every stream that has no transcript yet; one that is of no use gets none."""
+        """Run the plainest run of every stream that has no transcript yet; a useless one is not kept."""
         missing = [key for key in keys if not self._store.has_reference(key)]
         if missing:
             asyncio.run(self._make_references(sorted(missing)))
@@ -100,7 +100,7 @@ class Rig:
                 try:
                     await self._make_reference(client, key)
                 except UselessReferenceError as error:
-                    print(f"matrix: the reference {key.name} is of no use: {error}", flush=True)
+                    print(f"matrix: the reference {key.name} is useless: {error}", flush=True)
 
     async def _make_reference(self, client: AsyncClient, key: StreamKey) -> Transcript:
         if key.setting in _CUTS:

@@ -17,7 +17,7 @@ class RunningGateway:
     def __init__(self, *targets: str, **settings: Any) -> None:
         self._thread = LoopThread()
         self.targets = targets
-        settings = {"listen": "127.0.0.1:0", "drain_seconds": 0, **settings}
+        settings = {"listen": "127.0.0.1:0", "drain_seconds": 0, "connect_seconds": 60.0, **settings}
         self._server = self._thread.call(_make(GatewayConfig(targets=targets, **settings)))
         self.gateway: Gateway = self._server.gateway
         self._thread.call(self._server.start())
