@@ -27,7 +27,8 @@ message(STATUS "CUDA device: ${has_cuda}")
 
 if(has_cuda)
   # Machine code for each generation, and the last one's intermediate code, which newer ones compile when they load it.
-  # A build for tests is for this machine's GPU, or for one generation where there is none: each takes minutes.
+  # A build for tests is for this machine's GPU, or for one generation where there is none: each takes minutes. 90a has
+  # instructions of Hopper that later generations do not have.
   if(NOT CMAKE_CUDA_ARCHITECTURES AND OUTRIDER_TESTING)
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE no_gpu)
@@ -36,10 +37,11 @@ if(has_cuda)
       set(capability 9.0)
     endif()
     string(REPLACE "." "" CMAKE_CUDA_ARCHITECTURES ${capability})
+    string(REPLACE 90 90a CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
   elseif(NOT CMAKE_CUDA_ARCHITECTURES AND nvcc_version VERSION_GREATER_EQUAL 12.8)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90-real 100-real 120)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 100-real 120)
   elseif(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 90-virtual)
   endif()
   message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported where there is no driver

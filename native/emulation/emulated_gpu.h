@@ -10,6 +10,7 @@ struct EmulatedGpu {
     int multiprocessors = 6;  // so few that small matrices meet every shape of a product
     TensorCore tensor_core = kHopper;
     int block_memory = 227;  // KiB of shared memory that a block of threads can have
+    bool multiplies_in_groups = true;
 };
 
 /// Returns the number of a device that is such a GPU.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "cuda/values/values.cuh"
 #include "cuda/values/words.h"
@@ -48,9 +49,9 @@ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return before;
 }
 
-inline uint32_t arrive(uint32_t* counter) {
+inline uint32_t arrive(uint32_t* counter, uint32_t count = 1) {
     count_arrival();
-    return (*counter)++;
+    return std::exchange(*counter, *counter + count);
 }
 
 inline void publish_writes() {}

@@ -19,13 +19,13 @@ namespace {
 using Matrix = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
 TensorCore tensor_core_of(const std::string& generation) {
-    if (generation == "hopper") {
+    if (generation == "hopper" || generation == "blackwell") {
         return kHopper;
     }
     if (generation == "ampere") {
         return kAmpere;
     }
-    throw std::invalid_argument("generation is " + generation + "; it must be hopper or ampere");
+    throw std::invalid_argument("generation is " + generation + "; it must be ampere, hopper or blackwell");
 }
 
 template <size_t kSize>
@@ -53,8 +53,9 @@ Matrix multiply_add(const std::string& generation, const Matrix& left, const Mat
 
 std::shared_ptr<Device> device(int threads, int memory, int multiprocessors, const std::string& generation,
                                int block_memory) {
-    return make_cuda_device(
-        add_emulated_gpu({memory, multiprocessors, tensor_core_of(generation), block_memory}), threads);
+    return make_cuda_device(add_emulated_gpu({memory, multiprocessors, tensor_core_of(generation),
+                                              block_memory, generation == "hopper"}),
+                            threads);
 }
 
 }  // namespace

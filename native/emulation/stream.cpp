@@ -65,6 +65,7 @@ Stream::Stream(int device)
     : device_(device),
       multiprocessors_(emulated_gpu(device).multiprocessors),
       block_memory_(static_cast<size_t>(emulated_gpu(device).block_memory) << 10),
+      multiplies_in_groups_(emulated_gpu(device).multiplies_in_groups),
       handle_(new CUstream_st{emulated_gpu(device).tensor_core}) {}
 
 Stream::~Stream() {

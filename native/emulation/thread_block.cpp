@@ -24,6 +24,8 @@ void ThreadBlock::run(int threads, const TensorCore& tensor_core, unsigned order
     }
     warps_.assign(threads / kWarp, Warp{});
     copies_.resize(threads_.size());
+    multiplications_.resize(threads_.size());
+    copies_for_.clear();
     body_ = &body;
     tensor_core_ = tensor_core;
     order_ = order;
@@ -31,6 +33,8 @@ void ThreadBlock::run(int threads, const TensorCore& tensor_core, unsigned order
     running_ = order % threads;
     left_ = threads;
     at_barrier_ = 0;
+    at_first_ = 0;
+    pauses_ = 0;
     leave(outside_);
 }
 
@@ -43,6 +47,8 @@ void ThreadBlock::live() {
     for (;;) {
         (*body_)(running_);
         copies_[running_].forget();
+        multiplications_[running_].forget();
+        note_progress();
         Fiber& here = *threads_[running_];
         if (--left_ > 0) {
             leave(here);
@@ -62,11 +68,50 @@ void ThreadBlock::leave(Fiber& here) {
             fail("threads wait for others that have ended or wait elsewhere");
         }
     }
+    hand_over(here, warp, kAll);
+}
+
+/// To the first of a warp's ready threads among these.
+void ThreadBlock::hand_over(Fiber& here, unsigned warp, Turns among) {
     Turns& ready = warps_[warp].ready;
-    turn_ = __builtin_ctz(ready);
-    ready &= ready - 1;
+    turn_ = __builtin_ctz(ready & among);
+    ready &= ~(Turns{1} << turn_);
     running_ = warp * kWarp + (order_ + step_ * turn_) % kWarp;
     here.hand_over_to(*threads_[running_]);
+}
+
+/// The later threads of the warp come first, then other warps, so that everybody has a turn before this one again.
+void ThreadBlock::pause() {
+    if (++pauses_ > 2 * warps_.size() * kWarp) {
+        fail("threads wait at a barrier at which the others do not arrive");
+    }
+    Fiber& here = *threads_[running_];
+    unsigned warp = running_ / kWarp;
+    const Turns later = ~Turns{1} << turn_;
+    const bool has_later = (warps_[warp].ready & later) != 0;
+    warps_[warp].ready |= Turns{1} << turn_;
+    if (has_later) {
+        hand_over(here, warp, later);
+        return;
+    }
+    do {
+        warp = (warp + step_) % warps_.size();
+    } while (warps_[warp].ready == 0);
+    hand_over(here, warp, kAll);
+}
+
+int ThreadBlock::make_copies_for(const void* barrier) {
+    size_t bytes = 0;
+    std::erase_if(copies_for_, [&](const CopyFor& pending) {
+        if (pending.barrier != barrier) {
+            return false;
+        }
+        pending.copy.make();
+        bytes += pending.copy.bytes;
+        return true;
+    });
+    note_progress();
+    return static_cast<int>(bytes);
 }
 
 void ThreadBlock::synchronize() {
@@ -75,10 +120,25 @@ void ThreadBlock::synchronize() {
         return;
     }
     at_barrier_ = 0;
-    for (Warp& warp : warps_) {
-        warp.ready = kAll;
+    release_first(warps_.size());
+}
+
+void ThreadBlock::synchronize_first(unsigned count) {
+    if (++at_first_ < count) {
+        leave(*threads_[running_]);
+        return;
+    }
+    at_first_ = 0;
+    release_first(count / kWarp);
+}
+
+/// All threads of the first warps have met: they may run, and this one does.
+void ThreadBlock::release_first(size_t warps) {
+    for (size_t warp = 0; warp < warps; ++warp) {
+        warps_[warp].ready = kAll;
     }
     warps_[running_ / kWarp].ready &= ~(Turns{1} << turn_);
+    note_progress();
 }
 
 void ThreadBlock::exchange(void* operands, WarpOperation operation) {
@@ -95,6 +155,7 @@ void ThreadBlock::exchange(void* operands, WarpOperation operation) {
         return;
     }
     operation(warp.lanes);
+    note_progress();
     warp.arrived = 0;
     warp.ready = kAll & ~(Turns{1} << turn_);
 }

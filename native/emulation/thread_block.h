@@ -8,6 +8,7 @@
 
 #include "emulation/fiber.h"
 #include "emulation/pending_copies.h"
+#include "emulation/pending_multiplications.h"
 #include "emulation/tensor_core.h"
 
 namespace outrider::cuda {
@@ -33,9 +34,22 @@ class ThreadBlock {
 
     /// Waits for all threads of the block.
     void synchronize();
+    /// Waits for the threads 0 ... count - 1, of which this is one; they are whole warps.
+    void synchronize_first(unsigned count);
+    /// Lets others run, which this thread waits for. If none of them does anything that others wait for, the process
+    /// ends.
+    void pause();
+    /// Something happened that a thread may wait for.
+    void note_progress() { pauses_ = 0; }
+    void begin_copy_for(const void* barrier, const PendingCopy& copy) {
+        copies_for_.push_back({barrier, copy});
+    }
+    /// Returns their bytes.
+    int make_copies_for(const void* barrier);
     const TensorCore& tensor_core() const { return tensor_core_; }
     /// The calling thread's.
     PendingCopies& copies() { return copies_[running_]; }
+    PendingMultiplications& multiplications() { return multiplications_[running_]; }
     /// Hands in this lane's operands and waits for those of the other lanes.
     void exchange(void* operands, WarpOperation operation);
 
@@ -50,14 +64,23 @@ class ThreadBlock {
         void* lanes[kWarp];
     };
 
+    struct CopyFor {
+        const void* barrier;
+        PendingCopy copy;
+    };
+
     static void begin();
     void live();
     void leave(Fiber& here);
+    void hand_over(Fiber& here, unsigned warp, Turns among);
+    void release_first(size_t warps);
     [[noreturn]] static void fail(const char* reason);
 
     std::vector<std::unique_ptr<Fiber>> threads_;
     std::vector<Warp> warps_;
     std::vector<PendingCopies> copies_;
+    std::vector<PendingMultiplications> multiplications_;
+    std::vector<CopyFor> copies_for_;
     const std::function<void(int)>* body_ = nullptr;
     Fiber outside_;
     TensorCore tensor_core_ = kHopper;
@@ -67,6 +90,8 @@ class ThreadBlock {
     unsigned turn_ = 0;     // its
     unsigned left_ = 0;
     unsigned at_barrier_ = 0;
+    unsigned at_first_ = 0;
+    unsigned pauses_ = 0;  // since something happened
 };
 
 }  // namespace outrider::cuda

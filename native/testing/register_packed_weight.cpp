@@ -151,8 +151,9 @@ class BoundWeight {
               input(weight.device_->activation_format(weight.matrix_->format()),
                     weight.matrix_->in_features()),
               out(weight.device_, static_cast<size_t>(rows) * weight.matrix_->out_features()) {
-            const int out_features = weight.matrix_->out_features();
-            scratch.reserve(weight.device_, weight.device_->product_scratch(rows, out_features));
+            scratch.reserve(weight.device_,
+                            weight.device_->product_scratch(rows, weight.matrix_->out_features(),
+                                                            weight.matrix_->in_features()));
             input.reserve(weight.device_, rows);
             const DeviceBuffer<float> unrounded = upload<float>(weight.device_, values);
             weight.device_->residual_norm({.residual = unrounded.data(),

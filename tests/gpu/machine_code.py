@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 _INSTRUCTION = np.dtype([("low", "<u8"), ("high", "<u8")])
 # The twelve lowest bits of an instruction, from compute capability 7.0 on, as `nvdisasm -hex` shows them beside names.
-_TENSOR_CORE, _LOAD, _LOCAL_LOAD, _LOCAL_STORE = 0x23C, 0x981, 0x983, 0x387
+_TENSOR_CORE, _LOAD, _LOCAL_LOAD, _LOCAL_STORE = (0x23C, 0xDF0), 0x981, 0x983, 0x387  # a warp's, and a group's
 _WAIT = 0x82E  # until the kernel before is complete
 # Of the device's memory: loads, and stores and atomics.
 _LOADS = (0x980, _LOAD)
@@ -47,7 +47,7 @@ class KernelCode:
     @property
     def products(self) -> int:
         """Instructions for the tensor cores."""
-        return int((self._opcodes == _TENSOR_CORE).sum())
+        return int(np.isin(self._opcodes, _TENSOR_CORE).sum())
 
     @property
     def wide_loads(self) -> int:
@@ -67,7 +67,7 @@ class KernelCode:
     @property
     def instructions_per_product(self) -> float:
         """From the first product to the last: what a warp issues for each of them."""
-        (places,) = np.nonzero(self._opcodes == _TENSOR_CORE)
+        (places,) = np.nonzero(np.isin(self._opcodes, _TENSOR_CORE))
         return float((places[-1] - places[0] + 1) / len(places)) if len(places) else 0.0
 
     @property
@@ -102,7 +102,7 @@ class KernelCode:
 class MachineCode:
     """A build's kernels for one architecture, and the compiler that has made them."""
 
-    architecture: str  # e.g. "sm_90"
+    architecture: str  # e.g. "sm_90a"
     compiler: str  # e.g. "13.0"
     kernels: tuple[KernelCode, ...]
 
@@ -116,7 +116,7 @@ def find_disassembler() -> Path | None:
     return next((Path(str(name.locate())) for name in names if name.name == "cuobjdump"), None)
 
 
-def read_module(disassembler: Path, architecture: str = "sm_90") -> MachineCode:
+def read_module(disassembler: Path, architecture: str = "sm_90a") -> MachineCode:
     """The kernels of the native module that is installed; none of a module that was built without CUDA."""
     spec = importlib.util.find_spec("services.engine.decoder.native._native")
     assert spec is not None

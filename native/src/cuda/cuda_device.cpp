@@ -61,8 +61,8 @@ class CudaDevice final : public Device {
     size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
         return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
     }
-    size_t product_scratch(int rows, int out_features) const override {
-        return cuda::product_scratch(stream_, rows, out_features);
+    size_t product_scratch(int rows, int out_features, int in_features) const override {
+        return cuda::product_scratch(stream_, rows, out_features, in_features);
     }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {

@@ -60,7 +60,8 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
         moved |= convolved.reserve(device, shape.rows);
     }
     const int widest = std::max({config.hidden_size, config.qkv_size(), config.gate_up_size(), conv_size});
-    moved |= product_scratch.reserve(device, device->product_scratch(shape.rows, widest));
+    const int deepest = std::max({config.hidden_size, config.q_size(), config.intermediate_size});
+    moved |= product_scratch.reserve(device, device->product_scratch(shape.rows, widest, deepest));
     for (size_t rope = 0; rope < angles.size(); ++rope) {
         moved |= angles[rope].reserve(device, count * 2 * config.ropes[rope].frequencies.size());
     }

@@ -12,6 +12,7 @@ from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMAT
 from services.engine.decoder.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
+Generation = Literal["ampere", "hopper", "blackwell"]
 Floats = NDArray[np.float32]
 _EMULATION_MODULE = "services.engine.decoder.native._cuda_emulation"
 
@@ -38,7 +39,7 @@ def emulated_device(
     threads: int,
     memory: int = 0,
     multiprocessors: int = 6,
-    generation: Literal["hopper", "ampere"] = "hopper",
+    generation: Generation = "hopper",
     block_memory: int = 227,
 ) -> Device:
     """The CUDA device on the host, with so many MiB of memory, or plenty, and KiB for each block of threads.

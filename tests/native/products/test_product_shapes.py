@@ -14,6 +14,7 @@ from tests.native.harness.devices import (
     DEVICES,
     EMULATION,
     GPU,
+    Generation,
     count_launches,
     emulated_device,
     make_device,
@@ -24,6 +25,7 @@ from tests.native.harness.row_invariance import normal, same_bits
 TILED_FORMATS = ["bf16", "int8", "int4", "fp8"]
 INPUTS = 70  # three tiles, the last of them in part
 NUM_SHAPES = {"int4": 9}  # in other formats one more
+WITHOUT_GROUPS = "blackwell"  # Hopper's arithmetic, but many rows are multiplied as on other GPUs
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def assert_rows_of_their_own(device: Device, weight_format: str, size: Size, inp
 def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_format, multiprocessors):
     kernels = []
     for size in WIDE + NARROW:
-        device = emulated_device(1, multiprocessors=multiprocessors)
+        device = emulated_device(1, multiprocessors=multiprocessors, generation=WITHOUT_GROUPS)
         kernels += [assert_rows_of_their_own(device, weight_format, size)]
     assert all(len(each) == 1 for each in kernels)
     assert len(set.union(*kernels)) == NUM_SHAPES.get(weight_format, 10)
@@ -95,7 +97,7 @@ def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_for
 @needs_emulation
 @pytest.mark.parametrize(("weight_format", "inputs"), IN_SEGMENTS)
 def test_segments_of_some_tiles_have_the_bits_of_each_row_alone(weight_format, inputs):
-    device = emulated_device(1, multiprocessors=SMALL_GPU)
+    device = emulated_device(1, multiprocessors=SMALL_GPU, generation=WITHOUT_GROUPS)
     kernels = [assert_rows_of_their_own(device, weight_format, size, inputs) for size in DEEP]
     assert all(len(each) == 1 for each in kernels)
     assert len(set.union(*kernels)) == len(DEEP)
@@ -104,9 +106,38 @@ def test_segments_of_some_tiles_have_the_bits_of_each_row_alone(weight_format, i
 @needs_emulation
 @pytest.mark.parametrize("weight_format", TILED_FORMATS)
 def test_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
-    device = emulated_device(1, multiprocessors=SMALL_GPU, block_memory=99)
+    device = emulated_device(1, multiprocessors=SMALL_GPU, generation=WITHOUT_GROUPS, block_memory=99)
     kernels = [assert_rows_of_their_own(device, weight_format, DEEP[i]) for i in (0, 2, 4)]
     assert len(set.union(*kernels)) == 3  # 17 rows of many outputs and of few have shapes of their own
+
+
+@needs_emulation
+@pytest.mark.parametrize("rows", [65, 193], ids=["fewest", "more"])
+@pytest.mark.parametrize("inputs", [INPUTS, *DEEP_INPUTS])
+@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+def test_groups_of_warps_give_the_bits_of_other_gpus_however_their_work_is_shared(weight_format, inputs, rows):
+    """Of five units a block has none, one or some as a whole; the segments of the others are spread over all blocks."""
+    values = normal(rows, inputs, seed=1)
+
+    def multiply(generation: Generation, multiprocessors: int) -> tuple[np.ndarray, set[str]]:
+        device = emulated_device(1, multiprocessors=multiprocessors, generation=generation)
+        return Products(device, weight_format, outputs=600, inputs=inputs).multiply(values)
+
+    expected, judges = multiply(WITHOUT_GROUPS, SMALL_GPU)
+    assert not any("GroupProduct" in kernel for kernel in judges)
+    for multiprocessors in (1, 2, 3, 4, 7, 11, 132):
+        result, kernels = multiply("hopper", multiprocessors)
+        assert [kernel for kernel in kernels if "GroupProduct" not in kernel] == []
+        assert same_bits(result, expected), multiprocessors
+
+
+@needs_emulation
+@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+def test_groups_have_tiles_of_rows_of_two_sizes(weight_format):
+    """Few sums have room beside those of scaled groups."""
+    device = emulated_device(1)
+    kernels = [assert_rows_of_their_own(device, weight_format, Size(130, rows), inputs=8 * 32) for rows in (100, 190)]
+    assert len(set.union(*kernels)) == (1 if weight_format == "int4" else 2)
 
 
 @needs_emulation

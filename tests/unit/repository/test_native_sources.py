@@ -38,7 +38,7 @@ def test_the_documented_gpu_architectures_are_those_that_are_built():
     cmake = (NATIVE / "cmake/cuda.cmake").read_text()
     since = re.search(r"nvcc_version VERSION_GREATER_EQUAL ([\d.]+)\)\n", cmake)[1]
     newer, older = (
-        [f"{int(number) // 10}.{int(number) % 10}" for number in re.findall(r"\d+", listed)]
+        [*dict.fromkeys(f"{int(number) // 10}.{int(number) % 10}" for number in re.findall(r"\d+", listed))]
         for listed in re.findall(r"set\(CMAKE_CUDA_ARCHITECTURES ([^$)]+)\)", cmake)
     )
     added = " and ".join(newer[len(older) :])

@@ -65,9 +65,9 @@ class Device {
     /// Values that attention over so many rows and columns of block tables needs beside its output; as many
     /// or more for more of either.
     virtual size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const = 0;
-    /// Values that a product of so many rows and output features is faster with; as many or more for more of
-    /// either. They are zeros at first, and for one product at a time.
-    virtual size_t product_scratch(int rows, int out_features) const = 0;
+    /// Values that a product of so many rows, output and input features is faster with; as many or more for more
+    /// of any. They are zeros at first, and for one product at a time.
+    virtual size_t product_scratch(int rows, int out_features, int in_features) const = 0;
 
     /// What runs the passes of one decoder; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;

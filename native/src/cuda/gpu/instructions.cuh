@@ -59,9 +59,9 @@ __device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
 }
 
-/// Counts one more; returns how many have been counted before.
-__device__ inline uint32_t arrive(uint32_t* counter) {
-    return atomicAdd(counter, 1u);
+/// Counts some more; returns how many have been counted before.
+__device__ inline uint32_t arrive(uint32_t* counter, uint32_t count = 1) {
+    return atomicAdd(counter, count);
 }
 
 /// A thread that sees this thread's later writes also sees its earlier ones (a fence).

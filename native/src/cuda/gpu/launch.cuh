@@ -86,6 +86,17 @@ constexpr bool runs_alone() {
     return requires { typename Kernel::RunsAlone; };
 }
 
+/// Whether a kernel is compiled for this architecture: Hopper alone has the instructions of groups. On others it is
+/// empty, and never launched (Stream::multiplies_in_groups).
+template <typename Kernel>
+constexpr bool is_compiled() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    return true;
+#else
+    return !requires { typename Kernel::MultipliesInGroups; };
+#endif
+}
+
 template <typename Kernel>
 __device__ void run_in_order(const Kernel& kernel) {
     extern __shared__ __align__(128) char shared[];
@@ -96,7 +107,9 @@ __device__ void run_in_order(const Kernel& kernel) {
     if constexpr (!requires { typename Kernel::WaitsItself; }) {
         wait_for_previous();
     }
-    kernel(block);
+    if constexpr (is_compiled<Kernel>()) {
+        kernel(block);
+    }
 }
 
 template <typename Kernel>

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "cuda/elementwise/elementwise.h"
 #include "cuda/primitives/launch.cuh"
 #include "cuda/product/float_product.cuh"
+#include "cuda/product/group_shape.h"
 #include "cuda/product/product.h"
 #include "cuda/product/wide_shape.h"
 
@@ -45,8 +48,11 @@ void product_of_format(const Stream& stream, const Product& op, const WeightView
 
 }  // namespace
 
-size_t product_scratch(const Stream& stream, int rows, int out_features) {
-    return cut_scratch(stream.multiprocessors(), rows, out_features);
+size_t product_scratch(const Stream& stream, int rows, int out_features, int in_features) {
+    const size_t cut = cut_scratch(stream.multiprocessors(), rows, out_features);
+    return stream.multiplies_in_groups()
+               ? std::max(cut, group_scratch(stream.multiprocessors(), rows, in_features))
+               : cut;
 }
 
 void product(const Stream& stream, const Product& op, const WeightView& weight) {

@@ -12,8 +12,8 @@ void product(const Stream& stream, const Product& op, const WeightView& weight);
 void activated_product(const Stream& stream, const Product& op, const WeightView& weight,
                        const Activate& activate);
 
-/// Values that a product of so many rows and output features may keep beside its output.
-size_t product_scratch(const Stream& stream, int rows, int out_features);
+/// Device::product_scratch.
+size_t product_scratch(const Stream& stream, int rows, int out_features, int in_features);
 
 // One for each format, in a file of its own: they take long to compile. `activate` may be null.
 void product_bf16(const Stream& stream, const Product& op, const WeightView& weight,

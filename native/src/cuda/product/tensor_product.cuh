@@ -1,6 +1,7 @@
 // tensor_product: the matrix product on tensor cores, by the number of rows.
 #pragma once
 
+#include "cuda/product/group_launch.cuh"
 #include "cuda/product/sliced_product.cuh"
 #include "cuda/product/wide_launch.cuh"
 
@@ -14,6 +15,8 @@ void tensor_product(const Stream& stream, const Product& op, const WeightView& w
         gated_product<Tile>(stream, op, weight, *activate);
     } else if (is_sliced(stream, op, weight)) {
         sliced_product<Tile>(stream, op, weight);
+    } else if (is_grouped(stream, op)) {
+        group_product<Tile>(stream, op, weight);
     } else {
         wide_product<Tile>(stream, op, weight);
     }

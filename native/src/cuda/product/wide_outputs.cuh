@@ -13,6 +13,11 @@ namespace outrider::cuda {
 /// A lane's four outputs of an M tile and an N tile, in the instruction's order.
 struct alignas(16) Quad {
     float values[4];
+
+    __device__ Quad operator+(const Quad& other) const {
+        return {{values[0] + other.values[0], values[1] + other.values[1], values[2] + other.values[2],
+                 values[3] + other.values[3]}};
+    }
 };
 
 /// The outputs of a block.

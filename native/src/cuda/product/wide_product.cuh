@@ -172,11 +172,6 @@ struct WideProduct {
         }
     }
 
-    __device__ static Quad added(const Quad& left, const Quad& right) {
-        return {{left.values[0] + right.values[0], left.values[1] + right.values[1],
-                 left.values[2] + right.values[2], left.values[3] + right.values[3]}};
-    }
-
     template <typename TotalOf>
     __device__ void write_outputs(const Block& block, const Place& place, const TotalOf& total_of) const {
         WideOutputs<Tile, kShape>{op, weight}.write(block, place, total_of);
@@ -192,7 +187,7 @@ struct WideProduct {
 #pragma unroll
         for (int i = 0; i < kQuads; ++i) {
             Quad& total = kSharesTotals ? shared_total(block, i) : totals.quads[i];
-            total = is_first ? sums.quads[i] : added(total, sums.quads[i]);
+            total = is_first ? sums.quads[i] : total + sums.quads[i];
             sums.quads[i] = {};
         }
     }
@@ -249,7 +244,7 @@ struct WideProduct {
         Quad total = sums[0];
 #pragma unroll
         for (int segment = 1; segment < kSegments; ++segment) {
-            total = segment < segments ? added(total, sums[segment]) : total;
+            total = segment < segments ? total + sums[segment] : total;
         }
         return total;
     }

@@ -52,8 +52,18 @@ bool can_launch_early(const cudaFuncAttributes& attributes) {
            CUDART_VERSION >= kFirstVersion;
 }
 
-/// Stands for all kernels: they are compiled for the same architectures.
-__global__ void nothing() {}
+/// Stands for all kernels: they are compiled for the same architectures. It has shared memory where these have the
+/// instructions of groups, as only `sm_90a` has.
+__global__ void nothing() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    __shared__ volatile int has_groups;
+    has_groups = 1;
+#endif
+}
+
+bool can_multiply_in_groups(const cudaFuncAttributes& attributes, int device) {
+    return attributes.sharedSizeBytes > 0 && name_of(device) == "cuda-sm_90";
+}
 
 }  // namespace
 
@@ -62,6 +72,7 @@ Stream::Stream(int device) : device_(device) {
     cudaFuncAttributes attributes;
     require(cudaFuncGetAttributes(&attributes, nothing), "looking for kernels", device);
     launches_early_ = can_launch_early(attributes);
+    multiplies_in_groups_ = can_multiply_in_groups(attributes, device);
     require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", device);
     int block_memory = 0;

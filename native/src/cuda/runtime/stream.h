@@ -38,6 +38,8 @@ class Stream {
     int multiprocessors() const { return multiprocessors_; }
     /// Bytes of shared memory that one block of threads can have.
     size_t block_memory() const { return block_memory_; }
+    /// Whether groups of four warps multiply together, as on Hopper alone.
+    bool multiplies_in_groups() const { return multiplies_in_groups_; }
     /// Whether the next kernel waits for those before itself, and so may be launched while these run.
     bool launches_early() const { return !std::exchange(is_held_, false) && launches_early_; }
     /// The next kernel is launched when all before it is complete, and so is every kernel after it.
@@ -70,6 +72,7 @@ class Stream {
     int device_;
     int multiprocessors_ = 1;
     size_t block_memory_ = 0;
+    bool multiplies_in_groups_ = false;
     bool launches_early_ = false;
     mutable bool is_held_ = false;
     CUstream_st* handle_ = nullptr;

@@ -1,0 +1,38 @@
+// PendingMultiplications: what one thread of an emulated block has begun to multiply together with its group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+namespace outrider::cuda {
+
+/// A lane's part of sums += a * b, 16 rows by some columns over 16 k. Its registers are read and written when it is
+/// made: until then they may not change.
+struct PendingMultiplication {
+    float* sums;
+    const uint32_t* a;
+    const char* b;  // as RightOperand has it
+    int along_k;
+    int along_columns;
+    int columns;
+};
+
+/// Sets of them, the oldest first.
+struct PendingMultiplications {
+    std::vector<PendingMultiplication> open{};
+    std::deque<std::vector<PendingMultiplication>> sets{};
+
+    void close() {
+        sets.push_back(std::move(open));
+        open.clear();
+    }
+    void forget() {
+        open.clear();
+        sets.clear();
+    }
+};
+
+}  // namespace outrider::cuda

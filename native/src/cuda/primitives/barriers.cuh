@@ -1,0 +1,8 @@
+// Barriers in a block's memory, and copies of many bytes, on a GPU or, in tests, on the host.
+#pragma once
+
+#if defined(OUTRIDER_CUDA_EMULATION)
+#include "emulation/barriers.cuh"
+#else
+#include "cuda/gpu/barriers.cuh"
+#endif

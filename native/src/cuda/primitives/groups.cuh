@@ -1,0 +1,8 @@
+// What a group of four warps does together, on a GPU or, in tests, on the host.
+#pragma once
+
+#if defined(OUTRIDER_CUDA_EMULATION)
+#include "emulation/groups.cuh"
+#else
+#include "cuda/gpu/groups.cuh"
+#endif

@@ -1,0 +1,97 @@
+// GroupRing: the block's memory as a ring of stages, which one warp fills and two groups of warps multiply.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/primitives/barriers.cuh"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/primitives/warp.cuh"
+#include "cuda/product/group_shape.h"
+#include "cuda/product/row_tiles.h"
+#include "cuda/weights/tiles.cuh"
+
+namespace outrider::cuda {
+
+/// A stage has two K tiles of eight M tiles and of a tile of rows, or one at the end of a segment. Warps that
+/// multiply wait until it is full, and the one that copies until all of them have released it.
+template <typename Tile, int kRows>
+struct GroupRing {
+    static constexpr int kTiles = 2;
+    static constexpr int kWeightBytes = kTiles * static_cast<int>(Tile::kBytes);  // of an M tile
+    static constexpr int kInputs = kUnitMTiles * kWeightBytes;
+    static constexpr int kStageBytes = kInputs + kTiles * kRows * RowTiles::kRowBytes;
+    static constexpr int kStages = std::min(8, (208 << 10) / kStageBytes);
+    static constexpr size_t kBytes = kStages * (kStageBytes + 2 * sizeof(Barrier));
+    static constexpr int kReaders = 8;  // warps
+
+    char* shared;
+    int slot = 0;         // of the stage that comes next
+    uint32_t parity = 0;  // of that stage's turn
+
+    __device__ explicit GroupRing(const Block& block) : shared(block.shared) {}
+
+    /// One thread calls, before a barrier of the block.
+    __device__ void initialise() const {
+        for (int i = 0; i < kStages; ++i) {
+            full(i).initialise(1);
+            empty(i).initialise(kReaders);
+        }
+        publish_barriers();
+    }
+
+    __device__ void advance() {
+        slot = slot + 1 < kStages ? slot + 1 : 0;
+        parity ^= slot == 0 ? 1 : 0;
+    }
+
+    /// A warp begins to copy `count` K tiles, from `k_tile` on, into the next stage.
+    __device__ void fill(const WeightView& weight, int m_tile, const RowTiles& rows, int row_tile, int k_tile,
+                         int count, int lane) const {
+        const auto left = static_cast<int>(m_tiles_of(weight)) - m_tile;
+        const int m_tiles = left < kUnitMTiles ? left : kUnitMTiles;
+        const int weight_bytes = count * static_cast<int>(Tile::kBytes);
+        const int row_bytes = count * kRows * RowTiles::kRowBytes;
+        if (lane == 0) {
+            empty(slot).wait(parity ^ 1);
+            full(slot).arrive_expecting(m_tiles * weight_bytes + row_bytes);
+        }
+        synchronize_warp();
+        if (lane < m_tiles) {
+            const int64_t tile = (m_tile + lane) * k_tiles_of(weight) + k_tile;
+            begin_bulk_copy(stage(slot) + lane * kWeightBytes, weight.data + tile * Tile::kBytes,
+                            weight_bytes, full(slot));
+        }
+        if (lane == kUnitMTiles) {
+            begin_bulk_copy(stage(slot) + kInputs, rows.at(row_tile, k_tile), row_bytes, full(slot));
+        }
+    }
+
+    /// Waits for the next stage.
+    __device__ void wait() const { full(slot).wait(parity); }
+
+    /// Every warp that multiplies calls when it has read a stage; nothing is released where there is none (-1).
+    __device__ void release(int of_slot, int lane) const {
+        if (lane == 0 && of_slot >= 0) {
+            empty(of_slot).arrive();
+        }
+    }
+
+    __device__ const char* weights(int m_tile, int tile) const {
+        return stage(slot) + m_tile * kWeightBytes + tile * static_cast<int>(Tile::kBytes);
+    }
+    /// What is multiplied in one step of a K tile.
+    __device__ const char* inputs(int tile, int step) const {
+        return stage(slot) + kInputs + tile * kRows * RowTiles::kRowBytes + step * 2 * RowTiles::kCoreBytes;
+    }
+
+  private:
+    __device__ char* stage(int index) const { return shared + index * kStageBytes; }
+    __device__ Barrier& full(int index) const {
+        return reinterpret_cast<Barrier*>(shared + kStages * kStageBytes)[index];
+    }
+    __device__ Barrier& empty(int index) const { return full(kStages + index); }
+};
+
+}  // namespace outrider::cuda
