@@ -14,6 +14,7 @@ from services.engine.decoder.native import (
 )
 from services.engine.decoder.native.testing import make_logits
 from tests.native.harness.devices import DEVICES, EMULATION, GPU, emulated_device, make_device, needs_emulation
+from tests.native.harness.random_adapters import random_updates
 from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
 needs_gpu = pytest.mark.skipif(GPU not in DEVICES, reason=f"nothing ran on a GPU: {cuda_problem()}")
@@ -57,9 +58,30 @@ def test_a_gpu_gives_the_bits_that_the_emulation_gives(config, weight_format):
     """The kernels use IEEE operations, each in one order, and tensor cores, whose rule the emulation has."""
     tokens = random_tokens(config, 1, 100)
     rows = [(0, position) for position in range(100)]
-    generation = "ampere" if cuda_devices()[0] in ("cuda-sm_80", "cuda-sm_86", "cuda-sm_87", "cuda-sm_89") else "hopper"
     on_gpu, on_host = (
         PagedDecoder(config, device, weight_format, tokens=tokens).forward(rows)
-        for device in (make_device(GPU, threads=1), emulated_device(1, generation=generation))
+        for device in (make_device(GPU, threads=1), like_the_gpu())
     )
     assert np.array_equal(on_gpu.view(np.uint32), on_host.view(np.uint32))
+
+
+@needs_gpu
+@needs_emulation
+@pytest.mark.parametrize("weight_format", WEIGHT_FORMATS)
+def test_a_gpu_computes_adapters_with_the_bits_that_the_emulation_gives(weight_format):
+    logits = []
+    for device in (make_device(GPU, threads=1), like_the_gpu()):
+        paged = PagedDecoder(PLAIN, device, weight_format, tokens=random_tokens(PLAIN, 3, 30))
+        paged.batch.adapters[:] = [paged.decoder.add_adapter(0.5, random_updates(PLAIN, rank=9)), -1, 0]
+        logits += [paged.forward([(sequence, 0) for sequence in (0, 1)]).copy()]
+        logits += [paged.forward([(sequence, position) for position in range(30) for sequence in range(3)]).copy()]
+    assert all(
+        np.array_equal(on_gpu.view(np.uint32), on_host.view(np.uint32))
+        for on_gpu, on_host in zip(logits[:2], logits[2:], strict=True)
+    )
+
+
+def like_the_gpu() -> Device:
+    """An emulated device whose tensor cores are those of the GPU's generation."""
+    is_ampere = cuda_devices()[0] in ("cuda-sm_80", "cuda-sm_86", "cuda-sm_87", "cuda-sm_89")
+    return emulated_device(1, generation="ampere" if is_ampere else "hopper")
