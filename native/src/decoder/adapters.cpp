@@ -1,6 +1,7 @@
 #include "outrider/decoder/adapters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -162,7 +163,7 @@ void Adapters::upload_rows() {
     if (rows.empty()) {
         return;
     }
-    rows_.reserve(device_, rows.size());
+    rows_.reserve(device_, std::bit_ceil(rows.size()));  // so that it seldom grows
     device_->upload(rows_.data(), rows.data(), rows.size() * sizeof(int32_t));
     const int32_t* place = rows_.data();
     for (Group& group : groups_) {
@@ -204,7 +205,7 @@ void Adapters::apply(const Activations& input, const PackedWeight& matrix, float
     if (op.updates.empty()) {
         return;
     }
-    inner_.reserve(device_, inner_size);
+    inner_.reserve(device_, std::bit_ceil(inner_size));
     float* inner = inner_.data();
     for (LowRankUpdate& update : op.updates) {
         update.inner = std::exchange(inner, inner + int64_t{update.count} * update.weight->rank);

@@ -21,11 +21,11 @@ constexpr int kMostRowsTogether = 4;
 /// those of the warps in order.
 template <typename T, typename U, int kRows>
 struct Down {
-    static constexpr int kThreads = 256;
-    static constexpr int kBlocksPerMultiprocessor = 2;
+    static constexpr int kThreads = 512;
+    static constexpr int kBlocksPerMultiprocessor = 1;
     static constexpr int kWarps = kThreads / kWarp;
     static constexpr int kLanes = kDownBlock / kValues;
-    static constexpr int kBlocksAtOnce = kRows == 1 ? 4 : 2;  // whose loads are under way together
+    static constexpr int kBlocksAtOnce = kRows == 1 ? 8 : 2;  // whose loads are under way together
     static_assert(kLanes * kRankAlignment == kWarp, "a warp reads a whole block");
 
     LowRankTable table;
