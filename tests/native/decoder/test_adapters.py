@@ -64,6 +64,16 @@ def test_it_computes_what_merged_weights_do(device_name: str) -> None:
     assert error < 1e-4 * np.abs(expected).max() < np.abs(plain - expected).max()
 
 
+@on_every_device
+def test_rounded_to_bf16_it_computes_nearly_the_same(device_name: str) -> None:
+    """Both the adapter and what it reads are rounded."""
+    exact, rounded, without = (adapted(device_name, each) for each in ("f32", "bf16", "f32"))
+    without.batch.adapters[:] = -1
+    for sequence in (1, 2):
+        expected, plain = prefill(exact, 16, sequence), prefill(without, 16, sequence)
+        assert np.abs(prefill(rounded, 16, sequence) - expected).max() < 0.1 * np.abs(plain - expected).max()
+
+
 REFUSED = {
     "a weight that is none": ({"layers.0.norm": ((3, 64), (64, 3))}, "no weight named"),
     "a vector": ({"final_norm": ((3, 64), (64, 3))}, "is no matrix"),
