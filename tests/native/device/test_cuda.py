@@ -1,5 +1,7 @@
 """What is said of GPUs, and what one computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from services.engine.decoder.native import (
     cuda_problem,
 )
 from services.engine.decoder.native.testing import make_logits
-from tests.native.harness.devices import DEVICES, EMULATION, GPU, emulated_device, make_device, needs_emulation
+from tests.native.harness.devices import DEVICES, EMULATION, GPU, emulated_device, make_device, needs_emulation, on_cuda
 from tests.native.harness.random_adapters import random_updates
 from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
@@ -28,6 +30,13 @@ def test_there_are_gpus_or_there_is_a_reason():
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(DeviceError, match="CUDA"):
         Device.cuda(1000, threads=1)
+
+
+@on_cuda
+def test_heads_that_are_too_wide_are_refused_by_their_name(device_name):
+    config = DecoderConfig(replace(PLAIN, head_dim=264))
+    with pytest.raises(ValueError, match=r"^head_dim is 264; device cuda-\w+ handles at most 256$"):
+        Decoder(make_device(device_name, threads=1), config, weights="bf16", kv="bf16", num_blocks=1)
 
 
 @needs_emulation
