@@ -77,6 +77,7 @@ std::string Stream::device_name() const {
 }
 
 void* Stream::allocate(size_t bytes) {
+    const std::lock_guard lock(calls_);
     require_running(*handle_, "cudaMalloc");
     if (bytes > memory().free) {
         throw DeviceError(memory_shortage(bytes, device_, memory()));
@@ -91,6 +92,7 @@ void* Stream::allocate(size_t bytes) {
 }
 
 void Stream::release(void* memory) noexcept {
+    const std::lock_guard lock(calls_);
     ++num_waits;
     char* header = static_cast<char*>(memory) - kHeader;
     size_t bytes;
@@ -104,36 +106,44 @@ DeviceMemory Stream::memory() const {
 }
 
 void Stream::upload(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     ++num_uploads;
     require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
 
 void Stream::download(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     ++num_waits;
     require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
 
 void Stream::copy(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     handle_->enqueue([=] { std::memcpy(to, from, bytes); });
 }
 
 void Stream::fill(void* to, unsigned char byte, size_t bytes) {
+    const std::lock_guard lock(calls_);
     handle_->enqueue([=] { std::memset(to, byte, bytes); });
 }
 
 void Stream::synchronize() {
+    const std::lock_guard lock(calls_);
     ++num_waits;
     require_running(*handle_, "cudaStreamSynchronize");
 }
 
 void Stream::begin_recording() {
+    std::unique_lock lock(calls_);
     require_running(*handle_, "cudaStreamBeginCapture");
     handle_->is_recording = true;
+    lock.release();  // end_recording() unlocks it
 }
 
 std::unique_ptr<Recording> Stream::end_recording() {
+    const std::lock_guard lock(calls_, std::adopt_lock);
     handle_->is_recording = false;
     return std::make_unique<Works>(std::exchange(handle_->recorded, {}), handle_->used);
 }

@@ -20,7 +20,6 @@ from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.warm_up import record_passes
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
-from services.engine.lora.adapter_set import AdapterSet
 from services.engine.sampling_params import SamplingParams
 
 _RUN_SECONDS = 0.004  # short compared with a pass of the target that a draft is for
@@ -34,7 +33,6 @@ class DraftEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        adapters: AdapterSet | None = None,
         max_run: int,
         on_failure: Callable[[], None],
         traces: SequenceTraces | None = None,
@@ -46,7 +44,7 @@ class DraftEngine:
         range.
         """
         self.model, self.config = model, config
-        self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
+        self.adapters = model.adapters
         self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
         shortlist = None if head_shortlist is None else HeadShortlist(model, head_shortlist)
         if shortlist is not None:  # the passes recorded before were with the whole head
@@ -80,11 +78,10 @@ class DraftEngine:
 
         `loras` are the folders of its adapters by their names. Raises CheckpointError and ConfigError.
         """
-        model = LoadedModel.load(config, progress)
+        model = LoadedModel.load(config, progress, loras=loras)
         engine = cls(
             model,
             config,
-            adapters=AdapterSet.load(loras, model.checkpoint, model.decoder),
             max_run=max_run,
             on_failure=on_failure,
             traces=traces,
@@ -104,7 +101,6 @@ class DraftEngine:
         engine = DraftEngine(
             model,
             self.config,
-            adapters=self.adapters,
             max_run=self._max_run,
             on_failure=on_failure,
             traces=self._traces,

@@ -19,7 +19,7 @@ from services.draft.sequence_traces import SequenceTraces
 from services.draft.servicer import DraftServicer
 from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
-from services.engine.config import CPU, ConfigError, EngineConfig
+from services.engine.config import CPU, ConfigError, EngineConfig, check_cpu_option
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.hub.fetch import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
@@ -67,12 +67,14 @@ class DraftServer:
         `loras` are folders of adapters, by the names of the targets' adapters. `target_tokenizers` are the models of
         targets with other vocabularies than the draft's, and `translate` is how to predict for these. `head_shortlist`
         is the number of tokens to predict among, by default all. Raises ConfigError if OpenTelemetry is wanted and not
-        installed.
+        installed, and for `target_tokenizers` on a GPU.
         """
         self._telemetry = Telemetry(telemetry, "outrider-draft")
         self._config, self._loras = engine, loras
         self._translate, self._head_shortlist = translate, head_shortlist
         self._tokenizer_sources = [*target_tokenizers]
+        for source in self._tokenizer_sources:
+            check_cpu_option("target_tokenizer", source, engine.device)
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
         self._progress, self.reload, self._restarts = LoadingProgress(), Reload(), Restarts()

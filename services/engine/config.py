@@ -23,6 +23,12 @@ KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
+CPU_OPTIONS = {
+    "weights_cache": "packed weights kept for the next start",
+    "memory_budget": "models unloaded to keep within a memory budget",
+    "target_tokenizer": "a draft for targets with another vocabulary",
+}
+"""The options that only a CPU supports, and what they are for."""
 CPU = "cpu"
 CUDA = "cuda"  # prefix of the names of all GPUs
 _SESSIONS_PART = 4  # sessions may hold one of so many KV blocks, unless an option says otherwise
@@ -82,8 +88,7 @@ class EngineConfig:
         on_cpu = self.device == CPU
         check_choice("weights", self.weights, (STORED, *(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
         check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
-        if self.weights_cache is not None and not on_cpu:
-            raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
+        check_cpu_option("weights_cache", self.weights_cache, self.device)
         for name, largest in _LARGEST.items():
             if (value := getattr(self, name)) is not None:
                 check_range(name, value, 1, largest)
@@ -246,6 +251,13 @@ def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
     """Raise ConfigError for a setting that is not one of the allowed values."""
     if value not in allowed:
         raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def check_cpu_option(name: str, value: object, device: str) -> None:
+    """Raise ConfigError for one of CPU_OPTIONS that is set, not None, with another device."""
+    assert name in CPU_OPTIONS
+    if value is not None and device != CPU:
+        raise ConfigError(f"{name} is {value}; it must not be set with device {device}, only with {CPU}")
 
 
 def split_address(name: str, address: str, *, other: str = "") -> tuple[str, int]:

@@ -1,9 +1,10 @@
-"""LoadedModel: a checkpoint's weights on a device, with KV cache, tokenizer and grammar compiler."""
+"""LoadedModel: a checkpoint's weights on a device, with adapters, KV cache, tokenizer and grammar compiler."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
@@ -21,6 +22,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
 from services.engine.hub.fetch import fetch
+from services.engine.lora.adapter_set import AdapterSet
 from services.engine.text.tokenizer import Tokenizer
 
 
@@ -33,6 +35,7 @@ class LoadedModel:
     grammars: GrammarCompiler
     device: Device
     decoder: Decoder
+    adapters: AdapterSet
     sampler: Sampler
     blocks: BlockManager
     weights: str  # their format in memory
@@ -41,14 +44,18 @@ class LoadedModel:
 
     @classmethod
     def load(
-        cls, config: EngineConfig, progress: LoadingProgress | None = None, try_out: Callable[[], None] = lambda: None
+        cls,
+        config: EngineConfig,
+        progress: LoadingProgress | None = None,
+        try_out: Callable[[], None] = lambda: None,
+        loras: Mapping[str, Path] | None = None,
     ) -> "LoadedModel":
         """Load the configured checkpoint, and run a first pass.
 
         The weights load in the background while everything else is read and checked, so that its errors are reported
         without waiting for the weights. `progress` is advanced as weights are loaded; `try_out` makes the caller's own
-        checks meanwhile. Raises the errors of `try_out`, CheckpointError for a bad checkpoint, DeviceError and
-        ConfigError if there is too little memory.
+        checks meanwhile. `loras` are the folders of LoRA adapters by their names. Raises the errors of `try_out`,
+        CheckpointError for a bad checkpoint or adapter, DeviceError and ConfigError if there is too little memory.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         device = config.open_device()
@@ -66,6 +73,7 @@ class LoadedModel:
             grammars = _make_grammars(tokenizer, checkpoint)
             tried.result()
             is_packed_now = filled.result()
+            adapters = AdapterSet.load(loras or {}, checkpoint, decoder)  # before the KV cache takes a GPU's memory
             num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
@@ -75,6 +83,7 @@ class LoadedModel:
             grammars=grammars,
             device=device,
             decoder=decoder,
+            adapters=adapters,
             sampler=sampler,
             weights=weights,
             blocks=_make_blocks(config, decoder),

@@ -204,8 +204,6 @@ class CpuDevice final : public Device {
         pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.mix_experts(op, row); });
     }
 
-    bool has_low_rank() const override { return true; }
-
     void low_rank(const LowRank& op) override {
         const std::vector<LowRankPart> down = down_parts(op);
         pool_.parallel_for(static_cast<int64_t>(down.size()),

@@ -8,6 +8,7 @@
 #include "cuda/elementwise/residual_norm.h"
 #include "cuda/elementwise/short_convolution.h"
 #include "cuda/experts/experts.h"
+#include "cuda/low_rank/low_rank.h"
 #include "cuda/product/product.h"
 #include "cuda/rotary/rotary.h"
 #include "cuda/runtime/cuda_pass_recorder.h"
@@ -91,6 +92,7 @@ class CudaDevice final : public Device {
     void route(const Route& op) override { cuda::route(stream_, op); }
     void expert_products(const ExpertProducts& op) override { cuda::expert_products(stream_, op); }
     void mix_experts(const MixExperts& op) override { cuda::mix_experts(stream_, op); }
+    void low_rank(const LowRank& op) override { cuda::low_rank(stream_, op); }
     int64_t multiply_registers(WeightFormat, int64_t) override { return 0; }
 
   private:

@@ -1,6 +1,7 @@
 #include "outrider/decoder/adapters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -57,9 +58,6 @@ void require_shapes(const AdapterUpdate& update, const MatrixRows& place) {
 }  // namespace
 
 int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
-    if (!device_->has_low_rank()) {
-        throw std::invalid_argument("device " + device_->name() + " computes no adapters");
-    }
     if (!std::isfinite(scale)) {
         throw std::invalid_argument("scale is " + std::to_string(scale) + "; it must be a finite number");
     }
@@ -148,9 +146,28 @@ void Adapters::select(const Batch& batch) {
         auto group = std::find_if(groups_.begin(), groups_.end(),
                                   [&](const Group& each) { return each.number == adapter; });
         if (group == groups_.end()) {
-            group = groups_.insert(group, {.number = adapter, .adapter = at(adapter), .rows = {}});
+            group = groups_.insert(
+                group, {.number = adapter, .adapter = at(adapter), .rows = {}, .device_rows = nullptr});
         }
         group->rows.push_back(row);
+    }
+    upload_rows();
+}
+
+/// In one copy.
+void Adapters::upload_rows() {
+    std::vector<int32_t> rows;
+    for (const Group& group : groups_) {
+        rows.insert(rows.end(), group.rows.begin(), group.rows.end());
+    }
+    if (rows.empty()) {
+        return;
+    }
+    rows_.reserve(device_, std::bit_ceil(rows.size()));  // so that it seldom grows
+    device_->upload(rows_.data(), rows.data(), rows.size() * sizeof(int32_t));
+    const int32_t* place = rows_.data();
+    for (Group& group : groups_) {
+        group.device_rows = std::exchange(place, place + group.rows.size());
     }
 }
 
@@ -158,6 +175,11 @@ void Adapters::narrow(int num_rows) {
     for (Group& group : groups_) {  // whose rows ascend
         group.rows.erase(std::lower_bound(group.rows.begin(), group.rows.end(), num_rows), group.rows.end());
     }
+}
+
+bool Adapters::are_selected() const {
+    return std::any_of(groups_.begin(), groups_.end(),
+                       [](const Group& group) { return !group.rows.empty(); });
 }
 
 bool Adapters::change(const PackedWeight& matrix) const {
@@ -176,14 +198,14 @@ void Adapters::apply(const Activations& input, const PackedWeight& matrix, float
         }
         for (const Update& update : found->second) {
             const auto count = static_cast<int>(group.rows.size());
-            op.updates.push_back({.weight = &update.weight, .rows = group.rows.data(), .count = count});
+            op.updates.push_back({.weight = &update.weight, .rows = group.device_rows, .count = count});
             inner_size += static_cast<size_t>(count) * update.weight.rank;
         }
     }
     if (op.updates.empty()) {
         return;
     }
-    inner_.reserve(device_, inner_size);
+    inner_.reserve(device_, std::bit_ceil(inner_size));
     float* inner = inner_.data();
     for (LowRankUpdate& update : op.updates) {
         update.inner = std::exchange(inner, inner + int64_t{update.count} * update.weight->rank);

@@ -63,7 +63,11 @@ Logits Decoder::pass(int num_rows, int num_logits) {
     shape.blocks = workspace_.rows.places().max_blocks;
     workspace_.rows.narrow(shape.rows);
     adapters_.narrow(num_rows);
-    passes_->run(shape, [&] { enqueue(shape.logits); });
+    if (adapters_.are_selected()) {  // which rows ask for which is no part of the shape
+        enqueue(shape.logits);
+    } else {
+        passes_->run(shape, [&] { enqueue(shape.logits); });
+    }
     return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.decoder.native import Decoder
+from services.engine.decoder.native import Decoder, DeviceError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.lora.adapter import Adapter
 from services.engine.lora.peft_folder import PeftFolder
@@ -42,12 +42,12 @@ class AdapterSet(Mapping[str, Adapter]):
     def read(self, name: str, folder: Path) -> Adapter:
         """Load the adapter in a folder to the decoder, which may take long; any thread may call this.
 
-        Raises CheckpointError for a bad folder, and for a device that does not support adapters.
+        Raises CheckpointError for a bad folder, and if the device has too little memory.
         """
         peft = PeftFolder(folder)
         try:
             number = self._decoder.add_adapter(peft.scale, dict(peft.updates(self._checkpoint)))
-        except ValueError as error:
+        except (ValueError, DeviceError) as error:
             raise CheckpointError(f"lora {name!r}, {folder}: {error}") from error
         adapter = Adapter(name, peft.digest(), number)
         logger.info("lora %s: %s, of hash %s", name, folder, adapter.digest[:32])

@@ -17,7 +17,6 @@ from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.lora.adapter import Adapter
-from services.engine.lora.adapter_set import AdapterSet
 from services.engine.open_offload import open_offload
 from services.engine.request import OutputOptions, Request
 from services.target.generation.deferred_calls import DeferredCalls
@@ -47,7 +46,6 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        adapters: AdapterSet | None = None,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
@@ -56,7 +54,7 @@ class TargetEngine:
         self._policy = policy or PolicyConfig()
         self._rehearsal_seeds = count()
         self.config = config
-        self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
+        self.adapters = model.adapters
         self.fingerprint = _fingerprint(model, config)
         """Of answers to token ids; conversations add their own part, see `ServedModel`."""
         self.offload = open_offload(config, model.decoder, str(self.fingerprint))
@@ -104,9 +102,8 @@ class TargetEngine:
         `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read. Raises
         CheckpointError and ConfigError.
         """
-        model = LoadedModel.load(config, progress, try_out)
-        adapters = AdapterSet.load(loras or {}, model.checkpoint, model.decoder)
-        engine = cls(model, config, adapters=adapters, predictors=predictors, policy=policy, on_failure=on_failure)
+        model = LoadedModel.load(config, progress, try_out, loras)
+        engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
         return engine
 

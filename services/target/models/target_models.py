@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 
-from services.engine.config import CPU, ConfigError
+from services.engine.config import ConfigError, check_cpu_option
 from services.service.errors import InvalidRequestError, Violation
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
@@ -31,8 +31,8 @@ class TargetModels:
         """Raises ConfigError, also if one of several models has no name, or if two have the same name."""
         _check_names([setup.name for setup in setups])
         _check_loras(setups)
-        if residency.memory_budget is not None and any(setup.engine.device != CPU for setup in setups):
-            raise ConfigError("memory_budget is for the host's memory; it must not be set where a GPU computes")
+        for setup in setups:
+            check_cpu_option("memory_budget", residency.memory_budget, setup.engine.device)
         self._ended: asyncio.Future[ExitCode] = asyncio.get_running_loop().create_future()
         self.all = tuple(TargetModel(setup, server, availability, self._end) for setup in setups)
         self.first = self.all[0]

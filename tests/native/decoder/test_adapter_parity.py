@@ -17,7 +17,7 @@ from tests.harness.models.checkpoints import Kind
 from tests.harness.models.further_checkpoints import Further
 from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
 from tests.harness.models.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, merge, write_adapter
-from tests.native.harness.devices import make_device
+from tests.native.harness.devices import make_device, on_cuda
 from tests.native.harness.parity import PROMPT, transformers_model
 
 NUM_BLOCKS = 4
@@ -26,10 +26,11 @@ MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2")
 MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2})
 
 
-def logits(base: Path, adapter: Path, name: str) -> torch.Tensor:
-    """Of a prompt, by the adapter if it is named."""
+def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch.Tensor:
+    """Of a prompt, by the adapter if it is named, on the best instruction set or another device."""
     checkpoint = load_checkpoint(base)
-    decoder = load_decoder(checkpoint, make_device(resolve_isa(), 1), weights="f32", kv="f32", num_blocks=NUM_BLOCKS)
+    device = make_device(device_name or resolve_isa(), 1)
+    decoder = load_decoder(checkpoint, device, weights="f32", kv="f32", num_blocks=NUM_BLOCKS)
     adapters = AdapterSet.load({"one": adapter}, checkpoint, decoder)
     batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=NUM_BLOCKS)
     number = adapters[name].number if name else NO_ADAPTER
@@ -46,6 +47,16 @@ def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabi
     expected = transformers_model(merge(tmp_path / "merged", base, adapter, scale), torch.float32)(PROMPT)
     difference = (logits(base, adapter, "one") - expected).abs().max()
     assert difference < 1e-3 < (logits(base, adapter, "") - expected).abs().max()
+
+
+@on_cuda
+@pytest.mark.parametrize("model", ["llama", "phi3", "lfm2"])
+def test_a_gpu_computes_what_a_cpu_does(device_name: str, model: str, tmp_path: Path) -> None:
+    base = folder(model)
+    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES)
+    expected = logits(base, adapter, "one")
+    assert (logits(base, adapter, "one", device_name) - expected).abs().max() < 1e-3
+    assert (logits(base, adapter, "", device_name) - expected).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", [Kind.LLAMA_LINEAR, Kind.QWEN2, Kind.PHI3, Further.GLM4, Further.COHERE, Further.LFM2])

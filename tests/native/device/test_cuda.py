@@ -1,5 +1,7 @@
 """What is said of GPUs, and what one computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,8 @@ from services.engine.decoder.native import (
     cuda_problem,
 )
 from services.engine.decoder.native.testing import make_logits
-from tests.native.harness.devices import DEVICES, EMULATION, GPU, emulated_device, make_device, needs_emulation
+from tests.native.harness.devices import DEVICES, EMULATION, GPU, emulated_device, make_device, needs_emulation, on_cuda
+from tests.native.harness.random_adapters import random_updates
 from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
 needs_gpu = pytest.mark.skipif(GPU not in DEVICES, reason=f"nothing ran on a GPU: {cuda_problem()}")
@@ -27,6 +30,13 @@ def test_there_are_gpus_or_there_is_a_reason():
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(DeviceError, match="CUDA"):
         Device.cuda(1000, threads=1)
+
+
+@on_cuda
+def test_heads_that_are_too_wide_are_refused_by_their_name(device_name):
+    config = DecoderConfig(replace(PLAIN, head_dim=264))
+    with pytest.raises(ValueError, match=r"^head_dim is 264; device cuda-\w+ handles at most 256$"):
+        Decoder(make_device(device_name, threads=1), config, weights="bf16", kv="bf16", num_blocks=1)
 
 
 @needs_emulation
@@ -57,9 +67,30 @@ def test_a_gpu_gives_the_bits_that_the_emulation_gives(config, weight_format):
     """The kernels use IEEE operations, each in one order, and tensor cores, whose rule the emulation has."""
     tokens = random_tokens(config, 1, 100)
     rows = [(0, position) for position in range(100)]
-    generation = "ampere" if cuda_devices()[0] in ("cuda-sm_80", "cuda-sm_86", "cuda-sm_87", "cuda-sm_89") else "hopper"
     on_gpu, on_host = (
         PagedDecoder(config, device, weight_format, tokens=tokens).forward(rows)
-        for device in (make_device(GPU, threads=1), emulated_device(1, generation=generation))
+        for device in (make_device(GPU, threads=1), like_the_gpu())
     )
     assert np.array_equal(on_gpu.view(np.uint32), on_host.view(np.uint32))
+
+
+@needs_gpu
+@needs_emulation
+@pytest.mark.parametrize("weight_format", WEIGHT_FORMATS)
+def test_a_gpu_computes_adapters_with_the_bits_that_the_emulation_gives(weight_format):
+    logits = []
+    for device in (make_device(GPU, threads=1), like_the_gpu()):
+        paged = PagedDecoder(PLAIN, device, weight_format, tokens=random_tokens(PLAIN, 3, 30))
+        paged.batch.adapters[:] = [paged.decoder.add_adapter(0.5, random_updates(PLAIN, rank=9)), -1, 0]
+        logits += [paged.forward([(sequence, 0) for sequence in (0, 1)]).copy()]
+        logits += [paged.forward([(sequence, position) for position in range(30) for sequence in range(3)]).copy()]
+    assert all(
+        np.array_equal(on_gpu.view(np.uint32), on_host.view(np.uint32))
+        for on_gpu, on_host in zip(logits[:2], logits[2:], strict=True)
+    )
+
+
+def like_the_gpu() -> Device:
+    """An emulated device whose tensor cores are those of the GPU's generation."""
+    is_ampere = cuda_devices()[0] in ("cuda-sm_80", "cuda-sm_86", "cuda-sm_87", "cuda-sm_89")
+    return emulated_device(1, generation="ampere" if is_ampere else "hopper")

@@ -7,8 +7,10 @@ import pytest
 
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
+from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.lora_folders import write_adapter
 from tests.native.harness.devices import count_replays, emulated_device, needs_emulation
 from tests.native.harness.sampling_reference import Settings
 
@@ -23,13 +25,15 @@ EVERYTHING = Settings(top_k=5, top_p=0.9, repetition_penalty=1.2, num_candidates
 def load(monkeypatch):
     """Load a small model on a GPU of so many MiB."""
 
-    def load(memory: int, *, device: Device | None = None, **settings) -> LoadedModel:
+    def load(
+        memory: int, *, device: Device | None = None, loras: dict[str, Path] | None = None, **settings
+    ) -> LoadedModel:
         device = device or emulated_device(1, memory=memory)
         monkeypatch.setattr(EngineConfig, "open_device", lambda config: device)
         config = EngineConfig(
             model=Path(random_checkpoint(Kind.LLAMA)), isa=isas()[0], threads=1, **{**LIMITS, **settings}
         )
-        return LoadedModel.load(config)
+        return LoadedModel.load(config, loras=loras)
 
     return load
 
@@ -77,6 +81,27 @@ def test_what_others_have_taken_is_not_to_be_had(load):
     block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
     assert total - free <= 0.75 * total < total - free + block_bytes
     assert probe.bytes == 12 * MIB
+
+
+def test_adapters_take_their_memory_before_the_cache(load, tmp_path):
+    large = {"large": write_adapter(tmp_path, Path(random_checkpoint(Kind.LLAMA)), seed=0, rank=256)}
+    settings = {"gpu_memory_fraction": 0.75, "max_sequences": LIMITS["max_rows"], "context_length": 4096}
+    model = load(24, loras=large, **settings)
+    assert model.adapters["large"].number == 0
+    free, total = model.device.memory
+    block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
+    assert total - free <= 0.75 * total < total - free + block_bytes
+    assert model.blocks.num_blocks < load(24, **settings).blocks.num_blocks
+
+
+def test_an_adapter_that_does_not_fit_is_refused_by_its_name(load, tmp_path):
+    model = load(64, context_length=BLOCK_SIZE)
+    folder = write_adapter(tmp_path, Path(random_checkpoint(Kind.LLAMA)), seed=0, rank=1024)
+    probe = ReadProbe(model.device, model.device.memory[0] - 2 * MIB)
+    with pytest.raises(CheckpointError, match=r"^lora 'large', .*: CUDA device \d+ has too little memory: "):
+        model.adapters.read("large", folder)
+    assert probe.bytes > 0
+    assert not model.adapters
 
 
 def test_with_memory_to_spare_the_cache_holds_all_that_the_sequences_could_fill(load):

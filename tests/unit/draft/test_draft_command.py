@@ -1,10 +1,11 @@
-"""The draft command: how it is told to predict for another vocabulary."""
+"""The draft command: its options for a target with another vocabulary."""
 
 import argparse
 
 import pytest
 
-from services.draft.command import add_options
+from services.draft.command import add_options, run
+from services.service.life.exit_code import ExitCode
 
 
 def parse(*flags: str) -> argparse.Namespace:
@@ -27,3 +28,12 @@ def test_a_way_that_there_is_not_names_those_that_there_are(capsys: pytest.Captu
     told = capsys.readouterr().err
     assert "argument --translate: invalid choice: 'letters'" in told
     assert all(way in told for way in ("auto", "intersection", "bytes"))
+
+
+def test_a_gpu_is_for_targets_of_its_own_vocabulary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
+    assert run(parse("--target-tokenizer", "org/name", "--device", "cuda:0")) == ExitCode.NOT_STARTED
+    problem = "target_tokenizer is org/name; it must not be set with device cuda:0, only with cpu"
+    assert capsys.readouterr().err == f"outrider draft: {problem}\n"

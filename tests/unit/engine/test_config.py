@@ -182,7 +182,9 @@ def test_the_environment_names_the_folder_of_packed_weights():
 
 def test_a_gpu_has_no_packed_weights_to_keep(monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
-    with pytest.raises(ConfigError, match=r"^weights_cache is here; it must not be set with device cuda:0$"):
+    with pytest.raises(
+        ConfigError, match=r"^weights_cache is here; it must not be set with device cuda:0, only with cpu$"
+    ):
         make_config(device="cuda:0", weights_cache=Path("here"))
 
 

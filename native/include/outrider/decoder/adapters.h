@@ -36,8 +36,8 @@ class Adapters {
         : device_(std::move(device)), weights_(weights), format_(format) {}
 
     /// Takes one over and returns its number, which one that was removed may have had. Throws
-    /// std::invalid_argument, and takes nothing, for a device that has no adapters, a scale that is none, a
-    /// weight that no adapter changes, and shapes that do not fit it.
+    /// std::invalid_argument, and takes nothing, for a scale that is none, a weight that no adapter changes,
+    /// and shapes that do not fit it.
     int add(float scale, const std::vector<AdapterUpdate>& updates);
 
     /// Forgets one; a pass that has selected it still computes it. Throws std::invalid_argument for one that
@@ -50,6 +50,9 @@ class Adapters {
 
     /// Leaves the first so many of these rows.
     void narrow(int num_rows);
+
+    /// Whether a selected row asks for an adapter.
+    bool are_selected() const;
 
     /// Whether an adapter of a selected row changes the matrix.
     bool change(const PackedWeight& matrix) const;
@@ -71,6 +74,7 @@ class Adapters {
         int number;
         std::shared_ptr<const Adapter> adapter;
         std::vector<int32_t> rows;
+        const int32_t* device_rows;  // the same, and those that narrow() took
     };
 
     /// Throws std::invalid_argument.
@@ -78,6 +82,7 @@ class Adapters {
 
     Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
     DeviceBuffer<char> upload(const std::vector<float>& values);
+    void upload_rows();
 
     std::shared_ptr<Device> device_;
     DecoderWeights& weights_;
@@ -85,7 +90,8 @@ class Adapters {
     std::mutex changing_;
     std::vector<std::shared_ptr<const Adapter>> adapters_;  // none where one was removed
     std::vector<Group> groups_;
-    DeviceBuffer<float> inner_;  // of all updates of one matrix
+    DeviceBuffer<int32_t> rows_;  // of all groups
+    DeviceBuffer<float> inner_;   // of all updates of one matrix
 };
 
 }  // namespace outrider

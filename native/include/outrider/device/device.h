@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,10 +94,7 @@ class Device {
     virtual void route(const Route& op) = 0;
     virtual void expert_products(const ExpertProducts& op) = 0;
     virtual void mix_experts(const MixExperts& op) = 0;
-
-    /// Whether it has the operation of adapters, which is not to be called where it has not.
-    virtual bool has_low_rank() const { return false; }
-    virtual void low_rank(const LowRank&) { throw std::logic_error(name() + " has no adapters"); }
+    virtual void low_rank(const LowRank& op) = 0;
 
     /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
     /// returns how many operations that were, 0 where the device cannot.

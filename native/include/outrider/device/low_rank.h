@@ -33,12 +33,13 @@ struct LowRankWeight {
 /// One matrix's change, and the rows that it is for.
 struct LowRankUpdate {
     const LowRankWeight* weight = nullptr;
-    const int32_t* rows = nullptr;  // [count], host memory
-    int count = 0;
+    const int32_t* rows = nullptr;  // [count], device memory
+    int count = 0;                  // at least 1
     float* inner = nullptr;  // [count, weight->rank], of this update alone: what `down` makes of the rows
 };
 
-/// out[row] += what an update adds, for each of its rows; no two updates change the same values.
+/// out[row] += what an update adds, for each of its rows; no two updates change the same values. Their weights
+/// are of one format.
 struct LowRank {
     Activations input;
     float* out = nullptr;  // [rows, out_stride]

@@ -94,6 +94,7 @@ std::string Stream::device_name() const {
 }
 
 void* Stream::allocate(size_t bytes) {
+    const std::lock_guard lock(calls_);
     select();
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
@@ -107,6 +108,7 @@ void* Stream::allocate(size_t bytes) {
 }
 
 void Stream::release(void* memory) noexcept {
+    const std::lock_guard lock(calls_);
     cudaSetDevice(device_);
     cudaStreamSynchronize(handle_);  // what is enqueued may still use it
     cudaFree(memory);
@@ -120,26 +122,31 @@ DeviceMemory Stream::memory() const {
 }
 
 void Stream::upload(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     select();
     staging_->upload(to, from, bytes, handle_);
 }
 
 void Stream::download(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     select();
     staging_->download(to, from, bytes, handle_);
 }
 
 void Stream::copy(void* to, const void* from, size_t bytes) {
+    const std::lock_guard lock(calls_);
     select();
     require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, handle_), "cudaMemcpyAsync", device_);
 }
 
 void Stream::fill(void* to, unsigned char byte, size_t bytes) {
+    const std::lock_guard lock(calls_);
     select();
     require(cudaMemsetAsync(to, byte, bytes, handle_), "cudaMemsetAsync", device_);
 }
 
 void Stream::synchronize() {
+    const std::lock_guard lock(calls_);
     select();
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
 }
@@ -147,11 +154,14 @@ void Stream::synchronize() {
 /// Records this thread alone: another's calls, of another stream, go on meanwhile.
 void Stream::begin_recording() {
     select();
+    std::unique_lock lock(calls_);
     require(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
             device_);
+    lock.release();  // end_recording() unlocks it
 }
 
 std::unique_ptr<Recording> Stream::end_recording() {
+    const std::lock_guard lock(calls_, std::adopt_lock);
     select();
     cudaGraph_t graph = nullptr;
     require(cudaStreamEndCapture(handle_, &graph), "cudaStreamEndCapture", device_);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,7 +58,7 @@ class Stream {
     void synchronize();
 
     /// From now on what this thread enqueues is recorded in place of being run; it allocates, uploads and
-    /// downloads nothing.
+    /// downloads nothing. Calls of other threads wait until the recording ends, since they would be part of it.
     void begin_recording();
     /// Throws DeviceError where something of it cannot be recorded.
     std::unique_ptr<Recording> end_recording();
@@ -77,6 +78,7 @@ class Stream {
     mutable bool is_held_ = false;
     CUstream_st* handle_ = nullptr;
     std::unique_ptr<Staging> staging_;
+    std::recursive_mutex calls_;  // also held while a thread records
 };
 
 /// The names of the devices that this process can use, in the order of their numbers; empty without a driver.

@@ -209,8 +209,8 @@ class Decoder:
         """Add a LoRA adapter and return its number: scale * B A is added to each weight of these canonical names.
 
         Values are of the types of `load`.  # A: [rank, in], B: [out, rank]
-        Raises ValueError, without adding it, on a GPU, which does not support adapters, for a weight other than a
-        layer's q, k, v, o, conv_in, conv_out, gate, up and down, for wrong shapes, and for values that are not finite.
+        Raises ValueError, without adding it, for a weight other than a layer's q, k, v, o, conv_in, conv_out, gate, up
+        and down, for wrong shapes, and for values that are not finite; DeviceError if a GPU has too little memory.
         Any thread may add and remove adapters while passes run.
         """
 

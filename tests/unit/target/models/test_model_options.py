@@ -7,9 +7,13 @@ import pytest
 
 from services.engine.config import ConfigError
 from services.engine.hub.hub_name import HubName
+from services.service.life.availability import Availability
 from services.service.named_option import NamedOption
+from services.service.server_config import ServerConfig
 from services.target.command import add_options, model_setups
 from services.target.models.model_setup import ModelSetup
+from services.target.models.residency_config import ResidencyConfig
+from services.target.models.target_models import TargetModels
 
 
 def setups(*options: str) -> list[ModelSetup]:
@@ -78,3 +82,15 @@ def test_adapters_have_names_and_are_those_of_the_first_model_or_of_the_one_they
     ):
         with pytest.raises(ConfigError, match=problem):
             setups(*options)
+
+
+def test_a_memory_budget_is_for_models_on_a_cpu(monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
+    on_gpu, budget = setups("--model", "org/name", "--device", "cuda:0"), ResidencyConfig(memory_budget=1000)
+
+    async def ignore(reason: str) -> None:
+        """The server of this availability is not started."""
+
+    problem = r"^memory_budget is 1000; it must not be set with device cuda:0, only with cpu$"
+    with pytest.raises(ConfigError, match=problem):
+        TargetModels(on_gpu, ServerConfig(), Availability(ignore), budget)
