@@ -14,6 +14,13 @@ struct Sharing {
     int most_parts;  // that have places, times rows
 };
 
+/// How a multiprocessor's memory is used.
+struct Depth {
+    int blocks;       // of a multiprocessor
+    int stages;       // of copies
+    int round_units;  // of dimensions that are merged at once
+};
+
 /// Goes through a block's share of the work, span by span. What a span gives a row depends on that row alone;
 /// it is merged with those before it in its stretch, and that with the stretches before it, by one block or
 /// by several: so the bits are the same however the work is cut. Where the rows are, and what was stored
@@ -25,8 +32,8 @@ __device__ void attend_works(const Block& block, const Kernel& kernel) {
     using List = WorkList<Kernel::kThreads>;
     const List list(block, op, kernel.grouping, sharing.blocks, sharing.most_parts);
     char* memory = block.shared + List::bytes();
-    const typename Kernel::Scratch scratch(memory, op.cache.head_dim);
-    memory += Kernel::Scratch::bytes(op.cache.head_dim);
+    const typename Kernel::Scratch scratch(memory, op.cache.head_dim, kernel.depth);
+    memory += Kernel::Scratch::bytes(op.cache.head_dim, kernel.depth);
     if (static_cast<int>(block.index) >= list.size()) {
         wait_for_previous();
     }

@@ -24,7 +24,7 @@ struct FloatScratch {
     Softmax* softmax;     // [kQueries], of the spans so far of a stretch
     Softmax* whole;       // [kQueries], of the stretches so far
 
-    __device__ FloatScratch(char* shared, int head_dim)
+    __device__ FloatScratch(char* shared, int head_dim, const Depth&)
         : queries(reinterpret_cast<float*>(shared)),
           totals(queries + head_dim * kQueries),
           whole_totals(totals + kQueries * head_dim),
@@ -35,7 +35,7 @@ struct FloatScratch {
           softmax(reinterpret_cast<Softmax*>(sums + kChunks * kQueries)),
           whole(softmax + kQueries) {}
 
-    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim) {
+    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim, const Depth&) {
         const size_t floats = 3 * static_cast<size_t>(head_dim) * kQueries +
                               kChunks * kQueries * (kBlockSize + kDimsAtOnce + 2) + 4 * kQueries;
         return floats * sizeof(float);
@@ -57,7 +57,7 @@ struct FloatAttention {
     Attention op;
     Sharing sharing;
     Grouping grouping;
-    int stages;
+    Depth depth;
 
     /// It reads the cache as it goes.
     struct Copies {

@@ -1,11 +1,10 @@
 // TileAttention: attention on tensor cores. Queries are the rows of an mma_m16n8k16, which do not meet;
-// its columns are positions where they meet keys, and dimensions where weights meet values. Scores go through
-// the dimensions in order, sums of weighted values through a span's positions in order, whatever the number
-// of queries: so every output is the same sequence of operations in a block of any number of tiles.
+// its columns are positions where they meet keys, and dimensions where weights meet values. Each warp attends
+// to a block of the cache by itself, below the block's own maximum; then the block's threads merge what the
+// warps have given in the order of the positions.
 //
-// Keys and values come straight from the cache as the registers that the instruction takes. Each warp scores
-// a block of the cache for all queries; weights meet in shared memory, and each warp then has some dimensions
-// of all values.
+// Keys and values come straight from the cache as the registers that the instruction takes, and the weights of a
+// lane are its left operand: a warp waits for no other before the merge.
 #pragma once
 
 #include "cuda/attention/attend_works.cuh"
@@ -18,20 +17,22 @@
 namespace outrider::cuda {
 
 /// Blocks share the works of a WorkList.
-template <KvFormat kFormat, int kTiles, bool kIsCapped>
+template <KvFormat kFormat, bool kIsCapped>
 struct TileAttention {
-    using Scratch = TileAttentionScratch<kTiles>;
+    using Scratch = TileAttentionScratch;
     using Copies = TileCopies<kFormat>;
     static constexpr int kThreads = Scratch::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr bool kIsReferenced = true;
     using WaitsItself = void;
     static constexpr int kQueries = Scratch::kQueries;
+    static constexpr int kThreadsOfQuery = kThreads / kQueries;
+    static constexpr int kDims = 4;  // neighbours that a thread merges at once
 
     Attention op;
     Sharing sharing;
     Grouping grouping;
-    int stages;  // of copies
+    Depth depth;
 
     static size_t copy_bytes(int stages) { return Copies::bytes(stages); }
 
@@ -47,28 +48,26 @@ struct TileAttention {
 
     __device__ Copies begin_copies(const Block& block, const Group& group, char* memory, int begin,
                                    int end) const {
-        return Copies(block, op, group, memory, stages, begin, end);
+        return Copies(block, op, group, memory, depth.stages, begin, end);
     }
 
     __device__ void begin(const Block& block, const Group& group, const Scratch& scratch) const {
-        const int steps = scratch.units * kSteps;
-        for (int i = block.thread; i < kTiles * steps * kWarp; i += kThreads) {
+        const int steps = units_of(op.cache.head_dim) * kSteps;
+        for (int i = block.thread; i < steps * kWarp; i += kThreads) {
             const int lane = i % kWarp;
-            const int step = i / kWarp % steps;
-            const int query = i / kWarp / steps * kTileQueries + lane / 4;
+            const int step = i / kWarp;
             const int dim = step / kSteps * kUnitDims + lane % 4 * kFragmentSize + step % kSteps * 4;
-            const Words<2> upper = four_dims(group, query, dim);
-            const Words<2> lower = four_dims(group, query + 8, dim);
+            const Words<2> upper = four_dims(group, lane / 4, dim);
+            const Words<2> lower = four_dims(group, lane / 4 + 8, dim);
             scratch.queries[i] = {{upper.words[0], lower.words[0], upper.words[1], lower.words[1]}};
         }
         if (block.thread < kQueries) {
             scratch.softmax[block.thread] = empty_softmax();
             scratch.whole[block.thread] = first_softmax(op, group.head(block.thread));
         }
-#pragma unroll 1
-        for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
-            scratch.totals[i * kThreads + block.thread] = 0.0f;
-            scratch.whole_totals[i * kThreads + block.thread] = 0.0f;
+        for (int i = block.thread; i < kQueries * op.cache.head_dim; i += kThreads) {
+            scratch.totals[i] = 0.0f;
+            scratch.whole_totals[i] = 0.0f;
         }
         block.synchronize();
     }
@@ -87,60 +86,45 @@ struct TileAttention {
 
     __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, Copies& copies,
                            int span) const {
-        TileScores<kFormat, kTiles, kIsCapped> scores(op, block, group, scratch, copies, span);
-        scores.store_maxima();
-        block.synchronize();
-        scores.store_weights(copies);
-        block.synchronize();
-        merge_softmax(block, group, scratch);
-        synchronize_warp();  // only some lanes have merged
+        const int units = units_of(op.cache.head_dim);
+        const TileWeights weights = score(block, group, scratch, copies, span);
+        store_parts(block, weights, scratch);
 #pragma unroll 1
-        for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
-            const TileValues<kFormat, kTiles> values(op, block, group, scratch, copies, round, span);
-            block.synchronize();  // merges are there, and weights have been read
-            for_each_value(block, group, round, [&](int index, int query) {
-                if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
-                    float& total = scratch.total_of(round, index, block.thread);
-                    total = join.merge.of(total, values.of(index));
-                }
-            });
-        }
-    }
-
-    __device__ void merge_softmax(const Block& block, const Group& group, const Scratch& scratch) const {
-        const int query = block.thread;
-        if (query < group.queries()) {
-            const Softmax part = scratch.softmax_of_span(query);
-            Softmax& before = scratch.softmax[query];
-            const Merge merge(before, part);
-            scratch.merges[query] = {merge, is_empty(part)};
-            if (!is_empty(part)) {
-                before = {merge.maximum, merge.of(before.sum, part.sum)};
+        for (int first = 0; first < units; first += depth.round_units) {
+            const int end = smaller_of(first + depth.round_units, units);
+            add_values(block, group, weights, scratch, copies, span, first, end);
+            block.synchronize();
+            if (first == 0) {
+                make_merges(block, group, scratch);
+                block.synchronize();
             }
+            merge_sums(block, group, scratch, first * kUnitDims);
+            if (end == units && block.thread < group.queries()) {
+                join_softmax(scratch.softmax[block.thread], scratch.softmax_of_span(block.thread),
+                             scratch.joins[block.thread]);
+            }
+            block.synchronize();  // the sums and merges have been read
         }
     }
 
     /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
     __device__ void end_stretch(const Block& block, const Group& group, const Scratch& scratch) const {
-        block.synchronize();  // the last span's merges have been read
         if (block.thread < group.queries()) {
-            const Softmax part = scratch.softmax[block.thread];
-            Softmax& before = scratch.whole[block.thread];
-            const Merge merge(before, part);
-            scratch.merges[block.thread] = {merge, is_empty(part)};
-            if (!is_empty(part)) {
-                before = {merge.maximum, merge.of(before.sum, part.sum)};
-            }
-            scratch.softmax[block.thread] = empty_softmax();
+            const int query = block.thread;
+            const Softmax part = scratch.softmax[query];
+            scratch.joins[query] = PartMerge(scratch.whole[query], part);
+            join_softmax(scratch.whole[query], part, scratch.joins[query]);
+            scratch.softmax[query] = empty_softmax();
         }
         block.synchronize();
-        const auto merge_of = [&](int query) { return scratch.merges[query]; };
-        for_each_total(block, group, merge_of, [&](const SpanMerge& join, int place, int) {
-            if (!join.is_empty) {
-                float& total = scratch.whole_totals[place];
-                total = join.merge.of(total, scratch.totals[place]);
+        for_each_total(block, group, [&](int query, int dim) {
+            const int place = query * op.cache.head_dim + dim;
+#pragma unroll
+            for (int i = 0; i < kDims; ++i) {
+                float& total = scratch.whole_totals[place + i];
+                total = scratch.joins[query].of(total, scratch.totals[place + i]);
+                scratch.totals[place + i] = 0.0f;
             }
-            scratch.totals[place] = 0.0f;
         });
     }
 
@@ -150,72 +134,133 @@ struct TileAttention {
             to[0] = scratch.softmax[block.thread].maximum;
             to[1] = scratch.softmax[block.thread].sum;
         }
-        const auto part_of = [&](int query) { return partial(op, work, work.part, query) + 2; };
-        for_each_total(block, work.group, part_of,
-                       [&](float* to, int place, int dim) { to[dim] = scratch.totals[place]; });
-    }
-
-    __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
-        struct Output {
-            int64_t index;
-            float sum;
-        };
-        const auto output_of = [&](int query) {
-            return Output{group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim,
-                          scratch.whole[query].sum};
-        };
-        for_each_total(block, group, output_of, [&](const Output& to, int place, int dim) {
-            store(op.out.data, op.out.format, to.index + dim, scratch.whole_totals[place] / to.sum);
+        for_each_total(block, work.group, [&](int query, int dim) {
+            float* const to = partial(op, work, work.part, query) + 2 + dim;
+#pragma unroll
+            for (int i = 0; i < kDims; ++i) {
+                to[i] = scratch.totals[query * op.cache.head_dim + dim + i];
+            }
         });
     }
 
-    /// Calls `body` for a thread's totals, those that are somebody's, with what `query_body` gives their
-    /// query: seldom, and so in a loop, which takes less of the instruction cache.
-    template <typename QueryBody, typename Body>
-    __device__ void for_each_total(const Block& block, const Group& group, const QueryBody& query_body,
-                                   const Body& body) const {
-        const int rounds = rounds_of(op.cache.head_dim);
-#pragma unroll 1
-        for (int half = 0; half < kTiles * 2; ++half) {
-            const int query = half * 8 + block.lane() / 4;
-            if (query >= group.queries()) {
-                return;
-            }
-            const auto of_query = query_body(query);
-#pragma unroll 1
-            for (int round = 0; round < rounds; ++round) {
+    __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
+        for_each_total(block, group, [&](int query, int dim) {
+            const int64_t to = group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
 #pragma unroll
-                for (int i = 0; i < kNTilesOfWarp * 2; ++i) {
-                    const int index = (half / 2 * kNTilesOfWarp + i / 2) * 4 + half % 2 * 2 + i % 2;
-                    const int dim = dim_of(block, round, index);
-                    if (dim < op.cache.head_dim) {
-                        body(of_query, (round * Scratch::kValuesOfRound + index) * kThreads + block.thread,
-                             dim);
-                    }
-                }
+            for (int i = 0; i < kDims; ++i) {
+                store(op.out.data, op.out.format, to + i,
+                      scratch.whole_totals[query * op.cache.head_dim + dim + i] / scratch.whole[query].sum);
+            }
+        });
+    }
+
+  private:
+    /// A warp's weights for its block of the span.
+    __device__ TileWeights score(const Block& block, const Group& group, const Scratch& scratch,
+                                 Copies& copies, int span) const {
+        const int chunk = span * kChunks + block.warp();
+        const bool is_read = group.reads(chunk);
+        TileScores<kFormat, kIsCapped> scores(op, group, block.lane(), chunk);
+#pragma unroll 1
+        for (int unit = 0; unit < units_of(op.cache.head_dim); ++unit) {
+            if (is_read) {
+                copies.wait();
+                scores.multiply(scratch, copies, unit);
+            }
+            copies.advance();
+        }
+        return is_read ? scores.weights(copies, span) : scores.no_weights();
+    }
+
+    __device__ static void store_parts(const Block& block, const TileWeights& weights,
+                                       const Scratch& scratch) {
+#pragma unroll
+        for (int half = 0; half < TileWeights::kHalves; ++half) {
+            if (block.lane() % 4 == 0) {
+                scratch.parts[block.warp() * kQueries + half * 8 + block.lane() / 4] = weights.softmax[half];
             }
         }
     }
 
-    /// Of the value that a thread has in a round at an index.
-    __device__ static int query_of(const Block& block, int index) {
-        return index / 4 / kNTilesOfWarp * kTileQueries + index % 4 / 2 * 8 + block.lane() / 4;
-    }
-    __device__ static int dim_of(const Block& block, int round, int index) {
-        return first_dim_of(block, round, index / 4 % kNTilesOfWarp) + block.lane() % 4 * 2 + index % 2;
+    /// A warp's sums of some units, if it reads its block of the span.
+    __device__ void add_values(const Block& block, const Group& group, const TileWeights& weights,
+                               const Scratch& scratch, Copies& copies, int span, int first, int end) const {
+        const int chunk = span * kChunks + block.warp();
+        const bool is_read = group.reads(chunk);
+#pragma unroll 1
+        for (int unit = first; unit < end; ++unit) {
+            if (is_read) {
+                copies.wait();
+                const TileValues<kFormat> values(op, group, weights, copies, block.lane(), chunk);
+                values.store(scratch, group, block.warp(), block.lane(), (unit - first) * kUnitDims);
+            }
+            copies.advance();
+        }
     }
 
-    /// Calls `body` for a thread's values of a round, those that are somebody's.
-    template <typename Body>
-    __device__ void for_each_value(const Block& block, const Group& group, int round,
-                                   const Body& body) const {
-#pragma unroll
-        for (int index = 0; index < Scratch::kValuesOfRound; ++index) {
-            const int query = query_of(block, index);
-            const int dim = dim_of(block, round, index);
-            if (query < group.queries() && dim < op.cache.head_dim) {
-                body(index, query);
+    /// How each chunk joins those before it in the span, and how the span joins the stretch.
+    __device__ static void make_merges(const Block& block, const Group& group, const Scratch& scratch) {
+        const int query = block.thread % kQueries;
+        const int chunk = block.thread / kQueries;
+        if (query < group.queries() && chunk <= kChunks) {
+            const float maximum = scratch.maximum_of(query, chunk);
+            if (chunk < kChunks) {
+                const int place = chunk * kQueries + query;
+                scratch.merges[place] = PartMerge({maximum, 0.0f}, scratch.parts[place]);
+            } else {
+                scratch.joins[query] = PartMerge(scratch.softmax[query], {maximum, 0.0f});
             }
+        }
+    }
+
+    /// Of the dimensions of a round.
+    __device__ void merge_sums(const Block& block, const Group& group, const Scratch& scratch,
+                               int first_dim) const {
+        const int query = block.thread / kThreadsOfQuery;
+        if (query >= group.queries()) {
+            return;
+        }
+        const int dims = smaller_of(scratch.round_dims, op.cache.head_dim - first_dim);
+#pragma unroll 1
+        for (int dim = block.thread % kThreadsOfQuery * kDims; dim < dims; dim += kThreadsOfQuery * kDims) {
+            float merged[kDims] = {};
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) {
+                const PartMerge& merge = scratch.merges[chunk * kQueries + query];
+                if (!merge.is_empty) {
+                    const auto sums =
+                        read_words<4>(reinterpret_cast<const char*>(scratch.sums_of(chunk, query) + dim));
+#pragma unroll
+                    for (int i = 0; i < kDims; ++i) {
+                        merged[i] = merge.merge.of(merged[i], bit_cast<float>(sums.words[i]));
+                    }
+                }
+            }
+            float* const totals = scratch.totals + query * op.cache.head_dim + first_dim + dim;
+#pragma unroll
+            for (int i = 0; i < kDims; ++i) {
+                totals[i] = scratch.joins[query].of(totals[i], merged[i]);
+            }
+        }
+    }
+
+    __device__ static void join_softmax(Softmax& before, const Softmax& part, const PartMerge& join) {
+        if (!join.is_empty) {
+            before = {join.merge.maximum, join.merge.of(before.sum, part.sum)};
+        }
+    }
+
+    /// Calls `body` for the dimensions that a thread merges, kDims at a time.
+    template <typename Body>
+    __device__ void for_each_total(const Block& block, const Group& group, const Body& body) const {
+        const int query = block.thread / kThreadsOfQuery;
+        if (query >= group.queries()) {
+            return;
+        }
+#pragma unroll 1
+        for (int dim = block.thread % kThreadsOfQuery * kDims; dim < op.cache.head_dim;
+             dim += kThreadsOfQuery * kDims) {
+            body(query, dim);
         }
     }
 };

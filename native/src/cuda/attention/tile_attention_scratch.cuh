@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "cuda/attention/attend_works.cuh"
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/merged_softmax.cuh"
 #include "cuda/primitives/launch.cuh"
@@ -13,82 +14,81 @@ namespace outrider::cuda {
 constexpr int kTileQueries = 16;  // the rows of an mma_m16n8k16
 constexpr int kSteps = 2;         // that go through 32 k: dimensions of keys, or a block's positions
 constexpr int kUnitDims = 32;
-constexpr int kNTilesOfWarp = 2;  // of the values' dimensions, at once
 
 inline OUTRIDER_HOST_DEVICE int units_of(int head_dim) {
     return (head_dim + kUnitDims - 1) / kUnitDims;
 }
-/// Times that a block's warps go through the dimensions of the values.
-inline OUTRIDER_HOST_DEVICE int rounds_of(int head_dim) {
-    constexpr int kDimsOfRound = kChunks * kNTilesOfWarp * 8;
-    return (head_dim + kDimsOfRound - 1) / kDimsOfRound;
-}
 
-__device__ inline int first_dim_of(const Block& block, int round, int n_tile) {
-    return ((round * kChunks + block.warp()) * kNTilesOfWarp + n_tile) * 8;
-}
-
-__device__ inline bool has_queries(const Group& group, int tile) {
-    return tile * kTileQueries < group.queries();
-}
-
-/// How a span joins those before it.
-struct SpanMerge {
+/// How a part joins those before it.
+struct PartMerge {
     Merge merge;
     bool is_empty;
+
+    __device__ PartMerge(const Softmax& before, const Softmax& part)
+        : merge(before, part), is_empty(cuda::is_empty(part)) {}
+
+    __device__ float of(float before, float part) const { return is_empty ? before : merge.of(before, part); }
 };
 
 /// Left operands lie as lanes have them.
-template <int kTiles>
 struct TileAttentionScratch {
-    static constexpr int kQueries = kTiles * kTileQueries;
+    static constexpr int kQueries = kTileQueries;
     static constexpr int kThreads = kChunks * kWarp;
-    static constexpr int kValuesOfRound = kTiles * kNTilesOfWarp * 4;  // of a thread
+    static constexpr int kApart =
+        8;  // floats between the sums of two queries, which so lie in different banks
 
-    Words<4>* queries;    // [kTiles, units, kSteps, kWarp]
-    Words<4>* weights;    // [kTiles, kChunks, kSteps, kWarp]
-    SpanMerge* merges;    // [kQueries]
+    Words<4>* queries;    // [units, kSteps, kWarp]
+    PartMerge* merges;    // [kChunks, kQueries], of a span's chunks
+    PartMerge* joins;     // [kQueries], of a span, or of a stretch
+    Softmax* parts;       // [kChunks, kQueries]
     Softmax* softmax;     // [kQueries], of the spans so far of a stretch
     Softmax* whole;       // [kQueries], of the stretches so far
-    float* maxima;        // [kChunks, kQueries]
-    float* sums;          // [kChunks, kQueries]
-    float* totals;        // [rounds, kValuesOfRound, kThreads], of the spans so far of a stretch
+    float* totals;        // [kQueries, head_dim], of the spans so far of a stretch
     float* whole_totals;  // the same, of the stretches so far
+    float* sums;          // [kChunks, kQueries, round_dims + kApart]
+    int round_dims;       // that are merged at once
 
-    int units;
-
-    __device__ TileAttentionScratch(char* shared, int head_dim)
+    __device__ TileAttentionScratch(char* shared, int head_dim, const Depth& depth)
         : queries(reinterpret_cast<Words<4>*>(shared)),
-          weights(queries + kTiles * units_of(head_dim) * kSteps * kWarp),
-          merges(reinterpret_cast<SpanMerge*>(weights + kTiles * kChunks * kSteps * kWarp)),
-          softmax(reinterpret_cast<Softmax*>(merges + kQueries)),
+          merges(reinterpret_cast<PartMerge*>(queries + units_of(head_dim) * kSteps * kWarp)),
+          joins(merges + kChunks * kQueries),
+          parts(reinterpret_cast<Softmax*>(joins + kQueries)),
+          softmax(parts + kChunks * kQueries),
           whole(softmax + kQueries),
-          maxima(reinterpret_cast<float*>(whole + kQueries)),
-          sums(maxima + kChunks * kQueries),
-          totals(sums + kChunks * kQueries),
-          whole_totals(totals + rounds_of(head_dim) * kValuesOfRound * kThreads),
-          units(units_of(head_dim)) {}
+          totals(reinterpret_cast<float*>(whole + kQueries)),
+          whole_totals(totals + kQueries * head_dim),
+          sums(whole_totals + kQueries * head_dim),
+          round_dims(depth.round_units * kUnitDims) {}
 
-    __device__ Words<4>& weights_of(int tile, int chunk, int step, int lane) const {
-        return weights[((tile * kChunks + chunk) * kSteps + step) * kWarp + lane];
+    __device__ const Words<4>& queries_of(int unit, int step, int lane) const {
+        return queries[(unit * kSteps + step) * kWarp + lane];
     }
-    __device__ const Words<4>& queries_of(int tile, int unit, int step, int lane) const {
-        return queries[((tile * units + unit) * kSteps + step) * kWarp + lane];
+    __device__ float* sums_of(int chunk, int query) const {
+        return sums + (chunk * kQueries + query) * (round_dims + kApart);
     }
-    __device__ float maximum_of(int query) const { return span_maximum(maxima, kQueries, query); }
+    /// A query's maximum of the first chunks of a span.
+    __device__ float maximum_of(int query, int chunks) const {
+        float maximum = minus_infinity();
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            maximum = Greater()(maximum, parts[chunk * kQueries + query].maximum);
+        }
+        return maximum;
+    }
+    /// A query's softmax of a span, whose merges are there.
     __device__ Softmax softmax_of_span(int query) const {
-        return span_softmax(maxima, sums, kQueries, query);
+        float sum = 0.0f;
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            sum = merges[chunk * kQueries + query].of(sum, parts[chunk * kQueries + query].sum);
+        }
+        return {maximum_of(query, kChunks), sum};
     }
 
-    __device__ float& total_of(int round, int index, int thread) const {
-        return totals[(round * kValuesOfRound + index) * kThreads + thread];
-    }
-
-    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim) {
-        const size_t operands = kTiles * (units_of(head_dim) + kChunks) * kSteps * kWarp;
-        const size_t totals = size_t{2} * rounds_of(head_dim) * kValuesOfRound * kThreads;
-        return operands * sizeof(Words<4>) + kQueries * (sizeof(SpanMerge) + 2 * sizeof(Softmax)) +
-               (2 * kChunks * kQueries + totals) * sizeof(float);
+    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim, const Depth& depth) {
+        constexpr size_t kEach = (kChunks + 1) * sizeof(PartMerge) + (kChunks + 2) * sizeof(Softmax);
+        const size_t floats = 2 * head_dim + kChunks * (depth.round_units * kUnitDims + kApart);
+        return units_of(head_dim) * kSteps * kWarp * sizeof(Words<4>) +
+               kQueries * (kEach + floats * sizeof(float));
     }
 };
 

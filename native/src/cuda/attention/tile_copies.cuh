@@ -14,15 +14,13 @@ namespace outrider::cuda {
 constexpr int kMostStages = 8;  // 8, 4, 3 or 2
 constexpr int kFewestStages = 2;
 
-/// A ring of stages; each stage is four fragments of every lane. A span is first the units of dimensions
-/// of the warp's own block of keys, then, round by round, two blocks' values of its own dimensions at a time.
-/// So no warp reads what another has copied, and none waits for another.
+/// A ring of stages; each stage is four fragments of every lane: a unit of dimensions of the warp's own block of a
+/// span. Its keys come first, then its values. So no warp reads what another has copied, and none waits for another.
 template <KvFormat kFormat>
 class TileCopies {
   public:
     using Fragment = KvFragment<kFormat>;
-    static constexpr int kFragments = 4;      // of a lane in a stage
-    static constexpr int kChunksOfStage = 2;  // of values
+    static constexpr int kFragments = 4;  // of a lane in a stage
 
     static size_t bytes(int stages) { return size_t{kChunks} * bytes_of_warp(stages); }
 
@@ -39,7 +37,7 @@ class TileCopies {
           stage(memory),
           stages(num_stages),
           units(units_of(head_dim)),
-          steps(units + rounds_of(head_dim) * kPieces),
+          steps(2 * units),
           span(begin),
           last(end) {
 #pragma unroll 1
@@ -85,8 +83,8 @@ class TileCopies {
             return fragment_at(copy * kCopyBytes + g % 2 * kCopyBytes / 2);
         }
     }
-    __device__ Fragment values(int chunk, int n_tile) const {
-        return fragment_at(((chunk * kNTilesOfWarp + n_tile) * kWarp + block.lane()) * int{sizeof(Fragment)});
+    __device__ Fragment values(int n_tile) const {
+        return fragment_at((n_tile * kWarp + block.lane()) * int{sizeof(Fragment)});
     }
     /// Of a slot of the warp's own block of a span, from the span's first stage on until the next span's.
     __device__ float scale(int of_span, bool of_key, int slot) const {
@@ -100,9 +98,9 @@ class TileCopies {
     static constexpr bool kIsWide = sizeof(Fragment) == kCopyBytes;
     static constexpr int kStageBytes = kFragments * kWarp * int{sizeof(Fragment)};
     static constexpr int kCopies = kStageBytes / kWarp / kCopyBytes;  // of a lane in a stage
-    static constexpr int kPieces = kChunks / kChunksOfStage;          // of a round
     static constexpr int kScaleBytes = has_scales(kFormat) ? 2 * kBlockSize * int{sizeof(float)} : 0;
-    static constexpr int kScaleSets = 4;  // spans that are under way at once: a span has at least five stages
+    static constexpr int kScaleSets =
+        8;  // more than there are spans under way: a span has at least two stages
 
     const Block& block;
     const Group& group;
@@ -143,17 +141,14 @@ class TileCopies {
 
     /// Whether the next stage is of positions before the first row that its sequence has in this pass.
     __device__ bool is_old() const {
-        const int chunk = step < units ? block.warp() : ((step - units) % kPieces + 1) * kChunksOfStage - 1;
-        return (span * kChunks + chunk + 1) * kBlockSize <= group.position - group.first_row;
+        return (span * kChunks + block.warp() + 1) * kBlockSize <= group.position - group.first_row;
     }
 
     /// Stages after the last one are empty.
     __device__ void begin_next() {
         if (span < last) {
-            if (step < units) {
-                begin_keys();
-            } else {
-                begin_values(step - units);
+            if (const int chunk = span * kChunks + block.warp(); group.reads(chunk)) {
+                step < units ? begin_keys(bytes_of(chunk)) : begin_values(bytes_of(chunk), step - units);
             }
             ++step;
             span += step == steps ? 1 : 0;
@@ -165,12 +160,7 @@ class TileCopies {
     }
 
     /// Zeros for dimensions that are not there.
-    __device__ void begin_keys() const {
-        const int chunk = span * kChunks + block.warp();
-        if (!group.reads(chunk)) {
-            return;
-        }
-        const char* bytes = bytes_of(chunk);
+    __device__ void begin_keys(const char* bytes) const {
         const int lane = block.lane();
         const int c = (kIsWide ? lane : lane / 4) % 4;
         const int slot = kIsWide ? lane / 4 : lane / 16 * 8 + lane % 4 * 2;
@@ -189,30 +179,15 @@ class TileCopies {
         }
     }
 
-    __device__ void begin_values(int piece) const {
-        const int first_dim = first_dim_of(block, piece / kPieces, 0);
-        if (first_dim >= head_dim) {
-            return;
-        }
-        const int chunk = span * kChunks + piece % kPieces * kChunksOfStage;
-#pragma unroll
-        for (int i = 0; i < kChunksOfStage; ++i) {
-            if (group.reads(chunk + i)) {
-                begin_values_of(bytes_of(chunk + i), first_dim, i);
-            }
-        }
-    }
-
-    __device__ void begin_values_of(const char* bytes, int first_dim, int i) const {
-        constexpr int kEach = kCopies / kChunksOfStage;
+    __device__ void begin_values(const char* bytes, int unit) const {
         constexpr int kDimBytes = 4 * int{sizeof(Fragment)};
+        const int first_dim = unit * kUnitDims;
         const int lane_dim = first_dim + block.lane() * kCopyBytes / kDimBytes;
         const char* from = bytes + (head_dim + first_dim) * kDimBytes + block.lane() * kCopyBytes;
 #pragma unroll
-        for (int copy = 0; copy < kEach; ++copy) {
+        for (int copy = 0; copy < kCopies; ++copy) {
             const bool is_there = lane_dim + copy * kWarp * kCopyBytes / kDimBytes < head_dim;
-            begin_copy<true>(copy_at(i * kEach + copy), from + (is_there ? copy * kWarp * kCopyBytes : 0),
-                             is_there);
+            begin_copy<true>(copy_at(copy), from + (is_there ? copy * kWarp * kCopyBytes : 0), is_there);
         }
     }
 };
