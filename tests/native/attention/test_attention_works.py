@@ -8,7 +8,14 @@ import pytest
 
 from services.engine.decoder.native import BLOCK_SIZE, Device
 from services.engine.decoder.native.testing import KvLayer
-from tests.native.harness.devices import count_arrivals, emulated_device, make_device, needs_emulation, on_cuda
+from tests.native.harness.devices import (
+    count_arrivals,
+    count_launches,
+    emulated_device,
+    make_device,
+    needs_emulation,
+    on_cuda,
+)
 from tests.native.harness.row_invariance import same_bits
 
 pytestmark = needs_emulation
@@ -150,8 +157,39 @@ def test_tables_of_few_spans(spans):
     assert parts_merged(contexts, places, expected, spans) == (0 if spans == 1 else 3 * (31 + 4))
 
 
+PROMPTS: list[Place] = [
+    *((0, 2020 + row) for row in range(70)),  # over the end of a stretch
+    (1, last_of(3)),
+    *((2, 40 + row) for row in range(9)),
+    (3, 0),
+    *((4, last_of(10) + row) for row in range(20)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kv_format", "heads", "head_dim", "window", "has_sinks"),
+    [
+        ("bf16", 1, 16, 0, False),
+        ("bf16", 4, 128, 0, True),
+        ("int8", 4, 128, 0, False),
+        ("fp8", 3, 80, 700, False),
+        ("bf16", 20, 40, 300, False),
+    ],
+)
+def test_prompts_beside_rows_that_decode_have_the_bits_of_few_rows(kv_format, heads, head_dim, window, has_sinks):
+    shape: dict[str, Any] = {"heads": heads, "head_dim": head_dim, "window": window, "has_sinks": has_sinks}
+    few = Contexts(emulated_device(1), kv_format, **shape)
+    expected = np.concatenate([few.attend(PROMPTS[first : first + 20]) for first in range(0, len(PROMPTS), 20)])
+    for multiprocessors in (1, 132):
+        many = Contexts(emulated_device(1, multiprocessors=multiprocessors), kv_format, **shape)
+        before = count_launches()
+        result = many.attend(PROMPTS)
+        assert any("MixedAttention" in kernel for kernel in count_launches() - before)
+        assert same_bits(result, expected), multiprocessors
+
+
 def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
-    """Where rows are many, groups have up to 32, and end at multiples of that."""
+    """Where rows are many, groups have up to a hundred, and here 32."""
     firsts = [(0, 246 * 32), (1, 670 * 32), (2, 0)]
     places = [(sequence, first + row) for sequence, first in firsts for row in range(32)]
     expected = expected_of(places, "bf16", heads=1)
@@ -163,7 +201,7 @@ def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
 
 @pytest.mark.parametrize("kv_format", ["f32", "bf16"])
 def test_the_widest_heads_fit_into_the_blocks_of_the_smallest_gpus(kv_format):
-    """Ada and consumers' Blackwell: where rows are many, tiles become fewer."""
+    """Ada and consumers' Blackwell."""
     places = [(0, SPAN - 30 + row) for row in range(66)]
     large, small = (
         Contexts(emulated_device(1, block_memory=size), kv_format, heads=1, head_dim=256).attend(places, spans=2)

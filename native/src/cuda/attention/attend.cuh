@@ -5,10 +5,13 @@
 
 #include "cuda/attention/attention.h"
 #include "cuda/attention/float_attention.cuh"
+#include "cuda/attention/mixed_attention.cuh"
 #include "cuda/attention/tile_attention.cuh"
 #include "cuda/primitives/launch.cuh"
 
 namespace outrider::cuda {
+
+constexpr int kFewRows = 64;
 
 /// Where no context has more than one span, all works are whole.
 inline int most_parts(int rows, int max_blocks) {
@@ -43,25 +46,55 @@ Depth depth_of(const Stream& stream, const Attention& op, int64_t works) {
     return kLeast;
 }
 
+inline Sharing share_works(const Stream& stream, const Attention& op, int64_t works, int blocks) {
+    const int64_t fitting = int64_t{stream.multiprocessors()} * blocks;
+    return {static_cast<int>(std::min(fitting, works)), most_parts(op.places.rows, op.places.max_blocks)};
+}
+
+/// At most.
+inline int64_t works_of(const Attention& op, const Grouping& grouping) {
+    return int64_t{op.places.rows} * grouping.head_groups * spans_of(op.places.max_blocks);
+}
+
 template <typename Kernel>
 void attend_with(const Stream& stream, const Attention& op) {
     const Grouping grouping = Kernel::grouping_of(op);
-    const int64_t works = int64_t{op.places.rows} * grouping.head_groups * spans_of(op.places.max_blocks);
+    const int64_t works = works_of(op, grouping);
     const Depth depth = depth_of<Kernel>(stream, op, works);
-    const int64_t fitting = int64_t{stream.multiprocessors()} * depth.blocks;
-    const Sharing sharing{static_cast<int>(std::min(fitting, works)),
-                          most_parts(op.places.rows, op.places.max_blocks)};
+    const Sharing sharing = share_works(stream, op, works, depth.blocks);
     for_each_block(stream, sharing.blocks, shared_bytes<Kernel>(op, depth),
                    Kernel{op, sharing, grouping, depth});
 }
 
+template <typename Kernel>
+size_t prompt_bytes(const Attention& op) {
+    return WorkList<Kernel::kThreads>::bytes() + Kernel::Prompt::bytes(op);
+}
+
+template <typename Kernel>
+void attend_mixed(const Stream& stream, const Attention& op) {
+    const Grouping grouping = Kernel::grouping_of(op);
+    const Depth depth = depth_of<typename Kernel::Tile>(stream, op, 1);
+    const Sharing sharing = share_works(stream, op, works_of(op, grouping), depth.blocks);
+    const size_t bytes = std::max(shared_bytes<typename Kernel::Tile>(op, depth), prompt_bytes<Kernel>(op));
+    for_each_block(stream, sharing.blocks, bytes, Kernel{{op, sharing, grouping, depth}, {op, depth}});
+}
+
+/// Chooses a kernel by speed only: those on tensor cores give the same bits.
 template <KvFormat kFormat>
 void attend(const Stream& stream, const Attention& op) {
     if (!is_tiled(op.cache.format, op.cache.head_dim)) {
         attend_with<FloatAttention<kFormat>>(stream, op);
     } else if constexpr (kFormat != KvFormat::f32) {
-        op.softcap != 0.0f ? attend_with<TileAttention<kFormat, true>>(stream, op)
-                           : attend_with<TileAttention<kFormat, false>>(stream, op);
+        using Mixed = MixedAttention<kFormat>;
+        if (op.softcap != 0.0f) {
+            attend_with<TileAttention<kFormat, true>>(stream, op);
+        } else if (op.places.rows > kFewRows && op.cache.head_dim <= kMostPromptDims &&
+                   prompt_bytes<Mixed>(op) <= stream.block_memory()) {
+            attend_mixed<Mixed>(stream, op);
+        } else {
+            attend_with<TileAttention<kFormat, false>>(stream, op);
+        }
     }
 }
 

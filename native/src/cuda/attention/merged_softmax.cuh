@@ -37,4 +37,18 @@ __device__ inline bool is_empty(const Softmax& part) {
     return part.maximum == minus_infinity();
 }
 
+/// How a part joins those before it.
+struct PartMerge {
+    Merge merge;
+    bool is_empty;
+
+    __device__ PartMerge(const Softmax& before, const Softmax& part)
+        : merge(before, part), is_empty(cuda::is_empty(part)) {}
+
+    __device__ float of(float before, float part) const { return is_empty ? before : merge.of(before, part); }
+    __device__ Softmax of(const Softmax& before, const Softmax& part) const {
+        return is_empty ? before : Softmax{merge.maximum, merge.of(before.sum, part.sum)};
+    }
+};
+
 }  // namespace outrider::cuda

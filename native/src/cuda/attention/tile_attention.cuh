@@ -26,7 +26,6 @@ struct TileAttention {
     static constexpr bool kIsReferenced = true;
     using WaitsItself = void;
     static constexpr int kQueries = Scratch::kQueries;
-    static constexpr int kThreadsOfQuery = kThreads / kQueries;
     static constexpr int kDims = 4;  // neighbours that a thread merges at once
 
     Attention op;
@@ -36,13 +35,7 @@ struct TileAttention {
 
     static size_t copy_bytes(int stages) { return Copies::bytes(stages); }
 
-    /// All heads that share keys, if a tile can have them, and as many rows as then fit.
-    static Grouping grouping_of(const Attention& op) {
-        const int each = op.num_heads / op.cache.num_kv_heads;
-        const int groups = (each + kTileQueries - 1) / kTileQueries;
-        const int heads = (each + groups - 1) / groups;
-        return Grouping::of(op, kQueries / heads, heads);
-    }
+    static Grouping grouping_of(const Attention& op) { return grouping_of_tiles(op, 1); }
 
     __device__ void operator()(const Block& block) const { attend_works(block, *this); }
 
@@ -52,14 +45,8 @@ struct TileAttention {
     }
 
     __device__ void begin(const Block& block, const Group& group, const Scratch& scratch) const {
-        const int steps = units_of(op.cache.head_dim) * kSteps;
-        for (int i = block.thread; i < steps * kWarp; i += kThreads) {
-            const int lane = i % kWarp;
-            const int step = i / kWarp;
-            const int dim = step / kSteps * kUnitDims + lane % 4 * kFragmentSize + step % kSteps * 4;
-            const Words<2> upper = four_dims(group, lane / 4, dim);
-            const Words<2> lower = four_dims(group, lane / 4 + 8, dim);
-            scratch.queries[i] = {{upper.words[0], lower.words[0], upper.words[1], lower.words[1]}};
+        for (int i = block.thread; i < units_of(op.cache.head_dim) * kSteps * kWarp; i += kThreads) {
+            scratch.queries[i] = query_operand(op, group, i);
         }
         if (block.thread < kQueries) {
             scratch.softmax[block.thread] = empty_softmax();
@@ -70,18 +57,6 @@ struct TileAttention {
             scratch.whole_totals[i] = 0.0f;
         }
         block.synchronize();
-    }
-
-    /// Four dimensions of a query, rounded to bf16; zeros where there is no such query, or dimension.
-    __device__ Words<2> four_dims(const Group& group, int query, int dim) const {
-        if (query >= group.queries() || dim >= op.cache.head_dim) {
-            return {};
-        }
-        const int64_t heads = op.num_heads + 2 * op.cache.num_kv_heads;
-        const int64_t head = group.row(query) * heads + group.head(query);
-        const Words<4> from = load_words<4, false>(op.qkv + head * op.cache.head_dim + dim);
-        const auto value = [&](int i) { return bit_cast<float>(from.words[i]); };
-        return {{bfloat16_pair(value(0), value(1)), bfloat16_pair(value(2), value(3))}};
     }
 
     __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, Copies& copies,
@@ -100,8 +75,8 @@ struct TileAttention {
             }
             merge_sums(block, group, scratch, first * kUnitDims);
             if (end == units && block.thread < group.queries()) {
-                join_softmax(scratch.softmax[block.thread], scratch.softmax_of_span(block.thread),
-                             scratch.joins[block.thread]);
+                Softmax& before = scratch.softmax[block.thread];
+                before = scratch.joins[block.thread].of(before, scratch.softmax_of_span(block.thread));
             }
             block.synchronize();  // the sums and merges have been read
         }
@@ -113,11 +88,11 @@ struct TileAttention {
             const int query = block.thread;
             const Softmax part = scratch.softmax[query];
             scratch.joins[query] = PartMerge(scratch.whole[query], part);
-            join_softmax(scratch.whole[query], part, scratch.joins[query]);
+            scratch.whole[query] = scratch.joins[query].of(scratch.whole[query], part);
             scratch.softmax[query] = empty_softmax();
         }
         block.synchronize();
-        for_each_total(block, group, [&](int query, int dim) {
+        for_each_total(block, group, op.cache.head_dim, [&](int query, int dim) {
             const int place = query * op.cache.head_dim + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
@@ -134,7 +109,7 @@ struct TileAttention {
             to[0] = scratch.softmax[block.thread].maximum;
             to[1] = scratch.softmax[block.thread].sum;
         }
-        for_each_total(block, work.group, [&](int query, int dim) {
+        for_each_total(block, work.group, op.cache.head_dim, [&](int query, int dim) {
             float* const to = partial(op, work, work.part, query) + 2 + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
@@ -144,7 +119,7 @@ struct TileAttention {
     }
 
     __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
-        for_each_total(block, group, [&](int query, int dim) {
+        for_each_total(block, group, op.cache.head_dim, [&](int query, int dim) {
             const int64_t to = group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
@@ -160,12 +135,12 @@ struct TileAttention {
                                  Copies& copies, int span) const {
         const int chunk = span * kChunks + block.warp();
         const bool is_read = group.reads(chunk);
-        TileScores<kFormat, kIsCapped> scores(op, group, block.lane(), chunk);
+        TileScores<kFormat, Copies, kIsCapped> scores(op, group, block.lane(), chunk);
 #pragma unroll 1
         for (int unit = 0; unit < units_of(op.cache.head_dim); ++unit) {
             if (is_read) {
                 copies.wait();
-                scores.multiply(scratch, copies, unit);
+                scores.multiply(scratch.queries, copies, unit);
             }
             copies.advance();
         }
@@ -191,7 +166,7 @@ struct TileAttention {
         for (int unit = first; unit < end; ++unit) {
             if (is_read) {
                 copies.wait();
-                const TileValues<kFormat> values(op, group, weights, copies, block.lane(), chunk);
+                const TileValues<kFormat> values(op, group, weights, copies, unit, block.lane(), chunk);
                 values.store(scratch, group, block.warp(), block.lane(), (unit - first) * kUnitDims);
             }
             copies.advance();
@@ -216,13 +191,8 @@ struct TileAttention {
     /// Of the dimensions of a round.
     __device__ void merge_sums(const Block& block, const Group& group, const Scratch& scratch,
                                int first_dim) const {
-        const int query = block.thread / kThreadsOfQuery;
-        if (query >= group.queries()) {
-            return;
-        }
         const int dims = smaller_of(scratch.round_dims, op.cache.head_dim - first_dim);
-#pragma unroll 1
-        for (int dim = block.thread % kThreadsOfQuery * kDims; dim < dims; dim += kThreadsOfQuery * kDims) {
+        for_each_total(block, group, dims, [&](int query, int dim) {
             float merged[kDims] = {};
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -241,26 +211,21 @@ struct TileAttention {
             for (int i = 0; i < kDims; ++i) {
                 totals[i] = scratch.joins[query].of(totals[i], merged[i]);
             }
-        }
+        });
     }
 
-    __device__ static void join_softmax(Softmax& before, const Softmax& part, const PartMerge& join) {
-        if (!join.is_empty) {
-            before = {join.merge.maximum, join.merge.of(before.sum, part.sum)};
-        }
-    }
-
-    /// Calls `body` for the dimensions that a thread merges, kDims at a time.
+    /// Calls `body` for the dimensions that a thread merges, kDims at a time; a query is one warp's.
     template <typename Body>
-    __device__ void for_each_total(const Block& block, const Group& group, const Body& body) const {
-        const int query = block.thread / kThreadsOfQuery;
-        if (query >= group.queries()) {
-            return;
-        }
+    __device__ static void for_each_total(const Block& block, const Group& group, int dims,
+                                          const Body& body) {
 #pragma unroll 1
-        for (int dim = block.thread % kThreadsOfQuery * kDims; dim < op.cache.head_dim;
-             dim += kThreadsOfQuery * kDims) {
-            body(query, dim);
+        for (int query = block.warp(); query < group.queries(); query += kThreads / kWarp) {
+#pragma unroll 1
+            for (int first = 0; first < dims; first += kWarp * kDims) {
+                if (const int dim = first + block.lane() * kDims; dim < dims) {
+                    body(query, dim);
+                }
+            }
         }
     }
 };

@@ -6,29 +6,11 @@
 #include "cuda/attention/attend_works.cuh"
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/merged_softmax.cuh"
+#include "cuda/attention/tile_queries.cuh"
 #include "cuda/primitives/launch.cuh"
 #include "cuda/values/words.h"
 
 namespace outrider::cuda {
-
-constexpr int kTileQueries = 16;  // the rows of an mma_m16n8k16
-constexpr int kSteps = 2;         // that go through 32 k: dimensions of keys, or a block's positions
-constexpr int kUnitDims = 32;
-
-inline OUTRIDER_HOST_DEVICE int units_of(int head_dim) {
-    return (head_dim + kUnitDims - 1) / kUnitDims;
-}
-
-/// How a part joins those before it.
-struct PartMerge {
-    Merge merge;
-    bool is_empty;
-
-    __device__ PartMerge(const Softmax& before, const Softmax& part)
-        : merge(before, part), is_empty(cuda::is_empty(part)) {}
-
-    __device__ float of(float before, float part) const { return is_empty ? before : merge.of(before, part); }
-};
 
 /// Left operands lie as lanes have them.
 struct TileAttentionScratch {
@@ -60,17 +42,16 @@ struct TileAttentionScratch {
           sums(whole_totals + kQueries * head_dim),
           round_dims(depth.round_units * kUnitDims) {}
 
-    __device__ const Words<4>& queries_of(int unit, int step, int lane) const {
-        return queries[(unit * kSteps + step) * kWarp + lane];
-    }
     __device__ float* sums_of(int chunk, int query) const {
         return sums + (chunk * kQueries + query) * (round_dims + kApart);
     }
     /// A query's maximum of the first chunks of a span.
     __device__ float maximum_of(int query, int chunks) const {
         float maximum = minus_infinity();
-        for (int chunk = 0; chunk < chunks; ++chunk) {
-            maximum = Greater()(maximum, parts[chunk * kQueries + query].maximum);
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const float next = Greater()(maximum, parts[chunk * kQueries + query].maximum);
+            maximum = chunk < chunks ? next : maximum;
         }
         return maximum;
     }

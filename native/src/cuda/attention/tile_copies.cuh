@@ -74,7 +74,8 @@ class TileCopies {
         begin_next();
     }
 
-    __device__ Fragment keys(int n_tile) const {
+    /// Of the oldest stage, which is of this unit.
+    __device__ Fragment keys(int, int n_tile) const {
         if constexpr (kIsWide) {
             return fragment_at((n_tile * kWarp + block.lane()) * kCopyBytes);
         } else {  // a copy has two neighbouring slots
@@ -83,7 +84,7 @@ class TileCopies {
             return fragment_at(copy * kCopyBytes + g % 2 * kCopyBytes / 2);
         }
     }
-    __device__ Fragment values(int n_tile) const {
+    __device__ Fragment values(int, int n_tile) const {
         return fragment_at((n_tile * kWarp + block.lane()) * int{sizeof(Fragment)});
     }
     /// Of a slot of the warp's own block of a span, from the span's first stage on until the next span's.

@@ -4,7 +4,6 @@
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
-#include "cuda/attention/tile_copies.cuh"
 #include "cuda/primitives/reduce.cuh"
 
 namespace outrider::cuda {
@@ -20,9 +19,8 @@ struct TileWeights {
 /// The columns of an mma_m16n8k16 are eight positions. Whether scores are capped is known when it is
 /// compiled: the code of the cap, once for each score of a lane, would not fit into the instruction cache
 /// beside the rest.
-template <KvFormat kFormat, bool kIsCapped>
+template <KvFormat kFormat, typename Copies, bool kIsCapped>
 struct TileScores {
-    using Copies = TileCopies<kFormat>;
     static constexpr int kNTiles = kBlockSize / kFragmentSize;
     static constexpr int kHalves = TileWeights::kHalves;
 
@@ -35,12 +33,13 @@ struct TileScores {
     __device__ TileScores(const Attention& operation, const Group& queries, int own_lane, int own_chunk)
         : op(operation), group(queries), lane(own_lane), chunk(own_chunk) {}
 
-    /// One unit of dimensions.
-    __device__ void multiply(const TileAttentionScratch& scratch, const Copies& copies, int unit) {
-        const Words<4> steps[kSteps] = {scratch.queries_of(unit, 0, lane), scratch.queries_of(unit, 1, lane)};
+    /// One unit of dimensions.  # queries: [units, kSteps, kWarp]
+    __device__ void multiply(const Words<4>* queries, const Copies& copies, int unit) {
+        const Words<4> steps[kSteps] = {queries[unit * kSteps * kWarp + lane],
+                                        queries[(unit * kSteps + 1) * kWarp + lane]};
 #pragma unroll
         for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
-            const Words<4> keys = unpack<kFormat>(copies.keys(n_tile));
+            const Words<4> keys = unpack<kFormat>(copies.keys(unit, n_tile));
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
                 mma_m16n8k16(scores[n_tile], steps[step].words,

@@ -4,7 +4,6 @@
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
-#include "cuda/attention/tile_copies.cuh"
 #include "cuda/attention/tile_scores.cuh"
 
 namespace outrider::cuda {
@@ -12,17 +11,17 @@ namespace outrider::cuda {
 /// The columns of an mma_m16n8k16 are eight dimensions.
 template <KvFormat kFormat>
 struct TileValues {
-    using Copies = TileCopies<kFormat>;
     static constexpr int kNTiles = kUnitDims / 8;
 
     float sums[kNTiles][4] = {};
 
+    template <typename Copies>
     __device__ TileValues(const Attention& op, const Group& group, const TileWeights& weights,
-                          const Copies& copies, int lane, int chunk) {
+                          const Copies& copies, int unit, int lane, int chunk) {
         const bool is_whole = group.reads_all(chunk);
 #pragma unroll
         for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
-            const Words<4> values = unpack<kFormat>(copies.values(n_tile));
+            const Words<4> values = unpack<kFormat>(copies.values(unit, n_tile));
             if (is_whole) {
                 multiply(weights, values, sums[n_tile]);
             } else {
