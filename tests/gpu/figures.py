@@ -34,7 +34,10 @@ def print_table(folder: Path) -> None:
 def measured_figures(folder: Path) -> dict[str, float]:
     """The figures of a run, by their names in the table."""
     figures = {}
-    for kernel in _read(folder / "kernels.json").get("kernels", []):
+    kernels = _read(folder / "kernels.json")
+    if kernels:
+        figures["read rate, TB/s"] = kernels["read_rate"] / 1e12
+    for kernel in kernels.get("kernels", []):
         if (kernel["kernel"], kernel["shape"], kernel["format"]) == ("attention", "8b", "bf16") and kernel["seconds"]:
             figures[f"attention, {kernel['context']}, {kernel['rows']} rows, us"] = 1e6 * kernel["seconds"]
     for name, measured in _read(folder / "passes.json").items():

@@ -34,7 +34,7 @@ class Plan:
     rows: Seq[int] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 2048)
     caches: Seq[str] = ("bf16", "int8")
     contexts: Seq[int] = (1 << 10, 8 << 10, 32 << 10, 128 << 10)
-    attention_rows: Seq[int] = (1, 4, 16)
+    attention_rows: Seq[int] = (1, 4, 16, 512)
     small_rows: Seq[int] = (1, 16, 64)  # of what is no product and no attention
     times: int = 64  # that such a one is enqueued in a run
     runs: int = 20

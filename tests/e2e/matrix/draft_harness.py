@@ -5,13 +5,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from benchmarks.drafts.scripted_draft import ScriptedDraft
+from services.engine.decoder.native import isas
 from tests.e2e.harness.draft_rig import Service, until
 from tests.e2e.harness.garbage_draft import never_right
 from tests.e2e.harness.link_proxy import LinkProxy
 from tests.e2e.harness.models import draft_folder, folder
 from tests.e2e.matrix.cells import Cell
 from tests.e2e.matrix.probe import Probe
-from tests.e2e.matrix.processors import service_options
+from tests.e2e.matrix.processors import GPU, service_options
 from tests.e2e.matrix.streams import structure_of
 from tests.harness.network.free_port import free_port
 
@@ -90,8 +91,10 @@ class DraftHarness:
         await until(is_linked, _LINK_SECONDS)
 
     def _show(self, kind: str, cell: Cell, address: str) -> None:
+        # A draft for another vocabulary runs on CPUs only.
+        processor = isas()[0] if kind == "reworded" and cell.setup.isa == GPU else cell.setup.isa
         options = [
-            *service_options(cell.setup.isa),
+            *service_options(processor),
             "--kv-blocks",
             "128",
             "--weights",

@@ -55,19 +55,33 @@ struct CapValue {
     }
 };
 
+constexpr int kLoadBytes = 16;
+
+__device__ inline uint32_t folded(const Words<4>& words) {
+    return words.words[0] ^ words.words[1] ^ words.words[2] ^ words.words[3];
+}
+
+/// Without it loads would be left out, as nothing is made of them.
+__device__ inline void use_seldom(uint32_t sum, char* place) {
+    constexpr uint32_t kSeldom = 0x9E3779B9;
+    if (sum == kSeldom) {
+        *reinterpret_cast<uint32_t*>(place) = sum;
+    }
+}
+
 /// A block reads a stretch of memory, each of its threads several words of 16 bytes at once.
-template <int kLoads>
 struct ReadStretch {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
-    static constexpr int64_t kRow = kThreads * 16;
+    static constexpr int kLoads = 16;
+    static constexpr int64_t kRow = kThreads * kLoadBytes;
     static constexpr int64_t kBytes = kLoads * kRow;
-    static constexpr uint32_t kSeldom = 0x9E3779B9;
+    static_assert(kReadUnit % kBytes == 0, "a multiple of kReadUnit is read");
 
     char* from;
 
     __device__ void operator()(const Block& block) const {
-        char* place = from + block.index * kBytes + block.thread * 16;
+        char* place = from + block.index * kBytes + block.thread * kLoadBytes;
         Words<4> all[kLoads];
 #pragma unroll
         for (int load = 0; load < kLoads; ++load) {
@@ -76,23 +90,39 @@ struct ReadStretch {
         uint32_t sum = 0;
 #pragma unroll
         for (int load = 0; load < kLoads; ++load) {
-            for (const uint32_t word : all[load].words) {
-                sum ^= word;
-            }
+            sum ^= folded(all[load]);
         }
-        if (sum == kSeldom) {  // or the loads would be left out, as nothing is made of them
-            *reinterpret_cast<uint32_t*>(place) = all[0].words[0];
-        }
+        use_seldom(sum, place);
     }
 };
 
-template <int kLoads>
-void read_stretches(const Stream& stream, const Read& op) {
-    constexpr int64_t kBytes = ReadStretch<kLoads>::kBytes;
-    static_assert(kReadUnit % kBytes == 0, "a multiple of kReadUnit is read");
-    for_each_block(stream, static_cast<int64_t>(op.bytes) / kBytes, 0,
-                   ReadStretch<kLoads>{const_cast<char*>(op.from)});
-}
+/// All blocks sweep over the memory together, a window at a time.
+struct ReadSweep {
+    static constexpr int kThreads = 512;
+    static constexpr int kBlocksPerMultiprocessor = 4;
+    static constexpr int kBlocks = 8;  // for each multiprocessor
+    static constexpr int kLoads = 4;
+
+    char* from;
+    int64_t bytes;
+    int64_t blocks;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t window = blocks * kThreads * kLoadBytes;
+        int64_t place = (block.index * kThreads + block.thread) * kLoadBytes;
+        uint32_t sum = 0;
+        for (; place + (kLoads - 1) * window < bytes; place += kLoads * window) {
+#pragma unroll
+            for (int load = 0; load < kLoads; ++load) {
+                sum ^= folded(load_words<4, true>(from + place + load * window));
+            }
+        }
+        for (; place < bytes; place += window) {
+            sum ^= folded(load_words<4, true>(from + place));
+        }
+        use_seldom(sum, from);
+    }
+};
 
 }  // namespace
 
@@ -113,12 +143,15 @@ void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
 }
 
-/// Both ways are stripes; they differ in their length.
+/// Stripes are those of a sweep.
 void read(const Stream& stream, const Read& op) {
+    char* const from = const_cast<char*>(op.from);
+    const auto bytes = static_cast<int64_t>(op.bytes);
     if (op.in_stripes) {
-        read_stretches<4>(stream, op);
+        const int64_t blocks = int64_t{stream.multiprocessors()} * ReadSweep::kBlocks;
+        for_each_block(stream, blocks, 0, ReadSweep{from, bytes, blocks});
     } else {
-        read_stretches<16>(stream, op);
+        for_each_block(stream, bytes / ReadStretch::kBytes, 0, ReadStretch{from});
     }
 }
 
