@@ -16,7 +16,8 @@ struct MicroPanelPass {
     int64_t rows;
 };
 
-/// body(MicroPanelPass) for all micro-panels of a panel, and all rows.
+/// body(MicroPanelPass) for all rows, and all micro-panels of a panel: reading the panel again takes less than reading
+/// many rows again, which do not fit into the second-level cache.
 template <int kColumns, int64_t kMostRows = kRowsPerPass, typename Body>
 OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const ProductRows& rows, int64_t panel,
                                             const Body& body) {
@@ -24,10 +25,10 @@ OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const Prod
     constexpr int64_t kMicroPanels = kPanelColumns / kColumns;
     const int64_t micro_panels = (weight.out_features + kColumns - 1) / kColumns;
     const int64_t end = smaller((panel + 1) * kMicroPanels, micro_panels);
-    for (int64_t micro_panel = panel * kMicroPanels; micro_panel < end; ++micro_panel) {
-        const int64_t next =
-            micro_panel + 1 < end ? micro_panel + 1 : (panel + rows.panels_ahead) * kMicroPanels;
-        for (int64_t row = rows.first_row; row < rows.end_row; row += kMostRows) {
+    for (int64_t row = rows.first_row; row < rows.end_row; row += kMostRows) {
+        for (int64_t micro_panel = panel * kMicroPanels; micro_panel < end; ++micro_panel) {
+            const int64_t next =
+                micro_panel + 1 < end ? micro_panel + 1 : (panel + rows.panels_ahead) * kMicroPanels;
             body(MicroPanelPass{micro_panel, smaller(next, micro_panels - 1), row,
                                 smaller(kMostRows, rows.end_row - row)});
         }

@@ -9,6 +9,24 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
+/// Tiles 0 to 3 hold sums of a panel's features: 0 and 1 neighbouring columns from `first` on, 2 and 3 from `second` on.
+template <typename Total>
+OUTRIDER_INLINE void load_sums(const Total* first, const Total* second) {
+    constexpr int64_t kStride = kPanelColumns * sizeof(Total);
+    Tiles::load<0>(first, kStride);
+    Tiles::load<1>(first + kLanes, kStride);
+    Tiles::load<2>(second, kStride);
+    Tiles::load<3>(second + kLanes, kStride);
+}
+template <typename Total>
+OUTRIDER_INLINE void store_sums(Total* first, Total* second) {
+    constexpr int64_t kStride = kPanelColumns * sizeof(Total);
+    Tiles::store<0>(first, kStride);
+    Tiles::store<1>(first + kLanes, kStride);
+    Tiles::store<2>(second, kStride);
+    Tiles::store<3>(second + kLanes, kStride);
+}
+
 /// `Format` says how weights lie in memory, and which numbers they are:
 ///   Total                        the sums' elements
 ///   kRowStride, kTileStride      bytes between the rows of a tile of weights, and between the tiles of a step
@@ -113,11 +131,7 @@ struct TileSums {
 
     /// Adds the products of up to sixteen rows with all four tiles of features.
     static void add_rows(const Slice& slice, Ahead& ahead) {
-        constexpr int64_t kStride = kColumns * sizeof(Total);
-        Tiles::load<0>(slice.sums, kStride);
-        Tiles::load<1>(slice.sums + kLanes, kStride);
-        Tiles::load<2>(slice.sums + 2 * kLanes, kStride);
-        Tiles::load<3>(slice.sums + 3 * kLanes, kStride);
+        load_sums(slice.sums, slice.sums + 2 * kLanes);
         const char* input = slice.input;
         const char* weights = slice.weights;
         for (int64_t step = 0; step < slice.steps;
@@ -133,21 +147,14 @@ struct TileSums {
             load_weights<7>(weights, 3);
             Format::template multiply<3, 4, 7>();
         }
-        Tiles::store<0>(slice.sums, kStride);
-        Tiles::store<1>(slice.sums + kLanes, kStride);
-        Tiles::store<2>(slice.sums + 2 * kLanes, kStride);
-        Tiles::store<3>(slice.sums + 3 * kLanes, kStride);
+        store_sums(slice.sums, slice.sums + 2 * kLanes);
     }
 
     /// Adds the products of 17 to 32 rows with two tiles of features, from `tile` on; each load serves two products.
     static void add_half(const Slice& slice, int64_t tile, Ahead& ahead) {
-        constexpr int64_t kStride = kColumns * sizeof(Total);
         Total* sums = slice.sums + tile * kLanes;
         Total* others = sums + kTileRows * kColumns;
-        Tiles::load<0>(sums, kStride);
-        Tiles::load<1>(sums + kLanes, kStride);
-        Tiles::load<2>(others, kStride);
-        Tiles::load<3>(others + kLanes, kStride);
+        load_sums(sums, others);
         const char* input = slice.input;
         const char* weights = slice.weights;
         for (int64_t step = 0; step < slice.steps;
@@ -162,10 +169,7 @@ struct TileSums {
             Format::template multiply<2, 5, 6>();
             Format::template multiply<3, 5, 7>();
         }
-        Tiles::store<0>(sums, kStride);
-        Tiles::store<1>(sums + kLanes, kStride);
-        Tiles::store<2>(others, kStride);
-        Tiles::store<3>(others + kLanes, kStride);
+        store_sums(sums, others);
     }
 };
 

@@ -4,8 +4,7 @@
 
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/row_blocks.h"
-#include "cpu/tiles/tile_config.h"
-#include OUTRIDER_TILES  // Tiles
+#include "cpu/product/tile_sums.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
@@ -64,16 +63,12 @@ struct TiledGroups {
             unpack(numbers, bytes);
             numbers = bytes;
         }
-        constexpr int64_t kStride = kPanelColumns * sizeof(int32_t);
         Tiles::load<4>(values, stride);
         multiply_tile<0, 5>(numbers);
         multiply_tile<1, 6>(numbers);
         multiply_tile<2, 7>(numbers);
         multiply_tile<3, 5>(numbers);
-        Tiles::store<0>(sums, kStride);
-        Tiles::store<1>(sums + kLanes, kStride);
-        Tiles::store<2>(sums + 2 * kLanes, kStride);
-        Tiles::store<3>(sums + 3 * kLanes, kStride);
+        store_sums(sums, sums + 2 * kLanes);
     }
 
     template <int kSums, int kWeights>

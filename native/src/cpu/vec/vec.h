@@ -7,6 +7,7 @@
 //   RegisterBlocking                   how much of a product and of attention is computed side by side:
 //     kVectors, kRows                    vectors of output features by rows of a product
 //     kInt4Rows                          rows of a product with int4 weights
+//     kInt4Words                         words of a group of int4 weights that are multiplied without a loop
 //     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
 //     kQueries                           queries of attention
 //     kSteps                             of K in a slice of weights: they stay in the nearest cache
@@ -14,7 +15,8 @@
 //   multiply_add(a, b, c)              a * b + c: fused if the instruction set can, else rounded twice; the
 //                                      compiler never chooses
 //   maximum(a, b)                      a > b ? a : b
-//   widen(HalfVec), widen(SmallVec)    bf16 to float32, int8 to int32
+//   widen(HalfVec)                     bf16 to float32
+//   widen(SmallVec), widen(SmallPairVec)   int8 to int32, to int16
 //   from_float16(HalfVec)              float16 to float32
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
 //   kInt8Offset, dot_int8, GroupSum    products of integers (product/int8_dot.h, product/int4_dot.h)

@@ -15,6 +15,7 @@ struct RegisterBlocking {
     static constexpr int kVectors = 2;
     static constexpr int kRows = 4;               // 8 of 16 registers hold sums
     static constexpr int kInt4Rows = 4;           // 8 of 16 registers hold a group's sums
+    static constexpr int kInt4Words = 4;          // the compiler would not unroll so much by itself
     static constexpr int kUnpackedRows = kNever;  // sums of groups take fewer instructions than of bytes
     static constexpr int kQueries = 4;            // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
@@ -37,6 +38,9 @@ OUTRIDER_INLINE Vec widen(HalfVec half) {
 }
 OUTRIDER_INLINE IntVec widen(SmallVec small) {
     return (IntVec)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bit_cast<int64_t>(small)));
+}
+OUTRIDER_INLINE PairVec widen(SmallPairVec small) {
+    return (PairVec)_mm256_cvtepi8_epi16((__m128i)small);
 }
 OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return rounded_to_bf16(value);
@@ -62,8 +66,9 @@ struct GroupSum {
 
     OUTRIDER_INLINE void start(int32_t value) { pairs = _mm256_set1_epi32(value); }
     OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) {
-        // Nothing saturates; but the compiler would put plain additions into an order that spills registers.
-        pairs = _mm256_adds_epi16(pairs, _mm256_maddubs_epi16((__m256i)numbers, (__m256i)values));
+        __m256i sum = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)numbers, (__m256i)values));
+        asm("" : "+x"(sum));  // else the compiler would put additions into an order that spills registers
+        pairs = sum;
     }
     OUTRIDER_INLINE IntVec total() const { return (IntVec)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {

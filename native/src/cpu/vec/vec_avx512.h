@@ -13,8 +13,9 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct RegisterBlocking {
     static constexpr int kVectors = 4;
-    static constexpr int kRows = 6;          // 24 of 32 registers hold sums
-    static constexpr int kInt4Rows = 3;      // of 32 registers 12 hold totals and 12 a group's sums
+    static constexpr int kRows = 6;      // 24 of 32 registers hold sums
+    static constexpr int kInt4Rows = 3;  // of 32 registers 12 hold totals and 12 a group's sums
+    static constexpr int kInt4Words = 4;
     static constexpr int kUnpackedRows = 7;  // fewer take less time than unpacking does
     static constexpr int kQueries = 8;       // with two vectors each, 16 of 32 registers hold sums
     static constexpr int64_t kSteps = 64;
@@ -40,6 +41,9 @@ OUTRIDER_INLINE Vec widen(HalfVec half) {
 }
 OUTRIDER_INLINE IntVec widen(SmallVec small) {
     return (IntVec)_mm512_maskz_cvtepi8_epi32(kAllLanes, (__m128i)small);
+}
+OUTRIDER_INLINE PairVec widen(SmallPairVec small) {
+    return __builtin_convertvector(small, PairVec);
 }
 OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return bit_cast<HalfVec>(_mm512_cvtneps_pbh((__m512)value));

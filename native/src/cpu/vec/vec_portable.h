@@ -11,8 +11,9 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct RegisterBlocking {
     static constexpr int kVectors = 2;
-    static constexpr int kRows = 4;      // 8 of 16 registers hold sums
-    static constexpr int kInt4Rows = 3;  // 6 of 16 registers hold a group's sums
+    static constexpr int kRows = 4;       // 8 of 16 registers hold sums
+    static constexpr int kInt4Rows = 3;   // 6 of 16 registers hold a group's sums
+    static constexpr int kInt4Words = 1;  // more takes more time
     static constexpr int kUnpackedRows = kNever;
     static constexpr int kQueries = 4;  // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
@@ -35,6 +36,9 @@ OUTRIDER_INLINE Vec widen(HalfVec half) {
 }
 OUTRIDER_INLINE IntVec widen(SmallVec small) {
     return __builtin_convertvector(small, IntVec);
+}
+OUTRIDER_INLINE PairVec widen(SmallPairVec small) {
+    return __builtin_convertvector(small, PairVec);
 }
 OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return rounded_to_bf16(value);

@@ -81,6 +81,7 @@ struct Int4MicroPanel : Int4Layout {
     template <int kRows>
     OUTRIDER_INLINE static void multiply_group(const char* values, int64_t stride, const char* weights,
                                                GroupSum (&sums)[kRows][kVectors]) {
+#pragma GCC unroll RegisterBlocking::kInt4Words
         for (int word = 0; word < kWords; ++word) {
             for (int half = 0; half < 2; ++half) {
                 ByteVec four[kVectors];
@@ -143,8 +144,8 @@ struct Int4MicroPanel : Int4Layout {
                               slice.input_stride, weights, products);
         OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
-            const auto pairs = load_as<SmallPairVec>(weights + kNumberBytes + vector * sizeof(SmallPairVec));
-            const PairVec steps_and_offsets = __builtin_convertvector(pairs, PairVec);
+            const PairVec steps_and_offsets =
+                widen(load_as<SmallPairVec>(weights + kNumberBytes + vector * sizeof(SmallPairVec)));
             OUTRIDER_UNROLLED
             for (int row = 0; row < kRows; ++row) {
                 totals[row][vector] = products[row][vector].added(totals[row][vector], steps_and_offsets,
