@@ -34,7 +34,7 @@ class ThreadBlock {
 
     /// Waits for all threads of the block.
     void synchronize();
-    /// Waits for the threads 0 ... count - 1, of which this is one; they are whole warps.
+    /// Waits for the threads 0 ... count - 1, which are whole warps; this is one of them.
     void synchronize_first(unsigned count);
     /// Lets others run, which this thread waits for. If none of them does anything that others wait for, the process
     /// ends.

@@ -78,8 +78,9 @@ int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
 }
 
 void Adapters::remove(int number) {
+    std::shared_ptr<const Adapter> removed;  // frees its memory when nobody waits for the lock
     const std::lock_guard lock(changing_);
-    at(number).reset();
+    removed = std::move(at(number));
 }
 
 std::shared_ptr<const Adapters::Adapter>& Adapters::at(int number) {

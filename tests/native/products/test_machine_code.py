@@ -7,8 +7,8 @@ from tests.gpu.machine_code import KernelCode, MachineCode, find_disassembler, r
 
 INSTRUCTION_CACHE = 128 << 10  # bytes, about
 COMPILER = "13.0"  # whose code the budgets are of
-# Two ways, of which a block runs one: without tensor cores for few queries and for many, and for rows of prompts and rows
-# that decode.
+# Two ways, of which a block runs one: without tensor cores, for few queries and for many; and for rows of prompts and
+# rows that decode.
 TWO_WAYS = ("FloatAttention", "MixedAttention")
 # All samplers beyond the usual ones in one kernel, of which a request runs a few: what they share are functions, which
 # get some of their numbers through local memory.

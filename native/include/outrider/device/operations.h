@@ -199,7 +199,7 @@ struct SoftCap {
 /// Bytes that one task of a Read takes; it reads a multiple of this.
 constexpr size_t kReadUnit = size_t{1} << 16;
 
-/// Loads every byte of some memory once, by stripes of kReadUnit or by one stretch for each thread.
+/// Loads every byte of some memory once: in stripes, which threads take in turn, or in one stretch for each thread.
 struct Read {
     const char* from = nullptr;
     size_t bytes = 0;

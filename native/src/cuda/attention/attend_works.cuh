@@ -11,7 +11,7 @@ namespace outrider::cuda {
 /// Who shares the work of an attention.
 struct Sharing {
     int blocks;      // no more than fit on the device at once
-    int most_parts;  // that have places, times rows
+    int most_parts;  // places for the results of parts, counted in rows
 };
 
 /// How a multiprocessor's memory is used.

@@ -50,8 +50,10 @@ struct TileAttentionScratch {
         float maximum = minus_infinity();
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const float next = Greater()(maximum, parts[chunk * kQueries + query].maximum);
-            maximum = chunk < chunks ? next : maximum;
+            const Softmax& part = parts[chunk * kQueries + query];
+            const bool is_joined =
+                chunk < chunks && !is_empty(part);  // as a NaN would be lost in an empty one
+            maximum = is_joined ? Greater()(maximum, part.maximum) : maximum;
         }
         return maximum;
     }

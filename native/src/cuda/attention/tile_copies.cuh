@@ -11,7 +11,6 @@
 
 namespace outrider::cuda {
 
-constexpr int kMostStages = 8;  // 8, 4, 3 or 2
 constexpr int kFewestStages = 2;
 
 /// A ring of stages; each stage is four fragments of every lane: a unit of dimensions of the warp's own block of a
@@ -100,8 +99,7 @@ class TileCopies {
     static constexpr int kStageBytes = kFragments * kWarp * int{sizeof(Fragment)};
     static constexpr int kCopies = kStageBytes / kWarp / kCopyBytes;  // of a lane in a stage
     static constexpr int kScaleBytes = has_scales(kFormat) ? 2 * kBlockSize * int{sizeof(float)} : 0;
-    static constexpr int kScaleSets =
-        8;  // more than there are spans under way: a span has at least two stages
+    static constexpr int kScaleSets = 8;  // at most five spans are under way: each has two stages or more
 
     const Block& block;
     const Group& group;

@@ -27,9 +27,18 @@ struct Barrier {
                      : "memory");
     }
 
-    /// Waits until a phase of this parity has ended; one of parity 1 has ended before the first.
+    /// Waits until a phase of this parity has ended; one of parity 1 has ended before the first. What does not end for
+    /// some ten seconds never will, and is an error.
     __device__ void wait(uint32_t parity) {
+        constexpr long long kMostCycles = 20'000'000'000;
+        if (has_ended(parity)) {
+            return;
+        }
+        const long long began = clock64();
         while (!has_ended(parity)) {
+            if (clock64() - began > kMostCycles) {
+                asm volatile("trap;");
+            }
         }
     }
 

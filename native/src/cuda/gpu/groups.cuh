@@ -104,7 +104,8 @@ __device__ void synchronize_first() {
     asm volatile("bar.sync 1, %0;" : : "n"(kThreads) : "memory");
 }
 
-/// Registers that each of the group's threads has from now on: more, if others have given theirs away.
+/// Registers that each of the group's threads has from now on: more, once others have given enough away; else the call
+/// waits for ever.
 template <int kCount>
 __device__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kCount));

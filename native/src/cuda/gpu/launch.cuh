@@ -79,15 +79,15 @@ struct Block {
     __device__ void synchronize() const { __syncthreads(); }
 };
 
-/// Whether a kernel runs alone: it is not launched early, and neither is the next one. Early launches pay for
-/// short kernels; beside a long one, blocks that wait take room from blocks that work.
+/// Whether a kernel runs alone: it is not launched early, and the next one begins when it has ended. Early launches
+/// pay for short kernels; beside a long one, blocks that wait take room from blocks that work.
 template <typename Kernel>
 constexpr bool runs_alone() {
     return requires { typename Kernel::RunsAlone; };
 }
 
 /// Whether a kernel is compiled for this architecture: Hopper alone has the instructions of groups. On others it is
-/// empty, and never launched (Stream::multiplies_in_groups).
+/// never launched (Stream::multiplies_in_groups).
 template <typename Kernel>
 constexpr bool is_compiled() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -109,6 +109,8 @@ __device__ void run_in_order(const Kernel& kernel) {
     }
     if constexpr (is_compiled<Kernel>()) {
         kernel(block);
+    } else {
+        asm volatile("trap;");
     }
 }
 

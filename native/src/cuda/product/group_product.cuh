@@ -1,5 +1,5 @@
 // GroupProduct: the matrix product of many rows on Hopper, with the bits of the others. Two groups of four warps
-// multiply what a further warp copies into the block's memory; a group's instructions take activations from
+// multiply what a further thread copies into the block's memory; a group's instructions take activations from
 // there, and weights, unpacked, from registers.
 #pragma once
 
@@ -30,7 +30,12 @@ struct GroupProduct {
     static constexpr int kReaders = 2 * kGroup;  // threads that multiply
     static constexpr int kThreads = kReaders + kGroup;
     static constexpr int kBlocksPerMultiprocessor = 1;
+    static constexpr int kCopyRegisters = 40;
+    static constexpr int kReaderRegisters = 232;
+    static_assert(kGroup * kCopyRegisters + kReaders * kReaderRegisters <= 65536,
+                  "else the block waits for ever");
     static constexpr int kAtOnce = 4;  // outputs whose parts registers hold
+    static_assert(kQuads % kAtOnce == 0, "outputs come in whole batches");
     static constexpr size_t kSharedBytes = Ring::kBytes + sizeof(uint64_t);
 
     Product op;
@@ -46,12 +51,12 @@ struct GroupProduct {
         }
         block.synchronize();
         if (block.thread >= kReaders) {
-            give_registers<40>();
-            if (block.warp() == kReaders / kWarp) {
+            give_registers<kCopyRegisters>();
+            if (block.thread == kReaders) {
                 copy_all(block, ring);
             }
         } else {
-            take_registers<232>();
+            take_registers<kReaderRegisters>();
             multiply_all(block, ring);
         }
     }
@@ -68,7 +73,7 @@ struct GroupProduct {
                 for (int tile = 0; tile < segment.tiles; tile += Ring::kTiles) {
                     const int left = segment.tiles - tile;
                     ring.fill(weight, run.unit / row_tiles * kUnitMTiles, rows, run.unit % row_tiles,
-                              segment.first + tile, left < Ring::kTiles ? left : Ring::kTiles, block.lane());
+                              segment.first + tile, left < Ring::kTiles ? left : Ring::kTiles);
                     ring.advance();
                 }
             }
@@ -141,6 +146,7 @@ struct GroupProduct {
         return (run.unit - work.whole() * work.blocks) * work.segments;
     }
 
+    /// Fewer units are left over than there are blocks, so at most one of them begins in a block, which has the counter.
     __device__ bool arrives_last(const Block& block, const GroupRun& run) const {
         auto& flag = *reinterpret_cast<uint32_t*>(block.shared + Ring::kBytes);
         synchronize_first<kReaders>();  // all have stored their part, and read the flag of the run before

@@ -1,4 +1,4 @@
-// GroupRing: the block's memory as a ring of stages, which one warp fills and two groups of warps multiply.
+// GroupRing: the block's memory as a ring of stages, which one thread fills and two groups of warps multiply.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct GroupRing {
     static constexpr int kStageBytes = kInputs + kTiles * kRows * RowTiles::kRowBytes;
     static constexpr int kStages = std::min(8, (208 << 10) / kStageBytes);
     static constexpr size_t kBytes = kStages * (kStageBytes + 2 * sizeof(Barrier));
-    static constexpr int kReaders = 8;  // warps
+    static constexpr int kReadingWarps = 8;
 
     char* shared;
     int slot = 0;         // of the stage that comes next
@@ -36,7 +36,7 @@ struct GroupRing {
     __device__ void initialise() const {
         for (int i = 0; i < kStages; ++i) {
             full(i).initialise(1);
-            empty(i).initialise(kReaders);
+            empty(i).initialise(kReadingWarps);
         }
         publish_barriers();
     }
@@ -46,25 +46,21 @@ struct GroupRing {
         parity ^= slot == 0 ? 1 : 0;
     }
 
-    /// A warp begins to copy `count` K tiles, from `k_tile` on, into the next stage.
+    /// One thread begins to copy `count` K tiles, from `k_tile` on, into the next stage.
     __device__ void fill(const WeightView& weight, int m_tile, const RowTiles& rows, int row_tile, int k_tile,
-                         int count, int lane) const {
+                         int count) const {
         const auto left = static_cast<int>(m_tiles_of(weight)) - m_tile;
         const int m_tiles = left < kUnitMTiles ? left : kUnitMTiles;
         const int weight_bytes = count * static_cast<int>(Tile::kBytes);
         const int row_bytes = count * kRows * RowTiles::kRowBytes;
-        if (lane == 0) {
-            empty(slot).wait(parity ^ 1);
-            full(slot).arrive_expecting(m_tiles * weight_bytes + row_bytes);
-        }
-        synchronize_warp();
-        if (lane < m_tiles) {
-            const int64_t tile = (m_tile + lane) * k_tiles_of(weight) + k_tile;
-            begin_bulk_copy(stage(slot) + lane * kWeightBytes, weight.data + tile * Tile::kBytes,
-                            weight_bytes, full(slot));
-        }
-        if (lane == kUnitMTiles) {
-            begin_bulk_copy(stage(slot) + kInputs, rows.at(row_tile, k_tile), row_bytes, full(slot));
+        empty(slot).wait(parity ^ 1);
+        full(slot).arrive_expecting(m_tiles * weight_bytes + row_bytes);
+        begin_bulk_copy(stage(slot) + kInputs, rows.at(row_tile, k_tile), row_bytes, full(slot));
+        const int64_t stride = k_tiles_of(weight) * Tile::kBytes;
+        const char* from = weight.data + m_tile * stride + k_tile * Tile::kBytes;
+#pragma unroll 1
+        for (int i = 0; i < m_tiles; ++i, from += stride) {
+            begin_bulk_copy(stage(slot) + i * kWeightBytes, from, weight_bytes, full(slot));
         }
     }
 
@@ -73,6 +69,7 @@ struct GroupRing {
 
     /// Every warp that multiplies calls when it has read a stage; nothing is released where there is none (-1).
     __device__ void release(int of_slot, int lane) const {
+        synchronize_warp();
         if (lane == 0 && of_slot >= 0) {
             empty(of_slot).arrive();
         }

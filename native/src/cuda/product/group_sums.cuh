@@ -42,15 +42,20 @@ struct GroupSums {
 
     __device__ static LeftOperands pinned(const typename Tile::Words& words) {
         LeftOperands left = Tile::unpack(words);
+        keep(left);
+        return left;
+    }
+
+    /// Until here nothing else may be in these registers.
+    __device__ static void keep(LeftOperands& left) {
         pin(left.steps[0]);
         pin(left.steps[1]);
-        return left;
     }
 
     /// One tile is multiplied while the next one's weights are read.
     __device__ void add_plain(Ring& ring, int tiles, int warp, int lane) {
         static_assert(Ring::kTiles == 2, "two sets of registers take turns");
-        LeftOperands left[Ring::kTiles];
+        LeftOperands left[Ring::kTiles] = {};
         int read = -1;  // the slot of the stage before
         pin(values);
 #pragma unroll 1
@@ -59,14 +64,17 @@ struct GroupSums {
             left[0] = pinned(Tile::read(ring.weights(warp, 0), lane));
             multiply(ring, 0, left[0], values);
             wait_for_multiplications<1>();
+            keep(left[1]);
             ring.release(read, lane);
             left[1] = pinned(Tile::read(ring.weights(warp, 1), lane));
             multiply(ring, 1, left[1], values);
             wait_for_multiplications<1>();
+            keep(left[0]);
             read = ring.slot;
             ring.advance();
         }
         wait_for_multiplications<0>();
+        keep(left[1]);
         pin(values);
         ring.release(read, lane);
         if (tiles % Ring::kTiles != 0) {

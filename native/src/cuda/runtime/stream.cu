@@ -151,7 +151,7 @@ void Stream::synchronize() {
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
 }
 
-/// Records this thread alone: another's calls, of another stream, go on meanwhile.
+/// Other streams' calls by other threads go on meanwhile.
 void Stream::begin_recording() {
     select();
     std::unique_lock lock(calls_);

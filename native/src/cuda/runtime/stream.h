@@ -24,7 +24,7 @@ class Recording {
 class Staging;
 
 /// Copies, fills and kernels run in the order in which they are enqueued; only downloads wait for them. What
-/// an upload reads may be changed when it returns. Any thread may call. Every failure is a DeviceError that
+/// an upload reads may be changed when it returns. Any thread may allocate and copy. Every failure is a DeviceError that
 /// names the call and the device; one of a kernel may come with a later call.
 class Stream {
   public:
@@ -58,7 +58,8 @@ class Stream {
     void synchronize();
 
     /// From now on what this thread enqueues is recorded in place of being run; it allocates, uploads and
-    /// downloads nothing. Calls of other threads wait until the recording ends, since they would be part of it.
+    /// downloads nothing. Other threads that allocate or copy wait until the recording ends, since that would be
+    /// part of it. Only one thread at a time launches kernels.
     void begin_recording();
     /// Throws DeviceError where something of it cannot be recorded.
     std::unique_ptr<Recording> end_recording();
