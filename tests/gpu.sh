@@ -98,6 +98,7 @@ profile() { # what the hardware counts in each; the clocks are left as they are
     command -v ncu || { echo "ncu is not installed: not run" && return 77; }
     ncu --clock-control none --target-processes all --kernel-name regex:run_block --csv --page details \
         --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
+        --section WarpStateStats --section SourceCounters \
         --log-file "$OUT/profile.csv" \
         "$VENV/bin/python" -m tests.gpu.kernels --device "$DEVICE" --plan once --json "$OUT/profiled.json"
 }
