@@ -52,12 +52,9 @@ struct AmxProduct {
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<kPanelColumns, Sums::kMostRows>(
-            weight, rows, panel, [&](const MicroPanelPass& pass) {
-                alignas(kCacheLine) float sums[Sums::kMostRows * kPanelColumns];
-                __builtin_memset(sums, 0, pass.rows * kPanelColumns * sizeof(float));
-                Sums::add_panel({static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride,
-                                 rows.input_stride, panel_data(weight, pass.micro_panel),
+        for_micro_panel_passes<float, kPanelColumns, Sums::kMostRows>(
+            weight, rows, panel, [&](const MicroPanelPass& pass, float* sums) {
+                Sums::add_panel({pass.input, rows.input_stride, panel_data(weight, pass.micro_panel),
                                  steps(weight.in_features), sums},
                                 pass.rows, panel_data(weight, pass.next_micro_panel));
                 write_sums<kPanelColumns>(weight, rows, pass, sums);

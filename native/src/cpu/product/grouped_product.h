@@ -34,15 +34,14 @@ struct GroupedProduct {
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<kColumns>(weight, rows, panel, [&](const MicroPanelPass& pass) {
-            const char* input = static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride;
-            alignas(kCacheLine) float sums[kRowsPerPass * kColumns] = {};
-            MicroPanel::add({input, input + QuantisedRow::padded(weight.in_features), rows.input_stride,
-                             micro_panel_data(weight, pass.micro_panel),
-                             weight.in_features / MicroPanel::kGroups.block, sums},
-                            pass.rows, micro_panel_data(weight, pass.next_micro_panel));
-            write_sums<kColumns>(weight, rows, pass, sums);
-        });
+        for_micro_panel_passes<float, kColumns>(
+            weight, rows, panel, [&](const MicroPanelPass& pass, float* sums) {
+                MicroPanel::add({pass.input, pass.input + QuantisedRow::padded(weight.in_features),
+                                 rows.input_stride, micro_panel_data(weight, pass.micro_panel),
+                                 weight.in_features / MicroPanel::kGroups.block, sums},
+                                pass.rows, micro_panel_data(weight, pass.next_micro_panel));
+                write_sums<kColumns>(weight, rows, pass, sums);
+            });
     }
 
     static constexpr ProductKernel kernel() {

@@ -33,7 +33,6 @@ struct MicroPanelRows {
 template <typename MicroPanel>
 struct IntegerProduct {
     static constexpr int kColumns = MicroPanel::kColumns;
-    static constexpr int64_t kMostRows = MicroPanel::kMostRows;
     static constexpr int64_t kMicroPanels = kPanelColumns / kColumns;
 
     static size_t panel_bytes(int in_features) {
@@ -78,31 +77,31 @@ struct IntegerProduct {
         }
     }
 
-    /// Writes what the sums of integers stand for.
-    static void scale_sums(const int32_t* sums, RowScale input, const float* scales, float* out) {
-        for (int column = 0; column < kColumns; column += kLanes) {
-            const IntVec sum = load_as<IntVec>(sums + column);
-            const Vec exact = __builtin_convertvector(sum + input.correction, Vec);
-            store(out + column, exact * load(scales + column) * input.scale);
+    /// What a row's sums of integers stand for.
+    struct ScaledSums {
+        const int32_t* sums;  // [kColumns]
+        RowScale input;
+        const float* scales;  // [kColumns]
+
+        OUTRIDER_INLINE Vec operator()(int64_t column) const {
+            const IntVec sum = load_as<IntVec>(sums + column) + input.correction;
+            return __builtin_convertvector(sum, Vec) * load(scales + column) * input.scale;
         }
-    }
+    };
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<kColumns, kMostRows>(weight, rows, panel, [&](const MicroPanelPass& pass) {
-            const char* input = static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride;
-            alignas(kCacheLine) int32_t sums[kMostRows * kColumns];
-            __builtin_memset(sums, 0, pass.rows * kColumns * sizeof(int32_t));
-            MicroPanel::add({micro_panel_data(weight, pass.micro_panel),
-                             micro_panel_data(weight, pass.next_micro_panel), input, rows.input_stride,
-                             weight.in_features, pass.rows, sums});
-            alignas(kCacheLine) float scaled[kMostRows * kColumns];
-            for (int64_t row = 0; row < pass.rows; ++row) {
-                scale_sums(sums + row * kColumns,
-                           *QuantisedRow::scale(input + row * rows.input_stride, weight.in_features),
-                           scales(weight, pass.micro_panel * kColumns), scaled + row * kColumns);
-            }
-            write_sums<kColumns>(weight, rows, pass, scaled);
-        });
+        for_micro_panel_passes<int32_t, kColumns, MicroPanel::kMostRows>(
+            weight, rows, panel, [&](const MicroPanelPass& pass, int32_t* sums) {
+                MicroPanel::add({micro_panel_data(weight, pass.micro_panel),
+                                 micro_panel_data(weight, pass.next_micro_panel), pass.input,
+                                 rows.input_stride, weight.in_features, pass.rows, sums});
+                write_rows<kColumns>(weight, rows, pass, [&](int64_t row) {
+                    return ScaledSums{
+                        sums + row * kColumns,
+                        *QuantisedRow::scale(pass.input + row * rows.input_stride, weight.in_features),
+                        scales(weight, pass.micro_panel * kColumns)};
+                });
+            });
     }
 
     static constexpr ProductKernel kernel() {

@@ -39,14 +39,14 @@ struct StepProduct {
     static int64_t offset(int64_t k) { return k / kStepValues * (kColumns * kStepValues) + k % kStepValues; }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<kColumns>(weight, rows, panel, [&](const MicroPanelPass& pass) {
-            alignas(kCacheLine) float sums[kRowsPerPass * kColumns] = {};
-            Sums::add_micro_panel(
-                {static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride, rows.input_stride,
-                 micro_panel_data(weight, pass.micro_panel), steps(weight.in_features), sums},
-                pass.rows, micro_panel_data(weight, pass.next_micro_panel));
-            write_sums<kColumns>(weight, rows, pass, sums);
-        });
+        for_micro_panel_passes<float, kColumns>(
+            weight, rows, panel, [&](const MicroPanelPass& pass, float* sums) {
+                Sums::add_micro_panel(
+                    {pass.input, rows.input_stride, micro_panel_data(weight, pass.micro_panel),
+                     steps(weight.in_features), sums},
+                    pass.rows, micro_panel_data(weight, pass.next_micro_panel));
+                write_sums<kColumns>(weight, rows, pass, sums);
+            });
     }
 
     static constexpr ProductKernel kernel() {

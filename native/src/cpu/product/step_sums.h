@@ -41,32 +41,58 @@ struct StepSums {
         const char* input = slice.input + first_row * slice.input_stride;
         Total* sums = slice.sums + first_row * kColumns;
         Sum totals[kRows][kVectors];
+        load_sums(sums, totals);
+        int64_t step = 0;
+        do {
+            ahead.fetch();
+            add_step(slice, input, step, totals);
+        } while (++step < slice.steps);
+        store_sums(totals, sums);
+    }
+
+    template <int kRows>
+    OUTRIDER_INLINE static void load_sums(const Total* sums, Sum (&totals)[kRows][kVectors]) {
+        OUTRIDER_UNROLLED
         for (int row = 0; row < kRows; ++row) {
+            OUTRIDER_UNROLLED
             for (int vector = 0; vector < kVectors; ++vector) {
                 totals[row][vector] = load_as<Sum>(sums + row * kColumns + vector * kLanes);
             }
         }
-        for (int64_t step = 0; step < slice.steps; ++step) {
-            ahead.fetch();
-            ByteVec bytes[kVectors];
-            for (int vector = 0; vector < kVectors; ++vector) {
-                bytes[vector] =
-                    load_as<ByteVec>(slice.weights + step * kMicroPanelStepBytes + vector * sizeof(ByteVec));
-            }
-            for (int part = 0; part < Dot::kParts; ++part) {
-                for (int row = 0; row < kRows; ++row) {
-                    const auto values = Dot::values(
-                        load_as<int32_t>(input + row * slice.input_stride + step * kStepBytes), part);
-                    for (int vector = 0; vector < kVectors; ++vector) {
-                        totals[row][vector] =
-                            Dot::add(totals[row][vector], Dot::weights(bytes[vector], part), values);
-                    }
-                }
-            }
-        }
+    }
+
+    template <int kRows>
+    OUTRIDER_INLINE static void store_sums(const Sum (&totals)[kRows][kVectors], Total* sums) {
+        OUTRIDER_UNROLLED
         for (int row = 0; row < kRows; ++row) {
+            OUTRIDER_UNROLLED
             for (int vector = 0; vector < kVectors; ++vector) {
                 store_as(sums + row * kColumns + vector * kLanes, totals[row][vector]);
+            }
+        }
+    }
+
+    /// Adds one step's products with the rows from `input` on.
+    template <int kRows>
+    OUTRIDER_INLINE static void add_step(const Slice& slice, const char* input, int64_t step,
+                                         Sum (&totals)[kRows][kVectors]) {
+        ByteVec bytes[kVectors];
+        OUTRIDER_UNROLLED
+        for (int vector = 0; vector < kVectors; ++vector) {
+            bytes[vector] =
+                load_as<ByteVec>(slice.weights + step * kMicroPanelStepBytes + vector * sizeof(ByteVec));
+        }
+        OUTRIDER_UNROLLED
+        for (int part = 0; part < Dot::kParts; ++part) {
+            OUTRIDER_UNROLLED
+            for (int row = 0; row < kRows; ++row) {
+                const auto values =
+                    Dot::values(load_as<int32_t>(input + row * slice.input_stride + step * kStepBytes), part);
+                OUTRIDER_UNROLLED
+                for (int vector = 0; vector < kVectors; ++vector) {
+                    totals[row][vector] =
+                        Dot::add(totals[row][vector], Dot::weights(bytes[vector], part), values);
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ struct TiledGroups;  // there are none
 /// How this instruction set adds up products of int8; all sets have the same sums.
 struct Int8Sums : StepSums<Int8Dot> {
     static constexpr bool kIsTiled = false;
-    static constexpr int64_t kMostRows = kRowsPerPass;  // of a call
+    static constexpr int64_t kMostRows = RegisterBlocking::kPassRows;
 
     static int64_t multiply_registers(int64_t rounds) {
         return OUTRIDER_ISA::multiply_registers<Int8Dot>(rounds);

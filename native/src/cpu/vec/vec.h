@@ -11,6 +11,7 @@
 //     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
 //     kQueries                           queries of attention
 //     kSteps                             of K in a slice of weights: they stay in the nearest cache
+//     kPassRows                          rows for which a micro-panel is read once
 //   lane_indices()                     0, 1, 2 ...
 //   multiply_add(a, b, c)              a * b + c: fused if the instruction set can, else rounded twice; the
 //                                      compiler never chooses

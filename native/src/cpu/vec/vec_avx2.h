@@ -19,6 +19,7 @@ struct RegisterBlocking {
     static constexpr int kUnpackedRows = kNever;  // sums of groups take fewer instructions than of bytes
     static constexpr int kQueries = 4;            // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
+    static constexpr int64_t kPassRows = 32;
 };
 
 OUTRIDER_INLINE IntVec lane_indices() {

@@ -7,19 +7,10 @@ namespace outrider::cpu::OUTRIDER_ISA {
 constexpr int kLanes = 16;
 }
 
+#include "cpu/vec/avx512_blocking.h"
 #include "cpu/vec/vec_types.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
-
-struct RegisterBlocking {
-    static constexpr int kVectors = 4;
-    static constexpr int kRows = 6;      // 24 of 32 registers hold sums
-    static constexpr int kInt4Rows = 3;  // of 32 registers 12 hold totals and 12 a group's sums
-    static constexpr int kInt4Words = 4;
-    static constexpr int kUnpackedRows = 7;  // fewer take less time than unpacking does
-    static constexpr int kQueries = 8;       // with two vectors each, 16 of 32 registers hold sums
-    static constexpr int64_t kSteps = 64;
-};
 
 /// Some instructions take it where without a mask the compiler would warn of its own header.
 constexpr __mmask16 kAllLanes = 0xFFFF;

@@ -17,43 +17,15 @@ struct RegisterBlocking {
     static constexpr int kUnpackedRows = kNever;
     static constexpr int kQueries = 4;  // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
+    static constexpr int64_t kPassRows = 32;
 };
 
 OUTRIDER_INLINE IntVec lane_indices() {
     return IntVec{0, 1, 2, 3};
 }
 
-OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
-    return a > b ? a : b;
-}
-
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return a * b + c;
-}
-
-OUTRIDER_INLINE Vec widen(HalfVec half) {
-    return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16);
-}
-OUTRIDER_INLINE IntVec widen(SmallVec small) {
-    return __builtin_convertvector(small, IntVec);
-}
-OUTRIDER_INLINE PairVec widen(SmallPairVec small) {
-    return __builtin_convertvector(small, PairVec);
-}
-OUTRIDER_INLINE HalfVec narrow(Vec value) {
-    return rounded_to_bf16(value);
-}
-
-/// A subnormal's bits, taken as a fraction of 2^-14, make a number that is 2^-14 too large.
-OUTRIDER_INLINE Vec from_float16(HalfVec half) {
-    const BitsVec bits = __builtin_convertvector(half, BitsVec);
-    const BitsVec magnitude = (bits & 0x7FFF) << 13;
-    const BitsVec normal =
-        magnitude + ((magnitude >> 23) == 31 ? BitsVec{} + (224 << 23) : BitsVec{} + (112 << 23));
-    const BitsVec smallest = BitsVec{} + (113 << 23);
-    const Vec subnormal = bit_cast<Vec>(magnitude + smallest) - bit_cast<Vec>(smallest);
-    const BitsVec value = (magnitude >> 23) == 0 ? bit_cast<BitsVec>(subnormal) : normal;
-    return bit_cast<Vec>(value | (bits & 0x8000) << 16);
 }
 
 constexpr int kInt8Offset = 0;
@@ -66,17 +38,6 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return sum;
 }
 
-struct GroupSum {
-    static constexpr int32_t kStartBits = -1;
-    IntVec sum;
-
-    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
-    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
-    OUTRIDER_INLINE IntVec total() const { return sum; }
-    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
-        const IntVec both = bit_cast<IntVec>(steps_and_offsets);
-        return total + ((both << 16) >> 16) * sum + (both >> 16) * (upper >> 16);
-    }
-};
-
 }  // namespace outrider::cpu::OUTRIDER_ISA
+
+#include "cpu/vec/plain_vectors.h"

@@ -20,6 +20,7 @@ struct Int4MicroPanel : Int4Layout {
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
     static constexpr int64_t kSlice = 16;  // groups: they stay in the nearest cache
+    using Totals = StepSums<Int8Dot>;
 
     static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
                           float factor) {
@@ -107,25 +108,13 @@ struct Int4MicroPanel : Int4Layout {
     static void accumulate(const Slice& slice, int64_t first_row, Ahead ahead) {
         int32_t* sums = slice.sums + first_row * kColumns;
         IntVec totals[kRows][kVectors];
-        OUTRIDER_UNROLLED
-        for (int row = 0; row < kRows; ++row) {
-            OUTRIDER_UNROLLED
-            for (int vector = 0; vector < kVectors; ++vector) {
-                totals[row][vector] = load_as<IntVec>(sums + row * kColumns + vector * kLanes);
-            }
-        }
+        Totals::load_sums(sums, totals);
         int64_t group = 0;
         do {
             ahead.fetch();
             add_group<kRows>(slice, first_row, group, totals);
         } while (++group < slice.groups);
-        OUTRIDER_UNROLLED
-        for (int row = 0; row < kRows; ++row) {
-            OUTRIDER_UNROLLED
-            for (int vector = 0; vector < kVectors; ++vector) {
-                store_as(sums + row * kColumns + vector * kLanes, totals[row][vector]);
-            }
-        }
+        Totals::store_sums(totals, sums);
     }
 
     template <int kRows>

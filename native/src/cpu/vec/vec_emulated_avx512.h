@@ -1,0 +1,40 @@
+// AVX-512's vectors in plain C++, for tests on machines without them. Subnormal numbers become bf16 as they are; the
+// instruction takes them for zero.
+#pragma once
+
+namespace outrider::cpu::OUTRIDER_ISA {
+constexpr int kLanes = 16;
+}
+
+#include "cpu/vec/avx512_blocking.h"
+#include "cpu/vec/vec_types.h"
+
+/// Copies of it everywhere would take the compiler minutes.
+#define OUTRIDER_CALLED __attribute__((noinline)) inline
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+OUTRIDER_INLINE IntVec lane_indices() {
+    return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
+OUTRIDER_CALLED Vec multiply_add(Vec a, Vec b, Vec c) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+        c[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+    }
+    return c;
+}
+
+constexpr int kInt8Offset = 128;
+OUTRIDER_CALLED IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
+    const IntVec left = bit_cast<IntVec>(weights);
+    const IntVec right = bit_cast<IntVec>(values);
+    for (int place = 24; place >= 0; place -= 8) {
+        sum += (left >> (24 - place) & 255) * ((right << place) >> 24);
+    }
+    return sum;
+}
+
+}  // namespace outrider::cpu::OUTRIDER_ISA
+
+#include "cpu/vec/plain_vectors.h"
