@@ -1,4 +1,4 @@
-"""AMX's tiles, emulated on the host and on machines that have them, add up what the vectors do."""
+"""AVX-512's vectors and AMX's tiles, emulated everywhere and the machine's own where it has them, compute what AVX2 does."""
 
 import numpy as np
 import pytest
@@ -8,46 +8,50 @@ from services.engine.decoder.native.testing import PackedWeight
 from tests.native.harness.grouped import KINDS, GroupedKind, packed, random_rows
 from tests.native.harness.row_invariance import normal, same_bits
 
-VECTORS, EMULATION = "avx512", "emulated_amx"
-TILED = [EMULATION, *(["amx"] if "amx" in isas() else [])]
-COUNTS = [1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 63, 65, 128, 129, 150]  # around one tile, a block, and a pass
+EXPECTED = "avx2"
+EMULATED_VECTORS, EMULATED_TILES = "emulated_avx512", "emulated_amx"
+TILED = [EMULATED_TILES, *(isa for isa in isas() if isa == "amx")]
+WIDE = [EMULATED_VECTORS, *(isa for isa in isas() if isa == "avx512"), *TILED]
+COUNTS = [1, 2, 3, 4, 6, 7, 12, 15, 16, 17, 31, 32, 33, 48, 64, 65, 128, 129, 150]  # around blocks, tiles and passes
 INPUTS = [32, 64, 96, 1024, 1056, 2080]  # half a step of tiles, steps, and one half more; slices, and parts of one
 OUTPUTS = 150  # two panels, and a part of one
 
-needs_avx512 = pytest.mark.skipif(VECTORS not in isas(), reason="this machine has no AVX-512 with BF16 and VNNI")
+on_wide = pytest.mark.parametrize("isa", WIDE)
 on_tiles = pytest.mark.parametrize("isa", TILED)
-pytestmark = needs_avx512
+pytestmark = pytest.mark.skipif(EXPECTED not in isas(), reason="this machine has no AVX2")
 
 
-def product(isa: str, weight_format: str, rows: np.ndarray, *, threads: int = 1) -> np.ndarray:
-    weight = PackedWeight(Device.cpu(isa, threads), weight_format, OUTPUTS, rows.shape[1])
-    weight.store(0, normal(OUTPUTS, rows.shape[1]))
-    return weight.multiply(rows, normal(OUTPUTS, seed=2))
+def normal_weight(isa: str, weight_format: str, inputs: int, *, threads: int = 1) -> PackedWeight:
+    weight = PackedWeight(Device.cpu(isa, threads), weight_format, OUTPUTS, inputs)
+    weight.store(0, normal(OUTPUTS, inputs))
+    return weight
 
 
-@on_tiles
+@on_wide
 @pytest.mark.parametrize("weight_format", ["int8", "int4"])
 @pytest.mark.parametrize("inputs", INPUTS)
-def test_integers_are_those_of_the_vectors(isa: str, weight_format: str, inputs: int) -> None:
-    rows = normal(max(COUNTS), inputs, seed=1)
-    expected = product(VECTORS, weight_format, rows)
+def test_products_of_integers_have_the_same_bits(isa: str, weight_format: str, inputs: int) -> None:
+    rows, bias = normal(max(COUNTS), inputs, seed=1), normal(OUTPUTS, seed=2)
+    expected = normal_weight(EXPECTED, weight_format, inputs).multiply(rows, bias)
+    weight = normal_weight(isa, weight_format, inputs)
     for count in COUNTS:
-        assert same_bits(product(isa, weight_format, rows[:count]), expected[:count]), count
+        assert same_bits(weight.multiply(rows[:count], bias), expected[:count]), count
 
 
 @on_tiles
 @pytest.mark.parametrize("inputs", [32, 70, 1056])
 def test_bf16_rows_are_computed_alone(isa: str, inputs: int) -> None:
     rows = normal(max(COUNTS), inputs, seed=1)
-    alone = np.concatenate([product(isa, "bf16", rows[[row]]) for row in range(len(rows))])
+    weight = normal_weight(isa, "bf16", inputs, threads=2)
+    alone = np.concatenate([weight.multiply(rows[[row]]) for row in range(len(rows))])
     for count in COUNTS:
-        assert same_bits(product(isa, "bf16", rows[:count], threads=2), alone[:count]), count
+        assert same_bits(weight.multiply(rows[:count]), alone[:count]), count
 
 
 def test_emulated_bf16_sums_are_added_in_the_order_of_the_instruction() -> None:
     rng = np.random.default_rng(3)
     rows, values = (rng.choice([2.0**-12, 1.0, 3.0, 2.0**13], (count, 32)).astype(np.float32) for count in (4, OUTPUTS))
-    weight = PackedWeight(Device.cpu(EMULATION, 1), "bf16", OUTPUTS, 32)
+    weight = PackedWeight(Device.cpu(EMULATED_TILES, 1), "bf16", OUTPUTS, 32)
     weight.store(0, values)
     even, odd = (np.zeros((4, OUTPUTS), np.float32) for _ in range(2))
     for k in range(0, 32, 2):  # the products are exact in float64
@@ -66,11 +70,11 @@ def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
     assert np.array_equal(weight.multiply(rows), rows @ values.T)
 
 
-@on_tiles
+@on_wide
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_grouped_products_have_the_bits_of_the_vectors(isa: str, kind: GroupedKind) -> None:
+def test_grouped_products_have_the_same_bits(isa: str, kind: GroupedKind) -> None:
     values, rows = random_rows(kind, OUTPUTS, 768), normal(max(COUNTS), 768, seed=1)
-    expected = packed(Device.cpu(VECTORS, 1), kind, values).multiply(rows)
+    expected = packed(Device.cpu(EXPECTED, 1), kind, values).multiply(rows)
     weight = packed(Device.cpu(isa, 1), kind, values)
     for count in COUNTS:
         assert same_bits(weight.multiply(rows[:count]), expected[:count]), count
