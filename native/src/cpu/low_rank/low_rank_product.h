@@ -27,18 +27,23 @@ OUTRIDER_INLINE void multiply_down(const LowRankWeight& weight, const U* const* 
          block += kDownBlock, down += kRankAlignment * kDownBlock) {
         for (int at = 0; at < kDownBlock; at += kLanes) {
             Vec values[kRows];
+            OUTRIDER_UNROLLED
             for (int row = 0; row < kRows; ++row) {
                 values[row] = load(inputs[row] + block + at);
             }
+            OUTRIDER_UNROLLED
             for (int each = 0; each < kRanks; ++each) {
                 const Vec weights = load(down + each * kDownBlock + at);
+                OUTRIDER_UNROLLED
                 for (int row = 0; row < kRows; ++row) {
                     sums[row][each] = multiply_add(values[row], weights, sums[row][each]);
                 }
             }
         }
     }
+    OUTRIDER_UNROLLED
     for (int row = 0; row < kRows; ++row) {
+        OUTRIDER_UNROLLED
         for (int each = 0; each < kRanks; ++each) {
             inner[row * weight.rank + rank + each] = weight.scale * sum_lanes(sums[row][each]);
         }
@@ -54,15 +59,19 @@ OUTRIDER_INLINE void multiply_up(const LowRankWeight& weight, const float* inner
     const T* up = static_cast<const T*>(weight.up) + (column - in_block) * weight.rank + in_block;
     Vec sums[kRows][kVectors] = {};
     for (int rank = 0; rank < weight.rank; ++rank, up += kUpAlignment) {
+        OUTRIDER_UNROLLED
         for (int each = 0; each < kVectors; ++each) {
             const Vec weights = load(up + each * kLanes);
+            OUTRIDER_UNROLLED
             for (int row = 0; row < kRows; ++row) {
                 sums[row][each] =
                     multiply_add(splat(inner[row * weight.rank + rank]), weights, sums[row][each]);
             }
         }
     }
+    OUTRIDER_UNROLLED
     for (int row = 0; row < kRows; ++row) {
+        OUTRIDER_UNROLLED
         for (int each = 0; each < kVectors; ++each) {
             float* out = outs[row] + column + each * kLanes;
             const int64_t count = weight.columns - column - each * kLanes;
