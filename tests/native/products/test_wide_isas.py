@@ -1,4 +1,4 @@
-"""AVX-512's vectors and AMX's tiles, emulated everywhere and the machine's own where it has them, compute what AVX2 does."""
+"""AVX-512's vectors and AMX's tiles, emulated ones and the machine's own if it has them, compute what AVX2 does."""
 
 import numpy as np
 import pytest

@@ -86,8 +86,8 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
-    /// The first rows to go through a slice unpack it for those that follow, group by group: other units work on a
-    /// group while products of the one before are still under way.
+    /// The first rows to go through a slice unpack it for those that follow, group by group: the processor unpacks a
+    /// group while products of the previous one are still under way.
     template <int kRows>
     static void unpack_and_accumulate(const UnpackedSlice& some, Ahead ahead) {
         const auto& slice = some.slice;
