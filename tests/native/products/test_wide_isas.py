@@ -12,8 +12,8 @@ EXPECTED = "avx2"
 EMULATED_VECTORS, EMULATED_TILES = "emulated_avx512", "emulated_amx"
 TILED = [EMULATED_TILES, *(isa for isa in isas() if isa == "amx")]
 WIDE = [EMULATED_VECTORS, *(isa for isa in isas() if isa == "avx512"), *TILED]
-COUNTS = [1, 2, 3, 4, 6, 7, 12, 15, 16, 17, 31, 32, 33, 48, 64, 65, 128, 129, 150]  # around blocks, tiles and passes
-INPUTS = [32, 64, 96, 1024, 1056, 2080]  # half a step of tiles, steps, and one half more; slices, and parts of one
+COUNTS = [1, 2, 3, 4, 6, 7, 12, 15, 16, 17, 31, 32, 33, 48, 63, 64, 70, 128, 129, 150]  # around blocks, tiles, passes
+INPUTS = [32, 64, 70, 96, 1024, 1056, 2080]  # half a step of tiles, steps, and a part more; slices, and parts of one
 OUTPUTS = 150  # two panels, and a part of one
 
 on_wide = pytest.mark.parametrize("isa", WIDE)
@@ -28,9 +28,9 @@ def normal_weight(isa: str, weight_format: str, inputs: int, *, threads: int = 1
 
 
 @on_wide
-@pytest.mark.parametrize("weight_format", ["int8", "int4"])
+@pytest.mark.parametrize("weight_format", ["f32", "int8", "int4"])
 @pytest.mark.parametrize("inputs", INPUTS)
-def test_products_of_integers_have_the_same_bits(isa: str, weight_format: str, inputs: int) -> None:
+def test_products_have_the_same_bits(isa: str, weight_format: str, inputs: int) -> None:
     rows, bias = normal(max(COUNTS), inputs, seed=1), normal(OUTPUTS, seed=2)
     expected = normal_weight(EXPECTED, weight_format, inputs).multiply(rows, bias)
     weight = normal_weight(isa, weight_format, inputs)
@@ -38,14 +38,15 @@ def test_products_of_integers_have_the_same_bits(isa: str, weight_format: str, i
         assert same_bits(weight.multiply(rows[:count], bias), expected[:count]), count
 
 
-@on_tiles
+@on_wide
 @pytest.mark.parametrize("inputs", [32, 70, 1056])
 def test_bf16_rows_are_computed_alone(isa: str, inputs: int) -> None:
-    rows = normal(max(COUNTS), inputs, seed=1)
-    weight = normal_weight(isa, "bf16", inputs, threads=2)
-    alone = np.concatenate([weight.multiply(rows[[row]]) for row in range(len(rows))])
+    rows, bias = normal(max(COUNTS), inputs, seed=1), normal(OUTPUTS, seed=2)
+    weight = normal_weight(isa, "bf16", inputs)
+    alone = np.concatenate([weight.multiply(rows[[row]], bias) for row in range(len(rows))])
+    shared = normal_weight(isa, "bf16", inputs, threads=2)
     for count in COUNTS:
-        assert same_bits(weight.multiply(rows[:count]), alone[:count]), count
+        assert same_bits(shared.multiply(rows[:count], bias), alone[:count]), count
 
 
 def test_emulated_bf16_sums_are_added_in_the_order_of_the_instruction() -> None:
@@ -60,7 +61,7 @@ def test_emulated_bf16_sums_are_added_in_the_order_of_the_instruction() -> None:
     assert same_bits(weight.multiply(rows), even + odd)
 
 
-@on_tiles
+@on_wide
 def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
     rng = np.random.default_rng(0)
     rows = rng.integers(-8, 9, (40, 1056)).astype(np.float32)

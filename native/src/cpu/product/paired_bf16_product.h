@@ -17,7 +17,7 @@ struct PairDot {
     OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
     OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }
     OUTRIDER_INLINE static Vec add(Vec sum, ByteVec weights, ByteVec values) {
-        return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)values, (__m512bh)weights);
+        return dot_bf16(sum, values, weights);
     }
 };
 

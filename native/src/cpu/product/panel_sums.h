@@ -37,8 +37,8 @@ OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const Prod
     }
 }
 
-/// out = sums + bias, for the columns that there are. `sums_of_row(row)` returns a function of the micro-panel's
-/// column that returns the sums of kLanes columns from there on.
+/// out = sums + bias, for the columns that there are. `sums_of_row(row)(column)` is the sums of kLanes columns of the
+/// micro-panel from `column` on.
 template <int kColumns, typename SumsOfRow>
 OUTRIDER_INLINE void write_rows(const WeightView& weight, const ProductRows& rows, const MicroPanelPass& pass,
                                 const SumsOfRow& sums_of_row) {
@@ -51,14 +51,15 @@ OUTRIDER_INLINE void write_rows(const WeightView& weight, const ProductRows& row
         if (columns >= kColumns) {
             OUTRIDER_UNROLLED
             for (int column = 0; column < kColumns; column += kLanes) {
-                store(out + column, bias ? sums(column) + load(bias + column) : sums(column));
+                const Vec sum = sums(column);
+                store(out + column, bias ? sum + load(bias + column) : sum);
             }
             continue;
         }
         for (int64_t column = 0; column < columns; column += kLanes) {
             const int64_t count = columns - column;
-            const Vec sum = bias ? sums(column) + load_first(bias + column, count) : sums(column);
-            store_first(out + column, sum, count);
+            const Vec sum = sums(column);
+            store_first(out + column, bias ? sum + load_first(bias + column, count) : sum, count);
         }
     }
 }

@@ -32,8 +32,8 @@ struct StepSums {
         const char* input;  // [rows, input_stride]
         int64_t input_stride;
         const char* weights;  // [steps, kColumns, kStepBytes]
-        int64_t steps;
-        Total* sums;  // [rows, kColumns]
+        int64_t steps;        // at least 1
+        Total* sums;          // [rows, kColumns]
     };
 
     template <int kRows>

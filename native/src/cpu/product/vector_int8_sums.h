@@ -3,8 +3,8 @@
 
 #include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/int8_dot.h"
-#include "cpu/product/panel_sums.h"
 #include "cpu/product/step_sums.h"
+#include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

@@ -1,5 +1,5 @@
-// What vectors do in plain C++, for the instruction sets that use none of the processor's own: they include this after
-// their dot_int8.
+// What vectors do in plain C++, for the instruction sets that have no instruction for it. Included after dot_int8, which
+// GroupSum calls.
 #pragma once
 
 #include "cpu/vec/vec_types.h"

@@ -11,7 +11,7 @@
 //     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
 //     kQueries                           queries of attention
 //     kSteps                             of K in a slice of weights: they stay in the nearest cache
-//     kPassRows                          rows for which a micro-panel is read once
+//     kPassRows                          rows for which a micro-panel is read once (tiles have their own)
 //   lane_indices()                     0, 1, 2 ...
 //   multiply_add(a, b, c)              a * b + c: fused if the instruction set can, else rounded twice; the
 //                                      compiler never chooses
@@ -20,6 +20,8 @@
 //   widen(SmallVec), widen(SmallPairVec)   int8 to int32, to int16
 //   from_float16(HalfVec)              float16 to float32
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
+//   dot_bf16(sum, a, b)                sum + the products of each lane's two (product/paired_bf16_product.h), if there is
+//                                      an instruction for it
 //   kInt8Offset, dot_int8, GroupSum    products of integers (product/int8_dot.h, product/int4_dot.h)
 #pragma once
 

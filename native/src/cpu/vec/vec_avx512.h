@@ -44,6 +44,10 @@ OUTRIDER_INLINE Vec from_float16(HalfVec half) {
     return (Vec)_mm512_maskz_cvtph_ps(kAllLanes, (__m256i)half);
 }
 
+OUTRIDER_INLINE Vec dot_bf16(Vec sum, ByteVec a, ByteVec b) {
+    return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+}
+
 constexpr int kInt8Offset = 128;  // the instruction takes its weights without a sign
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)values);

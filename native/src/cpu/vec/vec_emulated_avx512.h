@@ -1,5 +1,5 @@
-// AVX-512's vectors in plain C++, for tests on machines without them. Subnormal numbers become bf16 as they are; the
-// instruction takes them for zero.
+// AVX-512's vectors in plain C++, for tests on machines without them (Intel's Software Developer's Manual, volume 2).
+// The instructions of bf16 also take subnormal numbers for zero, which is not done here.
 #pragma once
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -9,7 +9,7 @@ constexpr int kLanes = 16;
 #include "cpu/vec/avx512_blocking.h"
 #include "cpu/vec/vec_types.h"
 
-/// Copies of it everywhere would take the compiler minutes.
+/// Before a function that is called and not inlined: with a copy at each use, compiling would take minutes.
 #define OUTRIDER_CALLED __attribute__((noinline)) inline
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -23,6 +23,14 @@ OUTRIDER_CALLED Vec multiply_add(Vec a, Vec b, Vec c) {
         c[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
     }
     return c;
+}
+
+/// The odd products are added first.
+OUTRIDER_CALLED Vec dot_bf16(Vec sum, ByteVec a, ByteVec b) {
+    const BitsVec left = bit_cast<BitsVec>(a);
+    const BitsVec right = bit_cast<BitsVec>(b);
+    const Vec odd = multiply_add(bit_cast<Vec>(left & 0xFFFF0000), bit_cast<Vec>(right & 0xFFFF0000), sum);
+    return multiply_add(bit_cast<Vec>(left << 16), bit_cast<Vec>(right << 16), odd);
 }
 
 constexpr int kInt8Offset = 128;

@@ -12,6 +12,8 @@
 #include "cpu/product/row_blocks.h"
 #include "cpu/vec/vec.h"
 
+#include OUTRIDER_INT8_SUMS  // Int8Sums
+
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// Of few rows each block takes its numbers out of the words by itself; for many they are unpacked.
@@ -20,7 +22,6 @@ struct Int4MicroPanel : Int4Layout {
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
     static constexpr int64_t kSlice = 16;  // groups: they stay in the nearest cache
-    using Totals = StepSums<Int8Dot>;
 
     static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
                           float factor) {
@@ -108,13 +109,13 @@ struct Int4MicroPanel : Int4Layout {
     static void accumulate(const Slice& slice, int64_t first_row, Ahead ahead) {
         int32_t* sums = slice.sums + first_row * kColumns;
         IntVec totals[kRows][kVectors];
-        Totals::load_sums(sums, totals);
+        Int8Sums::load_sums(sums, totals);
         int64_t group = 0;
         do {
             ahead.fetch();
             add_group<kRows>(slice, first_row, group, totals);
         } while (++group < slice.groups);
-        Totals::store_sums(totals, sums);
+        Int8Sums::store_sums(totals, sums);
     }
 
     template <int kRows>

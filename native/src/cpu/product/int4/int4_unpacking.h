@@ -65,16 +65,16 @@ struct Int4Unpacking : Int4Layout {
     OUTRIDER_INLINE static void unpack_group(const char* packed, char* to) {
         GroupTerms terms;
         read_terms(packed, terms);
-        for (int word = 0; word < kWords; ++word, packed += kWordBytes) {
+        for (int word = 0; word < kWords; ++word) {
             OUTRIDER_UNROLLED
-            for (int half = 0; half < 2; ++half, to += Steps::kMicroPanelStepBytes) {
-                OUTRIDER_UNROLLED
-                for (int vector = 0; vector < kVectors; ++vector) {
-                    const auto both = load_as<ByteVec>(packed + vector * sizeof(ByteVec));
-                    store_as(to + vector * sizeof(ByteVec),
-                             unpacked(half == 0 ? both & 15 : both >> 4, terms, vector));
-                }
+            for (int vector = 0; vector < kVectors; ++vector) {
+                const auto both = load_as<ByteVec>(packed + vector * sizeof(ByteVec));
+                char* step = to + vector * sizeof(ByteVec);
+                store_as(step, unpacked(both & 15, terms, vector));
+                store_as(step + Steps::kMicroPanelStepBytes, unpacked(both >> 4, terms, vector));
             }
+            packed += kWordBytes;
+            to += 2 * Steps::kMicroPanelStepBytes;
         }
     }
 
