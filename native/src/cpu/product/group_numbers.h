@@ -5,11 +5,12 @@
 //   kParts                    inputs of a word by four, which are multiplied one after the other
 //   byte_of(numbers)          the byte of a number; further parts hold the numbers 4 and more places later
 //   part(words, index)        the numbers of one part, a byte each
-//   kStartBits, Sum           as GroupSum (int4_dot.h)
+//   Sum                       as GroupSum (int4_dot.h)
 #pragma once
 
 #include "cpu/product/int4_dot.h"
 #include "cpu/product/int8_dot.h"
+#include "cpu/vec/byte_sum.h"
 #include "cpu/vec/vec.h"
 #include "outrider/device/format.h"
 
@@ -19,15 +20,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 struct ByteNumbers {
     static constexpr int kZero = kInt8Offset;
     static constexpr int kParts = 1;
-    static constexpr int32_t kStartBits = -1;
-
-    struct Sum {
-        IntVec sum;
-
-        OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
-        OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
-        OUTRIDER_INLINE IntVec total() const { return sum; }
-    };
+    using Sum = ByteSum;
 
     OUTRIDER_INLINE static ByteVec part(ByteVec words, int) { return words; }
     static char byte_of(const int8_t* numbers) { return static_cast<char>(numbers[0] + kZero); }
@@ -39,7 +32,6 @@ template <int kLeast>
 struct HalfByteNumbers {
     static constexpr int kZero = -kLeast;
     static constexpr int kParts = 2;
-    static constexpr int32_t kStartBits = GroupSum::kStartBits;
     using Sum = GroupSum;
 
     OUTRIDER_INLINE static ByteVec part(ByteVec words, int index) {

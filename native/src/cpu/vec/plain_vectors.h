@@ -1,7 +1,7 @@
-// What vectors do in plain C++, for the instruction sets that have no instruction for it. Included after dot_int8, which
-// GroupSum calls.
+// What vectors do in plain C++, for the instruction sets that have no instruction for it. Included after dot_int8.
 #pragma once
 
+#include "cpu/vec/byte_sum.h"
 #include "cpu/vec/vec_types.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -35,13 +35,7 @@ OUTRIDER_INLINE Vec from_float16(HalfVec half) {
     return bit_cast<Vec>(value | (bits & 0x8000) << 16);
 }
 
-struct GroupSum {
-    static constexpr int32_t kStartBits = -1;
-    IntVec sum;
-
-    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
-    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
-    OUTRIDER_INLINE IntVec total() const { return sum; }
+struct GroupSum : ByteSum {
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         const IntVec both = bit_cast<IntVec>(steps_and_offsets);
         return total + ((both << 16) >> 16) * sum + (both >> 16) * (upper >> 16);

@@ -20,8 +20,8 @@
 //   widen(SmallVec), widen(SmallPairVec)   int8 to int32, to int16
 //   from_float16(HalfVec)              float16 to float32
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
-//   dot_bf16(sum, a, b)                sum + the products of each lane's two (product/paired_bf16_product.h), if there is
-//                                      an instruction for it
+//   dot_bf16(sum, a, b)                sum + the two products of each lane's bf16 numbers, where there is an instruction
+//                                      for it (product/paired_bf16_product.h)
 //   kInt8Offset, dot_int8, GroupSum    products of integers (product/int8_dot.h, product/int4_dot.h)
 #pragma once
 

@@ -53,13 +53,13 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)values);
 }
 
-struct GroupSum {
-    static constexpr int32_t kStartBits = -1;
-    IntVec sum;
+}  // namespace outrider::cpu::OUTRIDER_ISA
 
-    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
-    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
-    OUTRIDER_INLINE IntVec total() const { return sum; }
+#include "cpu/vec/byte_sum.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct GroupSum : ByteSum {
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         constexpr __mmask32 kUpper = 0xAAAAAAAA;
         const __m512i both = _mm512_mask_mov_epi16((__m512i)sum, kUpper, _mm512_set1_epi32(upper));

@@ -62,49 +62,67 @@ struct Int4Unpacking : Int4Layout {
         return bit_cast<ByteVec>(bit_cast<PairVec>(numbers) * terms.steps[vector]) + terms.offsets[vector];
     }
 
-    OUTRIDER_INLINE static void unpack_group(const char* packed, char* to) {
-        GroupTerms terms;
-        read_terms(packed, terms);
-        for (int word = 0; word < kWords; ++word) {
+    OUTRIDER_INLINE static void unpack_words(const char* words, int half, const GroupTerms& terms, char* to,
+                                             ByteVec (&bytes)[kVectors]) {
+        OUTRIDER_UNROLLED
+        for (int vector = 0; vector < kVectors; ++vector) {
+            const auto both = load_as<ByteVec>(words + vector * sizeof(ByteVec));
+            bytes[vector] = unpacked(half == 0 ? both & 15 : both >> 4, terms, vector);
+            store_as(to + vector * sizeof(ByteVec), bytes[vector]);
+        }
+    }
+
+    template <int kRows>
+    OUTRIDER_INLINE static void unpack_step(const char* words, int half, const GroupTerms& terms,
+                                            const char* input, int64_t stride, char* to,
+                                            IntVec (&totals)[kRows][kVectors]) {
+        ByteVec bytes[kVectors];
+        unpack_words(words, half, terms, to, bytes);
+        OUTRIDER_UNROLLED
+        for (int row = 0; row < kRows; ++row) {
+            const auto values = Int8Dot::values(load_as<int32_t>(input + row * stride), 0);
             OUTRIDER_UNROLLED
             for (int vector = 0; vector < kVectors; ++vector) {
-                const auto both = load_as<ByteVec>(packed + vector * sizeof(ByteVec));
-                char* step = to + vector * sizeof(ByteVec);
-                store_as(step, unpacked(both & 15, terms, vector));
-                store_as(step + Steps::kMicroPanelStepBytes, unpacked(both >> 4, terms, vector));
+                totals[row][vector] = Int8Dot::add(totals[row][vector], bytes[vector], values);
             }
-            packed += kWordBytes;
-            to += 2 * Steps::kMicroPanelStepBytes;
         }
+    }
+
+    /// The first rows to go through a slice unpack it for those that follow, while they multiply.
+    template <int kRows>
+    static void unpack_and_accumulate(const UnpackedSlice& some, Ahead ahead) {
+        const int64_t stride = some.slice.input_stride;
+        IntVec totals[kRows][kVectors];
+        Steps::load_sums(some.slice.sums, totals);
+        const char* packed = some.packed;
+        const char* input = some.slice.input;
+        char* to = some.unpacked;
+        const char* const end = input + some.slice.steps * Steps::kStepBytes;
+        do {
+            GroupTerms terms;
+            read_terms(packed, terms);
+            int step = 0;
+            do {
+                ahead.fetch();
+                unpack_step<kRows>(packed, step & 1, terms, input, stride, to, totals);
+                packed += (step & 1) * kWordBytes;
+                input += Steps::kStepBytes;
+                to += Steps::kMicroPanelStepBytes;
+            } while (++step < kGroupSteps);
+            packed += kGroupBytes - kNumberBytes;
+        } while (input < end);
+        Steps::store_sums(totals, some.slice.sums);
     }
 
     static void unpack(const char* packed, int64_t groups, char* to) {
-        for (int64_t group = 0; group < groups; ++group) {
-            unpack_group(packed, to);
-            packed += kGroupBytes;
-            to += kGroupSteps * Steps::kMicroPanelStepBytes;
+        for (int64_t group = 0; group < groups; ++group, packed += kGroupBytes) {
+            GroupTerms terms;
+            read_terms(packed, terms);
+            for (int step = 0; step < kGroupSteps; ++step, to += Steps::kMicroPanelStepBytes) {
+                ByteVec bytes[kVectors];
+                unpack_words(packed + step / 2 * kWordBytes, step & 1, terms, to, bytes);
+            }
         }
-    }
-
-    /// The first rows to go through a slice unpack it for those that follow, group by group: the processor unpacks a
-    /// group while products of the previous one are still under way.
-    template <int kRows>
-    static void unpack_and_accumulate(const UnpackedSlice& some, Ahead ahead) {
-        const auto& slice = some.slice;
-        typename Steps::Sum totals[kRows][kVectors];
-        Steps::load_sums(slice.sums, totals);
-        const char* packed = some.packed;
-        int64_t step = 0;
-        do {
-            unpack_group(packed, some.unpacked + step * Steps::kMicroPanelStepBytes);
-            packed += kGroupBytes;
-            const int64_t end = step + kGroupSteps;
-            do {
-                ahead.fetch();
-                Steps::add_step(slice, slice.input, step, totals);
-            } while (++step < end);
-        } while (step < slice.steps);
-        Steps::store_sums(totals, slice.sums);
     }
 
     /// Multiplies a slice; tiles read it after it is unpacked, vectors unpack it while they multiply. It is a template

@@ -1,0 +1,17 @@
+// ByteSum: in each lane, an exact sum of products of bytes. Included after the instruction set's dot_int8.
+#pragma once
+
+#include "cpu/vec/vec_types.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct ByteSum {
+    static constexpr int32_t kStartBits = -1;
+    IntVec sum;
+
+    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
+    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
+    OUTRIDER_INLINE IntVec total() const { return sum; }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA
