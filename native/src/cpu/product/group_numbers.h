@@ -34,9 +34,7 @@ struct HalfByteNumbers {
     static constexpr int kParts = 2;
     using Sum = GroupSum;
 
-    OUTRIDER_INLINE static ByteVec part(ByteVec words, int index) {
-        return index == 0 ? words & 15 : words >> 4;
-    }
+    OUTRIDER_INLINE static ByteVec part(ByteVec words, int index) { return halves(words, index); }
     static char byte_of(const int8_t* numbers) {
         return static_cast<char>((numbers[0] + kZero) | (numbers[4] + kZero) << 4);
     }

@@ -35,6 +35,10 @@ OUTRIDER_INLINE Vec from_float16(HalfVec half) {
     return bit_cast<Vec>(value | (bits & 0x8000) << 16);
 }
 
+OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
+    return bytes >> 4;
+}
+
 struct GroupSum : ByteSum {
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         const IntVec both = bit_cast<IntVec>(steps_and_offsets);

@@ -22,6 +22,7 @@
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
 //   dot_bf16(sum, a, b)                sum + the two products of each lane's bf16 numbers, where there is an instruction
 //                                      for it (product/paired_bf16_product.h)
+//   upper_halves(ByteVec)              each byte / 16
 //   kInt8Offset, dot_int8, GroupSum    products of integers (product/int8_dot.h, product/int4_dot.h)
 #pragma once
 
@@ -51,6 +52,11 @@ OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) {
 }
 OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
+}
+
+/// The lower halves of all bytes, or the upper ones.
+OUTRIDER_INLINE ByteVec halves(ByteVec bytes, int index) {
+    return index == 0 ? bytes & 15 : upper_halves(bytes);
 }
 
 OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) {

@@ -51,6 +51,10 @@ OUTRIDER_INLINE Vec from_float16(HalfVec half) {
     return (Vec)_mm256_cvtph_ps((__m128i)half);
 }
 
+OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
+    return bytes >> 4;
+}
+
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     // With the weights' signs given to the values, no pair of products is above 2 * 128 * 127: none

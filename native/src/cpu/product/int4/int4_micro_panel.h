@@ -91,7 +91,7 @@ struct Int4MicroPanel : Int4Layout {
                 for (int vector = 0; vector < kVectors; ++vector) {
                     const auto both =
                         load_as<ByteVec>(weights + word * kWordBytes + vector * sizeof(ByteVec));
-                    four[vector] = half == 0 ? both & 15 : both >> 4;
+                    four[vector] = halves(both, half);
                 }
                 OUTRIDER_UNROLLED
                 for (int row = 0; row < kRows; ++row) {

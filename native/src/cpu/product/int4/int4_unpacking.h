@@ -67,7 +67,7 @@ struct Int4Unpacking : Int4Layout {
         OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
             const auto both = load_as<ByteVec>(words + vector * sizeof(ByteVec));
-            bytes[vector] = unpacked(half == 0 ? both & 15 : both >> 4, terms, vector);
+            bytes[vector] = unpacked(halves(both, half), terms, vector);
             store_as(to + vector * sizeof(ByteVec), bytes[vector]);
         }
     }
