@@ -48,7 +48,7 @@ OUTRIDER_INLINE Vec dot_bf16(Vec sum, ByteVec a, ByteVec b) {
     return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }
 
-/// One operation, where a shift of bytes would take two: each product with this matrix of bits is a byte / 16.
+/// The matrix moves each bit four places down. A shift of bytes would take two operations.
 OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
     const __m512i matrix = _mm512_set1_epi64(0x1020408000000000);
     return (ByteVec)_mm512_gf2p8affine_epi64_epi8((__m512i)bytes, matrix, 0);
