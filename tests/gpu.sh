@@ -3,6 +3,7 @@
 #   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
 #   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
+#   gpu.sh [--wheels DIR] [--out DIR] build cpu  its processor's AMX and AVX-512, which few machines without a GPU have
 #   gpu.sh … STEP…                               some of these
 #   gpu.sh --built DIR …                         with what DIR has for this Python's site-packages, its native modules
 #                                                among it, so that nothing is compiled
@@ -18,6 +19,7 @@ TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
 declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
+declare -A OTHER_LIMITS=([cpu]=300)
 DEVICE_STEPS=(build probe native kernels profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
 
@@ -27,6 +29,7 @@ choose() {
         DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=${PLAN:-whole} PASSES=()
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
+        ISAS=(amx avx512) ISA_TESTS=tests/native ROOFLINE=(--contexts 256 --runs 7)
         WORKERS=$(($(nproc) > 3 ? $(nproc) - 2 : 1))
         local gib
         gib=$(df --output=size -BG /dev/shm 2>/dev/null | tail -n 1 | tr -dc 0-9)
@@ -36,6 +39,7 @@ choose() {
         PASSES=(--smallest) CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
         NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
+        ISAS=(portable) ISA_TESTS=tests/native/decoder/test_row_invariance.py ROOFLINE=(--contexts 16 --runs 1)
     fi
 }
 
@@ -114,11 +118,14 @@ sanitise() {
 }
 
 pairs() {
-    mkdir -p "$MODELS"
     for shape in "${SHAPES[@]}"; do
-        "$VENV/bin/python" -m benchmarks.make_pair --shape "$shape" --device "$TORCH_DEVICE" \
-            "$MODELS/$shape" || return 1
+        make_pair "$shape" || return 1
     done
+}
+
+make_pair() {
+    mkdir -p "$MODELS"
+    "$VENV/bin/python" -m benchmarks.make_pair --shape "$1" --device "$TORCH_DEVICE" "$MODELS/$1"
 }
 
 passes() { # beside the memory's speed and the rate of matrix products
@@ -138,8 +145,24 @@ matrix() { # every pair of circumstances of the matrix of equality, both service
     "$VENV/bin/python" -m tests.e2e.matrix --isa "$PROCESSOR" "${CELLS[@]}" --workers "$WORKERS"
 }
 
-limit_of() { # a step of one of the two calls
-    echo "${DEVICE_LIMITS[$1]:-${MODEL_LIMITS[$1]:-}}"
+cpu() { # the bits of those of ISAS that the processor has, then the times of their passes on two of its cores
+    local isas cores
+    isas=$("$VENV/bin/python" -c 'import sys; from services.engine.decoder.native import isas
+print(*(isa for isa in sys.argv[1:] if isa in isas()))' "${ISAS[@]}") || return 1
+    [ -n "$isas" ] || { echo "the processor has none of ${ISAS[*]}: not run" && return 77; }
+    lscpu | grep -E '^(Model name|Flags|Thread|Core|L[123])'
+    OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" --tb short \
+        "$ISA_TESTS" -k "(${isas// / or }) and not cuda and not gpu"
+    local code=$?
+    [ -d "$MODELS/${SHAPES[0]}" ] || make_pair "${SHAPES[0]}" || return 1
+    cores=$(lscpu -p=cpu,core | grep -v '^#' | sort -t, -k2,2n -u | head -n 2 | cut -d, -f1 | paste -sd,)
+    # shellcheck disable=SC2086 # one word for each instruction set
+    taskset --cpu-list "$cores" "$VENV/bin/python" -m benchmarks.roofline "$MODELS/${SHAPES[0]}/target" \
+        --isas $isas "${ROOFLINE[@]}" --json "$OUT/roofline.json" && return $code
+}
+
+limit_of() {
+    echo "${DEVICE_LIMITS[$1]:-${MODEL_LIMITS[$1]:-${OTHER_LIMITS[$1]:-}}}"
 }
 
 run_step() { # and note its outcome; 77 says that it could not be run here
@@ -166,11 +189,11 @@ while [ $# -gt 0 ]; do
     --wheels) WHEELS=$2 && shift ;;
     --built) BUILT=$2 && shift ;;
     --out) OUT=$2 && shift ;;
-    -*) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    -*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     device) STEPS+=("${DEVICE_STEPS[@]}") ;;
     models) STEPS+=("${MODEL_STEPS[@]}") ;;
     *)
-        [ -n "$(limit_of "$1")" ] || { echo "$0: $1 is none of device models ${DEVICE_STEPS[*]} ${MODEL_STEPS[*]:1}" >&2 && exit 2; }
+        [ -n "$(limit_of "$1")" ] || { echo "$0: $1 is none of device models ${DEVICE_STEPS[*]} ${MODEL_STEPS[*]:1} ${!OTHER_LIMITS[*]}" >&2 && exit 2; }
         STEPS+=("$1")
         ;;
     esac

@@ -121,7 +121,7 @@ class EngineConfig:
             return self.weights
         on_cpu = self.device == CPU
         if self.weights == AUTO:
-            choice = choose_weights(model, is_grouped=is_grouped, on_cpu=on_cpu, isa=self.isa)
+            choice = choose_weights(model, is_grouped=is_grouped, on_cpu=on_cpu)
         else:
             choice = choose_stored(is_grouped=is_grouped, on_cpu=on_cpu)
         logger.info("weights are held as %s: %s", choice.weights, choice.reason)

@@ -8,7 +8,6 @@ from services.engine.checkpoint.weight_shapes import count_parameters
 AUTO, STORED = "auto", "stored"
 """The fastest format for a model, and the integers of its files unchanged."""
 
-_PORTABLE = "portable"
 _CACHED_BYTES = 32 << 20  # of weights in bf16 that fit in the caches of a server's cores
 _INT4_GROUP = 32  # inputs that share a scale
 
@@ -28,10 +27,8 @@ def choose_stored(*, is_grouped: bool, on_cpu: bool) -> WeightChoice:
     return WeightChoice(STORED if is_grouped else "bf16", "as near to the files as can be")
 
 
-def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str, is_grouped: bool = False) -> WeightChoice:
+def choose_weights(model: ModelConfig, *, on_cpu: bool, is_grouped: bool = False) -> WeightChoice:
     """Return the fastest format for passes over few rows; a draft's format never changes its target's text."""
-    if on_cpu and isa == _PORTABLE:
-        return WeightChoice("bf16", "the portable kernels are slower with integers")
     if on_cpu and is_grouped:
         return WeightChoice(STORED, "the files hold few bytes already")
     parameters = count_parameters(model)

@@ -65,10 +65,15 @@ def _of_groups(units: NDArray[np.float16], steps: NDArray[np.int8] | None) -> ND
     return scales if steps is None else np.repeat(scales, steps.shape[1] // scales.shape[1], axis=1) * steps
 
 
+def number_range(kind: GroupedKind) -> tuple[int, int]:
+    """The least and the most that a number can be."""
+    return (-128, 127) if kind.format == "int8" else (0, 15) if kind.has_offsets else (-8, 7)
+
+
 def random_rows(kind: GroupedKind, outputs: int, inputs: int, seed: int = 0) -> GroupedRows:
     """Rows whose values are near 1; scales are of either sign, some of them subnormal or zero."""
     rng = np.random.default_rng(seed)
-    low, high = (-128, 127) if kind.format == "int8" else (0, 15) if kind.has_offsets else (-8, 7)
+    low, high = number_range(kind)
     has_steps = kind.block > kind.group
 
     def units() -> NDArray[np.float16]:

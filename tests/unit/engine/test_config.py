@@ -251,10 +251,8 @@ def test_the_weights_are_held_as_asked_or_else_as_is_fastest():
     assert make_config(weights="int8").resolve_weights(MODEL, is_grouped=True) == "int8"
     assert make_config(weights="auto").resolve_weights(MODEL, is_grouped=False) == "bf16"
     large = replace(MODEL, vocab_size=1_000_000)
-    assert make_config(weights="auto", isa="portable").resolve_weights(large, is_grouped=True) == "bf16"
-    if isas()[0] != "portable":
-        assert make_config(weights="auto").resolve_weights(large, is_grouped=False) == "int4"
-        assert make_config(weights="auto").resolve_weights(large, is_grouped=True) == "stored"
+    assert make_config(weights="auto").resolve_weights(large, is_grouped=False) == "int4"
+    assert make_config(weights="auto").resolve_weights(large, is_grouped=True) == "stored"
 
 
 def test_integers_in_groups_are_held_as_they_are_stored_by_default(monkeypatch, caplog):

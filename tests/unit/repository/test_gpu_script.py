@@ -154,8 +154,8 @@ def test_a_dry_run_of_what_needs_no_model(tmp_path: Path):
 @pytest.mark.timeout(1000)
 def test_a_dry_run_of_all(tmp_path: Path):
     """The probe is compiled where there is an nvcc; services, matrix and passes run on a CPU."""
-    found = dry_run(tmp_path, "device", "models")
+    found = dry_run(tmp_path, "device", "models", "cpu")
     assert {outcome for step, outcome in found.items() if step not in ("probe", "profile")} == {"passed"}
     assert {found["probe"], found["profile"]} <= {"passed", "absent"}
-    for name in ("kernels", "passes", "services"):
+    for name in ("kernels", "passes", "services", "roofline"):
         assert json.loads((tmp_path / f"{name}.json").read_text()), name

@@ -39,11 +39,4 @@ OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
     return bytes >> 4;
 }
 
-struct GroupSum : ByteSum {
-    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
-        const IntVec both = bit_cast<IntVec>(steps_and_offsets);
-        return total + ((both << 16) >> 16) * sum + (both >> 16) * (upper >> 16);
-    }
-};
-
 }  // namespace outrider::cpu::OUTRIDER_ISA

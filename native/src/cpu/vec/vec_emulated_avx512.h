@@ -46,3 +46,14 @@ OUTRIDER_CALLED IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 }  // namespace outrider::cpu::OUTRIDER_ISA
 
 #include "cpu/vec/plain_vectors.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct GroupSum : ByteSum {
+    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
+        const auto both = bit_cast<IntVec>(steps_and_offsets);
+        return total + ((both << 16) >> 16) * sum + (both >> 16) * (upper >> 16);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -11,8 +11,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct RegisterBlocking {
     static constexpr int kVectors = 2;
-    static constexpr int kRows = 4;       // 8 of 16 registers hold sums
-    static constexpr int kInt4Rows = 3;   // 6 of 16 registers hold a group's sums
+    static constexpr int kRows = 4;  // 8 of 16 registers hold sums
+    static constexpr int kInt4Rows = 4;
     static constexpr int kInt4Words = 1;  // more takes more time
     static constexpr int kUnpackedRows = kNever;
     static constexpr int kQueries = 4;  // with two vectors each, 8 of 16 registers hold sums
@@ -28,15 +28,38 @@ OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return a * b + c;
 }
 
+/// In 16 bits, the sum of the products of every two neighbouring bytes.
+OUTRIDER_INLINE PairVec pair_products(ByteVec weights, ByteVec values) {
+    const auto left = bit_cast<PairVec>(weights);
+    const auto right = bit_cast<PairVec>(values);
+    return ((left << 8) >> 8) * ((right << 8) >> 8) + (left >> 8) * (right >> 8);
+}
+OUTRIDER_INLINE IntVec sum_pairs(PairVec pairs) {
+    const auto lanes = bit_cast<IntVec>(pairs);
+    return ((lanes << 16) >> 16) + (lanes >> 16);
+}
+
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
-    const IntVec left = bit_cast<IntVec>(weights);
-    const IntVec right = bit_cast<IntVec>(values);
-    for (int place = 24; place >= 0; place -= 8) {
-        sum += ((left << place) >> 24) * ((right << place) >> 24);
-    }
-    return sum;
+    return sum + sum_pairs(pair_products(weights, values));  // of two products, 2 * 128 * 127 at most
 }
+
+struct GroupSum {
+    static constexpr int32_t kStartBits = 0xFFFF;  // the lower of a lane's two sums begins with it
+    PairVec pairs;
+
+    OUTRIDER_INLINE void start(int32_t value) { pairs = bit_cast<PairVec>(splat(value)); }
+    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { pairs += pair_products(numbers, values); }
+    OUTRIDER_INLINE IntVec total() const { return sum_pairs(pairs); }
+    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
+        const auto both = bit_cast<IntVec>(steps_and_offsets);
+        const auto steps = __builtin_convertvector((both << 16) >> 16, Vec);
+        const auto offsets = __builtin_convertvector(both >> 16, Vec);
+        const Vec sum = __builtin_convertvector(sum_pairs(pairs), Vec);
+        return total +
+               __builtin_convertvector(sum * steps + offsets * static_cast<float>(upper >> 16), IntVec);
+    }
+};
 
 }  // namespace outrider::cpu::OUTRIDER_ISA
 
