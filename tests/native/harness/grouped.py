@@ -15,7 +15,7 @@ from services.engine.decoder.native.testing import PackedWeight
 class GroupedKind(NamedTuple):
     """How such a matrix is held."""
 
-    format: str  # "int8", or "int4": numbers from -8 to 7, and with offsets from 0 to 15
+    format: str  # "int8" or "int4"
     group: int  # inputs that share a scale
     block: int  # inputs that share the unit of their scales: as many, or several groups
     has_offsets: bool
@@ -67,7 +67,9 @@ def _of_groups(units: NDArray[np.float16], steps: NDArray[np.int8] | None) -> ND
 
 def number_range(kind: GroupedKind) -> tuple[int, int]:
     """The least and the most that a number can be."""
-    return (-128, 127) if kind.format == "int8" else (0, 15) if kind.has_offsets else (-8, 7)
+    if kind.format == "int8":
+        return (-32, 31) if kind.group == 16 else (-128, 127)
+    return (0, 15) if kind.has_offsets else (-8, 7)
 
 
 def random_rows(kind: GroupedKind, outputs: int, inputs: int, seed: int = 0) -> GroupedRows:

@@ -65,7 +65,7 @@ struct StoredRange {
 };
 constexpr StoredRange stored_range(const WeightKind& kind) {
     if (kind.format == WeightFormat::int8) {
-        return {-128, 127};
+        return kind.groups.size == 16 ? StoredRange{-32, 31} : StoredRange{-128, 127};
     }
     return kind.groups.has_offsets ? StoredRange{0, 15} : StoredRange{-8, 7};
 }

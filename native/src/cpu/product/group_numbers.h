@@ -17,10 +17,11 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// A number in each byte.
+template <typename SumType, int kAdded>
 struct ByteNumbers {
-    static constexpr int kZero = kInt8Offset;
+    static constexpr int kZero = kAdded;
     static constexpr int kParts = 1;
-    using Sum = ByteSum;
+    using Sum = SumType;
 
     OUTRIDER_INLINE static ByteVec part(ByteVec words, int) { return words; }
     static char byte_of(const int8_t* numbers) { return static_cast<char>(numbers[0] + kZero); }
@@ -41,9 +42,18 @@ struct HalfByteNumbers {
     static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
 };
 
+/// Two sums of 16 bits hold the products of a group with values of int8.
+template <WeightKind kKind>
+constexpr bool kIsSmall = -stored_range(kKind).least * kKind.groups.size / 2 * 127 <= 0x7FFF;
+
 template <WeightKind kKind>
 struct NumbersOf {
-    using Type = ByteNumbers;
+    using Type = ByteNumbers<ByteSum, kInt8Offset>;
+};
+template <WeightKind kKind>
+    requires(kKind.format == WeightFormat::int8 && kIsSmall<kKind>)
+struct NumbersOf<kKind> {
+    using Type = ByteNumbers<GroupSum, -stored_range(kKind).least>;
 };
 template <WeightKind kKind>
     requires(kKind.format == WeightFormat::int4)

@@ -108,7 +108,7 @@ struct GroupedMicroPanel {
 
     static size_t input_bytes(int in_features) { return GroupedRow<kGroups.size>::bytes(in_features); }
     static void prepare_row(const float* values, int in_features, void* to) {
-        GroupedRow<kGroups.size>::prepare(values, in_features, Numbers::kZero, Numbers::Sum::kStartBits, to);
+        GroupedRow<kGroups.size>::template prepare<Sum>(values, in_features, Numbers::kZero, to);
     }
 
     /// Some blocks of one micro-panel's product.

@@ -1,15 +1,16 @@
 // Products of one group's four-bit numbers, and what they add to a sum along K, all exactly in integers:
 // every instruction set has the same sums.
 //
-// A GroupSum is, in each lane, the sum of products of a group's numbers, stored with kInt4Offset added, and
-// values, -127 ... 127: with the offset taken off at the start it fits into 16 bits all the way, 32 * 8 * 127
-// at most. It is a type of the instruction set's:
-//   start(GroupInput::start)                                   begins a group
+// A GroupSum is, in each lane, the sum of products of a group's numbers, stored without a sign, and values,
+// -127 ... 127. It may be two sums in 16 bits, of the first two and of the last two of each four: with what is
+// added to the numbers taken off at the start, each is 16 * 8 * 127 at most. It is a type of the instruction
+// set's:
+//   start_of(first, last)                                      what begins the two sums with these
+//   start(value)                                               begins a group
 //   add(numbers, values)                                       adds products of four numbers of each lane
 //   added(total, steps and offsets, GroupInput::upper)         total + the group's steps * the sum
 //                                                              + its offsets * the sum of its values
 //   total()                                                    the sum
-//   kStartBits                                                 the bits of GroupInput::start that it takes
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -25,7 +26,10 @@ struct GroupInput {
     int32_t start;  // -kInt4Offset times the sum
     int32_t upper;  // the sum in the upper half of a lane
 
-    explicit GroupInput(int32_t sum) : start(-kInt4Offset * sum & GroupSum::kStartBits), upper(sum * 65536) {}
+    /// Of the sums of the first two and of the last two of each four values.
+    GroupInput(int32_t first, int32_t last)
+        : start(GroupSum::start_of(-kInt4Offset * first, -kInt4Offset * last)),
+          upper((first + last) * 65536) {}
 };
 
 /// The products of a group's sum, GroupSum or another that adds in its way, as a step of StepSums.

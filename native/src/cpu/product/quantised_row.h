@@ -36,7 +36,10 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
 /// What is common to some values in int8: each stands for scale * value.
 struct QuantisedValues {
     float scale;
-    int32_t sum;
+    int32_t first;  // sum of the first two of each four values
+    int32_t last;   // and of the last two
+
+    OUTRIDER_INLINE int32_t sum() const { return first + last; }
 };
 
 /// Symmetric, the largest magnitude becoming 127. Where a value is not finite the scale is NaN, so that what
@@ -61,7 +64,8 @@ OUTRIDER_INLINE QuantisedValues quantise(const float* values, int64_t count, int
         __builtin_memcpy(to + k, &bytes, sizeof(bytes));
     }
     const float scale = factor > 0.0f ? limit / 127.0f : 0.0f;
-    return {is_finite ? scale : __builtin_nanf(""), sum_lanes(sum)};
+    const IntVec is_first = (lane_indices() & 2) == 0;
+    return {is_finite ? scale : __builtin_nanf(""), sum_lanes(sum & is_first), sum_lanes(sum & ~is_first)};
 }
 
 /// `offset` is what the weights are stored with.
@@ -70,7 +74,7 @@ inline void quantise_row(const float* values, int64_t width, int offset, void* t
     auto* bytes = static_cast<int8_t*>(to);
     const int64_t padded = QuantisedRow::padded(width);
     const QuantisedValues all = quantise(values, padded, bytes);
-    store_as(bytes + padded, RowScale{all.scale, -offset * all.sum});
+    store_as(bytes + padded, RowScale{all.scale, -offset * all.sum()});
 }
 
 /// What is common to one group of a row's values.
@@ -86,14 +90,15 @@ struct GroupedRow {
     static int64_t padded(int64_t width) { return QuantisedRow::padded(width); }
     static size_t bytes(int64_t width) { return padded(width) + width / kSize * sizeof(GroupTerms); }
 
-    /// `zero` is what the weights' numbers are stored with.  # values: [width], whole groups
-    static void prepare(const float* values, int64_t width, int zero, int32_t start_bits, void* to) {
+    /// For sums of type Sum with numbers that are stored with `zero` added.  # values: [width], whole groups
+    template <typename Sum>
+    static void prepare(const float* values, int64_t width, int zero, void* to) {
         auto* bytes = static_cast<int8_t*>(to);
         __builtin_memset(bytes, 0, padded(width));
         for (int64_t group = 0; group < width / kSize; ++group) {
             const QuantisedValues all = quantise(values + group * kSize, kSize, bytes + group * kSize);
-            const GroupTerms terms{all.scale, all.scale * static_cast<float>(all.sum),
-                                   -zero * all.sum & start_bits};
+            const GroupTerms terms{all.scale, all.scale * static_cast<float>(all.sum()),
+                                   Sum::start_of(-zero * all.first, -zero * all.last)};
             store_as(bytes + padded(width) + group * sizeof(GroupTerms), terms);
         }
     }

@@ -66,9 +66,11 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 }
 
 struct GroupSum {
-    static constexpr int32_t kStartBits = 0xFFFF;  // the lower of a lane's two sums begins with it
-    __m256i pairs;                                 // of sums in int16
+    __m256i pairs;  // of sums in int16
 
+    OUTRIDER_INLINE static int32_t start_of(int32_t first, int32_t last) {
+        return (first & 0xFFFF) | last * 65536;
+    }
     OUTRIDER_INLINE void start(int32_t value) { pairs = _mm256_set1_epi32(value); }
     OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) {
         __m256i sum = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)numbers, (__m256i)values));

@@ -45,9 +45,11 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 }
 
 struct GroupSum {
-    static constexpr int32_t kStartBits = 0xFFFF;  // the lower of a lane's two sums begins with it
     PairVec pairs;
 
+    OUTRIDER_INLINE static int32_t start_of(int32_t first, int32_t last) {
+        return (first & 0xFFFF) | last * 65536;
+    }
     OUTRIDER_INLINE void start(int32_t value) { pairs = bit_cast<PairVec>(splat(value)); }
     OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { pairs += pair_products(numbers, values); }
     OUTRIDER_INLINE IntVec total() const { return sum_pairs(pairs); }
