@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, tests and measures on this machine's GPU without a network, in two calls of less than ten minutes each.
+# Builds, tests and measures on this machine's GPU without a network, in calls of less than ten minutes each.
 #   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
 #   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
@@ -152,10 +152,13 @@ print(*(isa for isa in sys.argv[1:] if isa in isas()))' "${ISAS[@]}") || return 
     [ -n "$isas" ] || { echo "the processor has none of ${ISAS[*]}: not run" && return 77; }
     lscpu | grep -E '^(Model name|Flags|Thread|Core|L[123])'
     OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" --tb short \
-        "$ISA_TESTS" -k "(${isas// / or }) and not cuda and not gpu"
+        --timeout 100 "$ISA_TESTS" -k "(${isas// / or }) and not emulated and not cuda and not gpu"
     local code=$?
-    [ -d "$MODELS/${SHAPES[0]}" ] || make_pair "${SHAPES[0]}" || return 1
-    cores=$(lscpu -p=cpu,core | grep -v '^#' | sort -t, -k2,2n -u | head -n 2 | cut -d, -f1 | paste -sd,)
+    [ -e "$MODELS/${SHAPES[0]}/draft/tokenizer.json" ] || make_pair "${SHAPES[0]}" || return 1
+    cores=$("$VENV/bin/python" -c 'import os
+cpus = sorted(os.sched_getaffinity(0))
+cores = {open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read(): cpu for cpu in cpus}
+print(*list(cores.values())[:2], sep=",")') || return 1
     # shellcheck disable=SC2086 # one word for each instruction set
     taskset --cpu-list "$cores" "$VENV/bin/python" -m benchmarks.roofline "$MODELS/${SHAPES[0]}/target" \
         --isas $isas "${ROOFLINE[@]}" --json "$OUT/roofline.json" && return $code
@@ -208,7 +211,7 @@ if [ -n "${STEP:-}" ]; then
     "$STEP"
     exit
 fi
-[ ${#STEPS[@]} -gt 0 ] || { echo "$0: say device or models, or steps of these" >&2 && exit 2; }
+[ ${#STEPS[@]} -gt 0 ] || { echo "$0: say device or models, or steps" >&2 && exit 2; }
 while [ ${#STEPS[@]} -gt 0 ]; do
     run_step "${STEPS[@]}"
     STEPS=("${STEPS[@]:1}")

@@ -88,7 +88,7 @@ def test_an_unknown_step_is_named(tmp_path: Path):
 def test_without_a_step_it_says_what_there_is(tmp_path: Path):
     done = run(tmp_path)
     assert done.returncode == 2
-    assert "say device or models, or steps of these" in done.stderr
+    assert "say device or models, or steps" in done.stderr
 
 
 @pytest.mark.parametrize("call", ["DEVICE", "MODEL"])

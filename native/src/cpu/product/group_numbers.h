@@ -42,9 +42,13 @@ struct HalfByteNumbers {
     static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
 };
 
-/// Two sums of 16 bits hold the products of a group with values of int8.
+/// A GroupSum's two sums hold the products of a group.
 template <WeightKind kKind>
-constexpr bool kIsSmall = -stored_range(kKind).least * kKind.groups.size / 2 * 127 <= 0x7FFF;
+constexpr bool kIsSmall = [] {
+    constexpr auto kRange = stored_range(kKind);
+    constexpr int kLargest = -kRange.least > kRange.most ? -kRange.least : kRange.most;
+    return kKind.groups.size / 2 * kLargest * 127 <= 0x7FFF;
+}();
 
 template <WeightKind kKind>
 struct NumbersOf {
@@ -58,6 +62,7 @@ struct NumbersOf<kKind> {
 template <WeightKind kKind>
     requires(kKind.format == WeightFormat::int4)
 struct NumbersOf<kKind> {
+    static_assert(kIsSmall<kKind>);
     using Type = HalfByteNumbers<stored_range(kKind).least>;
 };
 

@@ -1,10 +1,10 @@
-// Products of one group's four-bit numbers, and what they add to a sum along K, all exactly in integers:
-// every instruction set has the same sums.
+// Products of one group's small numbers, and what they add to a sum along K, all exactly in integers: every
+// instruction set has the same sums.
 //
 // A GroupSum is, in each lane, the sum of products of a group's numbers, stored without a sign, and values,
-// -127 ... 127. It may be two sums in 16 bits, of the first two and of the last two of each four: with what is
-// added to the numbers taken off at the start, each is 16 * 8 * 127 at most. It is a type of the instruction
-// set's:
+// -127 ... 127. It may be two sums in 16 bits, of the first two and of the last two of each four. With what is
+// added to the numbers taken off at the start, they fit all the way: 16 * 15 * 127 at most with four-bit numbers
+// in groups of 32, 8 * 32 * 127 with six-bit ones in groups of 16. It is a type of the instruction set's:
 //   start_of(first, last)                                      what begins the two sums with these
 //   start(value)                                               begins a group
 //   add(numbers, values)                                       adds products of four numbers of each lane

@@ -34,30 +34,35 @@ OUTRIDER_INLINE PairVec pair_products(ByteVec weights, ByteVec values) {
     const auto right = bit_cast<PairVec>(values);
     return ((left << 8) >> 8) * ((right << 8) >> 8) + (left >> 8) * (right >> 8);
 }
-OUTRIDER_INLINE IntVec sum_pairs(PairVec pairs) {
-    const auto lanes = bit_cast<IntVec>(pairs);
+OUTRIDER_INLINE IntVec sum_pairs(IntVec lanes) {
     return ((lanes << 16) >> 16) + (lanes >> 16);
 }
 
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
-    return sum + sum_pairs(pair_products(weights, values));  // of two products, 2 * 128 * 127 at most
+    const PairVec pairs = pair_products(weights, values);  // 2 * 128 * 127 at most
+    return sum + sum_pairs(bit_cast<IntVec>(pairs));
 }
 
 struct GroupSum {
-    PairVec pairs;
+    /// Without a sign, since sums that are never begun again wrap around (multiply_registers).
+    typedef uint16_t Pairs __attribute__((vector_size(4 * kLanes)));
+    Pairs pairs;
 
     OUTRIDER_INLINE static int32_t start_of(int32_t first, int32_t last) {
         return (first & 0xFFFF) | last * 65536;
     }
-    OUTRIDER_INLINE void start(int32_t value) { pairs = bit_cast<PairVec>(splat(value)); }
-    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { pairs += pair_products(numbers, values); }
-    OUTRIDER_INLINE IntVec total() const { return sum_pairs(pairs); }
+    OUTRIDER_INLINE void start(int32_t value) { pairs = bit_cast<Pairs>(splat(value)); }
+    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) {
+        pairs += bit_cast<Pairs>(pair_products(numbers, values));
+    }
+    OUTRIDER_INLINE IntVec total() const { return sum_pairs(bit_cast<IntVec>(pairs)); }
+    /// In float32, whose products take less time than those of 32 bits, and which is exact: all are below 2^24.
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         const auto both = bit_cast<IntVec>(steps_and_offsets);
         const auto steps = __builtin_convertvector((both << 16) >> 16, Vec);
         const auto offsets = __builtin_convertvector(both >> 16, Vec);
-        const Vec sum = __builtin_convertvector(sum_pairs(pairs), Vec);
+        const Vec sum = __builtin_convertvector(sum_pairs(bit_cast<IntVec>(pairs)), Vec);
         return total +
                __builtin_convertvector(sum * steps + offsets * static_cast<float>(upper >> 16), IntVec);
     }
