@@ -58,7 +58,7 @@ struct WeightKind {
     bool operator==(const WeightKind&) const = default;
 };
 
-/// The least and the most that a number of a grouped weight can be. Of bytes in groups of 16 there is one type, Q6_K.
+/// The least and the most that a number of a grouped weight can be. Only Q6_K has bytes in groups of 16.
 struct StoredRange {
     int least;
     int most;

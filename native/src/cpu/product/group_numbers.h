@@ -42,7 +42,7 @@ struct HalfByteNumbers {
     static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
 };
 
-/// A GroupSum's two sums hold the products of a group.
+/// Whether the products of a group fit into a GroupSum's two sums.
 template <WeightKind kKind>
 constexpr bool kIsSmall = [] {
     constexpr auto kRange = stored_range(kKind);

@@ -33,13 +33,26 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
     return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
 }
 
+/// The sum of the first two of each four values, and that of the last two.
+struct HalfSums {
+    int32_t first;
+    int32_t last;
+
+    /// # lanes: sums of the values whose places differ by multiples of kLanes
+    OUTRIDER_INLINE static HalfSums of(IntVec lanes) {
+        for (int width = kLanes / 2; width > 2; width /= 2) {
+            lanes += rotated(lanes, width);
+        }
+        lanes += rotated(lanes, 1);
+        return {lanes[0], lanes[2]};
+    }
+    OUTRIDER_INLINE int32_t total() const { return first + last; }
+};
+
 /// What is common to some values in int8: each stands for scale * value.
 struct QuantisedValues {
     float scale;
-    int32_t first;  // sum of the first two of each four values
-    int32_t last;   // and of the last two
-
-    OUTRIDER_INLINE int32_t sum() const { return first + last; }
+    HalfSums sums;
 };
 
 /// Symmetric, the largest magnitude becoming 127. Where a value is not finite the scale is NaN, so that what
@@ -64,8 +77,7 @@ OUTRIDER_INLINE QuantisedValues quantise(const float* values, int64_t count, int
         __builtin_memcpy(to + k, &bytes, sizeof(bytes));
     }
     const float scale = factor > 0.0f ? limit / 127.0f : 0.0f;
-    const IntVec is_first = (lane_indices() & 2) == 0;
-    return {is_finite ? scale : __builtin_nanf(""), sum_lanes(sum & is_first), sum_lanes(sum & ~is_first)};
+    return {is_finite ? scale : __builtin_nanf(""), HalfSums::of(sum)};
 }
 
 /// `offset` is what the weights are stored with.
@@ -74,7 +86,7 @@ inline void quantise_row(const float* values, int64_t width, int offset, void* t
     auto* bytes = static_cast<int8_t*>(to);
     const int64_t padded = QuantisedRow::padded(width);
     const QuantisedValues all = quantise(values, padded, bytes);
-    store_as(bytes + padded, RowScale{all.scale, -offset * all.sum()});
+    store_as(bytes + padded, RowScale{all.scale, -offset * all.sums.total()});
 }
 
 /// What is common to one group of a row's values.
@@ -97,8 +109,8 @@ struct GroupedRow {
         __builtin_memset(bytes, 0, padded(width));
         for (int64_t group = 0; group < width / kSize; ++group) {
             const QuantisedValues all = quantise(values + group * kSize, kSize, bytes + group * kSize);
-            const GroupTerms terms{all.scale, all.scale * static_cast<float>(all.sum()),
-                                   Sum::start_of(-zero * all.first, -zero * all.last)};
+            const GroupTerms terms{all.scale, all.scale * static_cast<float>(all.sums.total()),
+                                   Sum::start_of(-zero * all.sums.first, -zero * all.sums.last)};
             store_as(bytes + padded(width) + group * sizeof(GroupTerms), terms);
         }
     }

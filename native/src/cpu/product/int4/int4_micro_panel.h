@@ -57,11 +57,12 @@ struct Int4MicroPanel : Int4Layout {
         const auto* rounded = static_cast<const int8_t*>(to);
         char* inputs = static_cast<char*>(to) + QuantisedRow::bytes(in_features);
         for (int64_t group = 0; group < groups(in_features); ++group) {
-            int32_t sums[2] = {};
-            for (int k = 0; k < kInt4Group; ++k) {
-                sums[k % 4 / 2] += rounded[group * kInt4Group + k];
+            IntVec lanes = {};
+            for (int k = 0; k < kInt4Group; k += kLanes) {
+                lanes += widen(load_as<SmallVec>(rounded + group * kInt4Group + k));
             }
-            store_as(inputs + group * sizeof(GroupInput), GroupInput(sums[0], sums[1]));
+            const auto sums = HalfSums::of(lanes);
+            store_as(inputs + group * sizeof(GroupInput), GroupInput(sums.first, sums.last));
         }
     }
 
