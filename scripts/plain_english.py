@@ -1,4 +1,5 @@
-"""`python -m scripts.plain_english [PATH…]`: report words of the old dialect, and public docstrings that say nothing.
+"""`python -m scripts.plain_english [PATH…]`: report words of the old dialect, public docstrings that say nothing, and
+comments of native code that begin with a question word.
 
 Every tracked text outside of the tests is read, or only those at or below the paths.
 """
@@ -30,6 +31,10 @@ _NOT_OURS = re.compile(
     r"|^clients/python/outrider/v1/|^benchmarks/prompts/|^scripts/plain_english\.py$"
 )
 _FEWEST_WORDS = 3  # of a public docstring
+_NATIVE_SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+_COMMENT = re.compile(r"(?P<code>.*?)//[/!]?<?\s*(?P<word>\w*)")
+_PUZZLING = {"What", "Of", "Where"}  # as the first word of a comment
 
 
 def main() -> int:
@@ -48,6 +53,8 @@ def faults_in(path: Path) -> Iterator[str]:
             yield f"{path}:{number}: say {advice} instead of {found[0]!r}"
     if path.suffix == ".py":
         yield from _short_docstrings(path, ast.parse(text))
+    if "native" in path.parts and path.suffix in _NATIVE_SUFFIXES:
+        yield from _puzzling_comments(path, text)
 
 
 def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:
@@ -56,6 +63,16 @@ def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:
             docstring = ast.get_docstring(node)
             if docstring is not None and len(docstring.split()) < _FEWEST_WORDS:
                 yield f"{path}:{node.lineno}: the docstring of {node.name} says nothing: {docstring!r}"
+
+
+def _puzzling_comments(path: Path, text: str) -> Iterator[str]:
+    in_block = False  # the line before is a comment as a whole
+    for number, line in enumerate(text.splitlines(), start=1):
+        comment = _COMMENT.match(_STRING.sub('""', line))
+        is_whole_line = comment is not None and not comment["code"].strip()
+        if comment is not None and comment["word"] in _PUZZLING and not (in_block and is_whole_line):
+            yield f"{path}:{number}: a comment begins with a subject, not with {comment['word']!r}"
+        in_block = is_whole_line
 
 
 def _tracked(chosen: list[str]) -> list[Path]:

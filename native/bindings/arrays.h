@@ -1,4 +1,4 @@
-// Numpy arrays at the border: checked once, then raw pointers.
+// Numpy arrays as arguments: checked once, then used as raw pointers.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -57,7 +57,7 @@ inline const Names<WeightFormat> kWeightFormats{{"bf16", WeightFormat::bf16},
 inline const Names<KvFormat> kKvFormats{
     {"bf16", KvFormat::bf16}, {"f32", KvFormat::f32}, {"int8", KvFormat::int8}, {"fp8", KvFormat::fp8}};
 
-/// Throws std::invalid_argument, naming the field and the names, for a text that is none of them.
+/// Throws std::invalid_argument, naming the field and the allowed names, for an unknown name.
 template <typename T>
 T parse(const char* field, const std::string& text, const Names<T>& names) {
     std::string allowed;

@@ -1,4 +1,4 @@
-// What each file of bindings adds to the module.
+// The functions that add each file's bindings to the module.
 #pragma once
 
 #include <pybind11/pybind11.h>

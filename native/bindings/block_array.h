@@ -1,4 +1,4 @@
-// BlockArray: rows of blocks as a GGUF file holds them, in a numpy array.
+// BlockArray: rows of quantised blocks as in a GGUF file, in a numpy array.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace outrider {
 
-/// Throws std::invalid_argument for a name that no type has, and for what is no matrix of bytes.
+/// Throws std::invalid_argument for an unknown type, or if the array is not a matrix of bytes.
 class BlockArray {
   public:
     BlockArray(const std::string& type, const pybind11::array& rows)

@@ -1,4 +1,4 @@
-// Token masks at the border: numpy arrays of words, or None where every token may be drawn.
+// Token masks as arguments: numpy arrays of words, or None if every token may be drawn.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -15,9 +15,9 @@
 namespace outrider {
 
 using MaskArray = pybind11::array_t<uint32_t, pybind11::array::c_style>;  // [rows, words]
-using MaskArrays = std::vector<std::optional<MaskArray>>;                 // none, or one for each state
+using MaskArrays = std::vector<std::optional<MaskArray>>;                 // empty, or one for each state
 
-/// The masks of a state, which the arrays own.
+/// The masks of a state; the arrays own the memory.
 inline TokenMasks masks_of(const MaskArrays& arrays, size_t index, int num_rows) {
     if (arrays.empty() || !arrays[index]) {
         return {};

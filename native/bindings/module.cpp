@@ -1,4 +1,4 @@
-// The Python module `_native`; its contract is services/engine/decoder/native/_native.pyi.
+// The Python module `_native`; its interface is in services/engine/decoder/native/_native.pyi.
 #include "bindings.h"
 #include "outrider/device/operations.h"
 

@@ -1,4 +1,5 @@
-// Python bindings of Batch: its arrays are writable views of its own memory, and its counts stay within them.
+// Python bindings of Batch: its arrays are writable views of its own memory, and its counts stay within its
+// sizes.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -26,7 +27,7 @@ py::array_t<int32_t> block_tables(const py::object& self) {
     return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
 }
 
-/// Sets a count of what is in the arrays, as many as there is room for at most.
+/// A setter of one of the batch's counts, which checks that it is at most `room`.
 auto setter_of(const char* name, int Batch::* count, const int Batch::* room) {
     return [=](Batch& batch, int64_t value) {
         require_range(name, value, 0, batch.*room);

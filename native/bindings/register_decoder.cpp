@@ -60,7 +60,7 @@ void read(const char*, const py::handle& from, std::optional<Experts>& to) {
                  .have_biases = from.attr("have_biases").cast<bool>()};
 }
 
-/// Each field is the attribute of its name.
+/// Reads each field from the attribute of the same name.
 DecoderConfig make_config(const py::object& source) {
     DecoderConfig config;
     for_each_field([&](const auto& field) {
@@ -121,7 +121,7 @@ void load_blocks(Decoder& decoder, const std::string& name, int64_t first_row, c
     decoder.weights().load_blocks(name, first_row, blocks.shape(), blocks.type(), blocks.data());
 }
 
-/// Views that keep the decoder alive.
+/// Returns numpy views of the weights that keep the decoder alive.
 py::dict packed_weights(const py::object& self) {
     py::dict views;
     for (const auto& [name, memory] : self.cast<Decoder&>().weights().packed()) {
@@ -134,7 +134,7 @@ py::dict packed_weights(const py::object& self) {
 using AdapterArrays = std::unordered_map<std::string, std::pair<py::array, py::array>>;
 
 int add_adapter(Decoder& decoder, float scale, const AdapterArrays& updates) {
-    std::vector<SourceArray> sources;  // which own the values
+    std::vector<SourceArray> sources;  // own the values
     std::vector<AdapterUpdate> read;
     for (const auto& [name, arrays] : updates) {
         const SourceArray& down = sources.emplace_back(name, arrays.first);

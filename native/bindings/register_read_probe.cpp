@@ -1,4 +1,4 @@
-// Python bindings of ReadProbe: memory of a device, to be read as fast as it goes.
+// Python bindings of ReadProbe: device memory whose read bandwidth is measured.
 #include <memory>
 #include <utility>
 
@@ -16,7 +16,7 @@ class ReadProbe {
   public:
     ReadProbe(std::shared_ptr<Device> device, int64_t bytes)
         : device_(std::move(device)), memory_(device_, rounded_up(bytes)) {
-        device_->commit(memory_.data(), memory_.size());  // or all pages might be the same one, of zeros
+        device_->commit(memory_.data(), memory_.size());  // else all pages might map to one page of zeros
     }
 
     size_t bytes() const { return memory_.size(); }

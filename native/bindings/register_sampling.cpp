@@ -135,7 +135,7 @@ void register_state(py::module_& module) {
         .def_property_readonly("feeds_back", &SamplingState::feeds_back);
 }
 
-/// A view of a member, kept alive by the Samples that own it.
+/// A numpy view of a member, which keeps the Samples that own it alive.
 template <typename As, typename Value>
 py::array_t<As> view(const py::object& owner, const std::vector<Value>& values) {
     static_assert(sizeof(As) == sizeof(Value), "a view cannot convert");

@@ -1,4 +1,4 @@
-# The CUDA device, or what stands in for it. OUTRIDER_CUDA: AUTO takes it where a CUDA compiler is found, ON demands
+# The CUDA device, or its replacement. OUTRIDER_CUDA: AUTO builds it if there is a CUDA compiler, ON requires
 # one, OFF leaves it out.
 set(OUTRIDER_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO, ON or OFF")
 set_property(CACHE OUTRIDER_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -26,9 +26,9 @@ endif()
 message(STATUS "CUDA device: ${has_cuda}")
 
 if(has_cuda)
-  # Machine code for each generation, and the last one's intermediate code, which newer ones compile when they load it.
-  # A build for tests is for this machine's GPU, or for one generation where there is none: each takes minutes. 90a has
-  # instructions of Hopper that later generations do not have.
+  # Machine code for each generation, and the last one's intermediate code, which newer GPUs compile when they
+  # load it. A test build is for this machine's GPU, or for one generation if there is none, since each takes
+  # minutes. 90a has instructions of Hopper that later generations lack.
   if(NOT CMAKE_CUDA_ARCHITECTURES AND OUTRIDER_TESTING)
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE no_gpu)
@@ -44,9 +44,9 @@ if(has_cuda)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 90-virtual)
   endif()
   message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported where there is no driver
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported without a driver
   enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # as CMake 3.25 does not know what nvcc 12 calls it
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc 12's option
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
@@ -63,4 +63,4 @@ if(has_cuda)
 else()
   add_library(cuda_device STATIC src/cuda/no_cuda.cpp)
 endif()
-target_link_libraries(cuda_device PRIVATE core)  # as the core links it: each calls the other
+target_link_libraries(cuda_device PRIVATE core)  # they link each other, since each calls the other

@@ -1,4 +1,5 @@
-# OUTRIDER_SANITIZE names sanitizers of the compiler's, as its option -fsanitize does. For tests: see scripts/sanitize.sh.
+# OUTRIDER_SANITIZE lists sanitizers, as the compiler's option -fsanitize does. For tests: see
+# scripts/sanitize.sh.
 set(OUTRIDER_SANITIZE "" CACHE STRING "Build with these sanitizers, e.g. address,undefined")
 if(OUTRIDER_SANITIZE)
   add_compile_options(-O1 -g1 -fno-omit-frame-pointer -fsanitize=${OUTRIDER_SANITIZE} -fno-sanitize-recover=all)

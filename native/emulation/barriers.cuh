@@ -1,5 +1,5 @@
-// Barriers and copies that arrive at them, on the host, in the place of cuda/gpu/barriers.cuh: copies are made as
-// late as they may be, and what is read before that is NaN.
+// Barriers, and copies that signal them, on the host; replaces cuda/gpu/barriers.cuh. Copies are made as late
+// as allowed, and their destination is NaN until then.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace outrider::cuda {
 
 struct Barrier {
-    uint16_t arrivals;    // of each phase
-    uint16_t left : 15;   // of them
-    uint16_t parity : 1;  // of the phase that has not ended
+    uint16_t arrivals;    // per phase
+    uint16_t left : 15;   // arrivals still missing
+    uint16_t parity : 1;  // of the current phase
     int32_t bytes_left;
 
     void initialise(int count) {
@@ -55,7 +55,7 @@ static_assert(sizeof(Barrier) == sizeof(uint64_t), "as large as the GPU's");
 
 inline void publish_barriers() {}
 
-/// What ends a kernel on a GPU ends the process.
+/// Aborts on misaligned addresses, which end a kernel on a GPU.
 inline void begin_bulk_copy(char* to, const void* from, int bytes, Barrier& arrives_at) {
     if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | static_cast<unsigned>(bytes)) %
             16 !=

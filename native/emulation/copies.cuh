@@ -1,5 +1,5 @@
-// Copies that go on while a thread does something else, on the host, in the place of cuda/gpu/copies.cuh:
-// they are made as late as they may be, and what is read before that is NaN.
+// Asynchronous copies on the host; replaces cuda/gpu/copies.cuh. Copies are made as late as allowed, and
+// their destination is NaN until then.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace outrider::cuda {
 
 constexpr int kCopyBytes = 16;
 
-/// A misaligned address ends the process, as it ends a kernel.
+/// Aborts on a misaligned address, which ends a kernel on a GPU.
 template <bool kOnce>
 void begin_copy(char* to, const void* from, bool is_there = true) {
     if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % kCopyBytes != 0) {

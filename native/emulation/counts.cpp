@@ -1,4 +1,4 @@
-// What kernels have done, counted for tests.
+// Counts the work of kernels, for tests.
 #include <cxxabi.h>
 
 #include <atomic>

@@ -9,7 +9,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// All so far, which stay where they are.
+/// All GPUs added so far; their addresses are stable.
 struct Gpus {
     std::mutex mutex;
     std::deque<EmulatedGpu> all;

@@ -14,7 +14,7 @@
 struct CUstream_st {
     using Work = std::function<void()>;
 
-    /// Does it at once, or keeps it for a recording.
+    /// Runs the work at once, or adds it to the recording.
     void enqueue(Work work) {
         if (is_recording) {
             recorded.push_back(std::move(work));
@@ -23,7 +23,7 @@ struct CUstream_st {
         }
     }
 
-    outrider::cuda::TensorCore tensor_core;  // what an operation of a warp computes
+    outrider::cuda::TensorCore tensor_core;  // computes the operations of a warp
     size_t used = 0;                         // bytes
     bool is_recording = false;
     std::vector<Work> recorded{};
@@ -31,20 +31,20 @@ struct CUstream_st {
 
 namespace outrider::cuda {
 
-// On all emulated devices, so far:
+// Counts over all emulated devices so far:
 
-/// Recordings that have been replayed.
+/// Replays of recordings.
 int count_replays();
-/// Copies to a device.
+/// Uploads to a device.
 int count_uploads();
-/// Times that the host has waited for a device.
+/// Waits of the host for a device.
 int count_waits();
-/// Parts of attentions that were counted, to be merged by the last of them.
+/// Parts that have arrived at a counter; the last one merges or adds up all of them.
 int count_arrivals();
 
 void count_arrival();
 
-/// Launches of each kernel of blocks, by its type.
+/// Launches of each kernel with for_each_block, by the kernel's type.
 std::map<std::string, int> count_launches();
 
 void count_launch(const std::type_info& kernel);

@@ -7,7 +7,8 @@ namespace outrider::cuda {
 Fiber::Fiber(size_t stack_bytes, void (*body)())
     : is_started_(false), stack_(new char[stack_bytes]), stack_bytes_(stack_bytes), body_(body) {}
 
-/// The compiler's own pair keeps three words where that of the library keeps every register and scrambles it.
+/// Uses the compiler's setjmp and longjmp, which save only three words; the library's save every register,
+/// scrambled.
 void Fiber::hand_over_to(Fiber& other) {
     if (__builtin_setjmp(place_) == 0) {
         other.enter();

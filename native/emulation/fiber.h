@@ -1,4 +1,4 @@
-// Fiber: a function on a stack of its own, which may be left anywhere and entered again.
+// Fiber: a function on a stack of its own, which can be suspended anywhere and resumed.
 #pragma once
 
 #include <cstddef>
@@ -6,22 +6,22 @@
 
 namespace outrider::cuda {
 
-/// Of all fibers of a thread one runs, until it hands over to another.
+/// One fiber of a thread runs at a time, until it hands over to another.
 class Fiber {
   public:
-    /// The caller, on the stack that it has.
+    /// Represents the caller, on its present stack.
     Fiber() = default;
-    /// Calls `body`, which never returns, when somebody hands over to it for the first time.
+    /// Calls `body`, which must never return, when another fiber hands over to this one for the first time.
     Fiber(size_t stack_bytes, void (*body)());
 
-    /// Called by the fiber that runs: returns when somebody hands over to it again.
+    /// Called by the running fiber; returns when another fiber hands over to it again.
     [[gnu::noinline]] void hand_over_to(Fiber& other);
 
   private:
     [[noreturn, gnu::noinline]] void enter();
     [[noreturn]] void start();
 
-    void* place_[5];  // what __builtin_setjmp keeps
+    void* place_[5];  // buffer of __builtin_setjmp
     bool is_started_ = true;
     std::unique_ptr<char[]> stack_;
     size_t stack_bytes_ = 0;

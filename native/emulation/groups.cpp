@@ -13,7 +13,7 @@ float value_at(const char* place) {
     return bfloat16_value(bits);
 }
 
-/// The left operand, as mma_m16n8k16 has it in the lanes' registers.
+/// Reads the left operand from the lanes' registers, laid out as in mma_m16n8k16.
 void read_left(const Lanes& lanes, float (&left)[TensorCore::kRows][TensorCore::kInputs]) {
     for (int lane = 0; lane < kWarp; ++lane) {
         for (int i = 0; i < 4; ++i) {
@@ -33,7 +33,7 @@ void read_right(const char* cores, int along_k, float (&right)[TensorCore::kInpu
     }
 }
 
-/// A lane's place in eight columns' sums.
+/// The place of a lane's sum in the sums of eight columns.
 float& sum_of(float (&sums)[TensorCore::kRows][TensorCore::kColumns], int lane, int i) {
     return sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }

@@ -1,5 +1,5 @@
-// What a group of four warps does together, on the host, in the place of cuda/gpu/groups.cuh. Multiplications are made
-// when somebody waits for them, each warp's rows apart.
+// Operations of a warpgroup on the host; replaces cuda/gpu/groups.cuh. Multiplications are made when a thread
+// waits for them, warp by warp.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ void multiply_group(float (&sums)[kColumns / 2], const uint32_t (&a)[4], const R
         {sums, a, b.at, b.along_k, b.along_columns, kColumns});
 }
 
-/// Makes all sets of a warp's lanes but the last `kept`.
+/// Makes all sets of multiplications of a warp's lanes but the last `kept`.
 void make_multiplications(PendingMultiplications* const (&lanes)[kWarp], size_t kept);
 
 template <int kOpen>

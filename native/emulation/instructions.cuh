@@ -1,4 +1,4 @@
-// Instructions of one lane, on the host, in the place of cuda/gpu/instructions.cuh.
+// Instructions of one lane, on the host; replaces cuda/gpu/instructions.cuh.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace outrider::cuda {
 
-/// A misaligned address ends the process, as it ends a kernel.
+/// Aborts on a misaligned address, which ends a kernel on a GPU.
 template <int kCount, bool kOnce>
 Words<kCount> load_words(const void* from) {
     if (reinterpret_cast<uintptr_t>(from) % sizeof(Words<kCount>) != 0) {
@@ -28,7 +28,7 @@ inline uint32_t masked_beside(uint32_t word, uint32_t mask, uint32_t bits) {
     return (word & mask) | bits;
 }
 
-/// Reads it, so that a sanitiser sees an address where there is nothing.
+/// Reads the byte, so that a sanitizer detects an invalid address.
 inline void prefetch(const void* from) {
     static_cast<void>(*static_cast<const volatile char*>(from));
 }
@@ -42,7 +42,7 @@ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     return result;
 }
 
-/// Plain, since one thread of one block runs at a time.
+/// Not atomic, since one thread of one block runs at a time.
 inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     const uint64_t before = *to;
     *to = before + value;

@@ -1,5 +1,5 @@
-// for_each and for_each_block on the host, in the place of cuda/gpu/launch.cuh: what a kernel's threads do,
-// one after another.
+// for_each and for_each_block on the host, which run a kernel's threads one after another; replaces
+// cuda/gpu/launch.cuh.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace outrider::cuda {
 
-/// The next odd step around a circle of `count` places that visits them all, about 0.62 of the way round.
+/// An odd step, about 0.62 of `count`, that visits all places of a circle of `count` places.
 inline int64_t scattering_step(int64_t count) {
     int64_t step = count * 5 / 8 | 1;
     while (std::gcd(step, count) != 1) {
@@ -25,7 +25,8 @@ inline int64_t scattering_step(int64_t count) {
     return step;
 }
 
-/// The indices come in a scattered order: a kernel whose threads read what others write would show it.
+/// Runs the indices in a scattered order, so that a kernel whose threads read each other's writes fails its
+/// tests.
 template <typename Body>
 void for_each(const Stream& stream, int64_t count, const Body& body) {
     if (count > 0) {
@@ -53,10 +54,10 @@ struct Block {
     void synchronize() const { ThreadBlock::current().synchronize(); }
 };
 
-/// Kernels run one after another: there is nothing to wait for.
+/// Does nothing: kernels run one after another.
 inline void wait_for_previous() {}
 
-/// Shared memory is full of NaN when a block begins. The blocks come in a scattered order.
+/// Fills shared memory with NaN before each block, and runs the blocks in a scattered order.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     static_assert(Kernel::kThreads % kWarp == 0, "a block is of whole warps");

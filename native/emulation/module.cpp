@@ -1,5 +1,5 @@
-// The Python module `_cuda_emulation`: the CUDA device's own code, its kernels run on the host. For tests
-// only: it shows what the kernels compute, not what a GPU makes of them.
+// The Python module `_cuda_emulation`: the CUDA device's own code, with its kernels run on the host. Only for
+// tests: it shows the results of the kernels, not their speed or behaviour on a GPU.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -36,7 +36,7 @@ void copy(const Matrix& from, float (&to)[kSize]) {
     std::memcpy(to, from.data(), sizeof(to));
 }
 
-/// sums + left * right, whose values are bf16.  # [16, 16], [16, 8], [16, 8]
+/// sums + left * right, whose values must be bf16.  # [16, 16], [16, 8], [16, 8]
 Matrix multiply_add(const std::string& generation, const Matrix& left, const Matrix& right,
                     const Matrix& sums) {
     float a[TensorCore::kRows][TensorCore::kInputs];

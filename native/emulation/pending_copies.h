@@ -1,4 +1,4 @@
-// PendingCopies: what one thread of an emulated block has begun to copy.
+// PendingCopies: the copies that a thread of an emulated block has started.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class PendingCopies {
         open_.clear();
     }
 
-    /// Makes all copies but those of the last `kept` groups.
+    /// Makes all copies except those of the last `kept` groups.
     void wait(size_t kept) {
         while (groups_.size() > kept) {
             for (const PendingCopy& copy : groups_.front()) {

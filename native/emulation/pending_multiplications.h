@@ -1,4 +1,4 @@
-// PendingMultiplications: what one thread of an emulated block has begun to multiply together with its group.
+// PendingMultiplications: the multiplications that a thread of an emulated block has started with its group.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace outrider::cuda {
 
-/// A lane's part of sums += a * b, 16 rows by some columns over 16 k. Its registers are read and written when it is
-/// made: until then they may not change.
+/// A lane's part of sums += a * b, 16 rows by some columns over 16 k. Its registers are accessed when the
+/// multiplication is made; until then they must not change.
 struct PendingMultiplication {
     float* sums;
     const uint32_t* a;
-    const char* b;  // as RightOperand has it
+    const char* b;  // as in RightOperand
     int along_k;
     int along_columns;
     int columns;
 };
 
-/// Sets of them, the oldest first.
+/// Sets of multiplications, the oldest first.
 struct PendingMultiplications {
     std::vector<PendingMultiplication> open{};
     std::deque<std::vector<PendingMultiplication>> sets{};

@@ -1,4 +1,4 @@
-// The stream in host memory, in the place of cuda/runtime/stream.cu and staging.cu.
+// The stream in host memory; replaces cuda/runtime/stream.cu and staging.cu.
 #include "cuda/runtime/stream.h"
 
 #include <atomic>
@@ -19,7 +19,7 @@ std::atomic<int> num_replays{0};
 std::atomic<int> num_uploads{0};
 std::atomic<int> num_waits{0};
 
-constexpr size_t kHeader = 64;  // before a stretch of memory: its size
+constexpr size_t kHeader = 64;  // before each allocation: its size
 
 size_t total_memory(int device) {
     constexpr int kPlenty = 1 << 16;
@@ -50,7 +50,7 @@ class Works final : public Recording {
     size_t& used_;  // of the device
 };
 
-/// Calls that reach beyond the device are errors while a stream records, as on a GPU.
+/// Throws for calls that are errors on a GPU while a stream is recording.
 void require_running(const CUstream_st& queue, const char* call) {
     if (queue.is_recording) {
         throw DeviceError(std::string(call) + " failed on CUDA device: the stream is recording");

@@ -9,8 +9,8 @@ namespace outrider::cuda {
 namespace {
 
 constexpr int kColumns = TensorCore::kColumns;
-constexpr int kLeastExponent = -126;  // of a value that is no zero
-constexpr int kOfZero = -1 << 16;     // such a term decides nothing
+constexpr int kLeastExponent = -126;  // of a nonzero value
+constexpr int kOfZero = -1 << 16;     // exponent of a zero, which never is the largest
 
 int32_t bits_of(float value) {
     int32_t bits;
@@ -18,7 +18,7 @@ int32_t bits_of(float value) {
     return bits;
 }
 
-/// Of a factor: of all values within a binade the same, of subnormal ones the least.
+/// The exponent of a factor; subnormal values have the least one.
 int32_t exponent_of(float value) {
     const int32_t biased = bits_of(value) >> 23 & 0xFF;
     return value == 0.0f ? kOfZero : std::max(biased - 127, kLeastExponent);
@@ -32,7 +32,7 @@ double power_of_two(int32_t exponent) {
     return power;
 }
 
-/// Rounded toward zero, infinite from 2^128 on; a zero is positive, and NaN is the hardware's one.
+/// Rounds toward zero; infinite from 2^128 on. Zeros become positive, and NaN the hardware's NaN.
 float cut_to_float32(double value) {
     if (std::isnan(value)) {
         const uint32_t bits = 0x7FFFFFFF;
@@ -48,7 +48,7 @@ float cut_to_float32(double value) {
     return is_beyond ? std::nextafterf(nearest, 0.0f) : nearest + 0.0f;
 }
 
-/// A row's and all columns' operands of some k.
+/// The operands of one row, with their exponents.
 struct Terms {
     int count;
     int32_t exponents[TensorCore::kInputs];

@@ -1,12 +1,12 @@
-// TensorCore: what an mma_m16n8k16 in bf16 computes, to the bit, as it was measured on hardware (MMA-Sim,
-// Xie et al., arXiv 2511.10909).
+// TensorCore: computes a bf16 mma_m16n8k16 to the bit, as measured on hardware (MMA-Sim, Xie et al., arXiv
+// 2511.10909).
 #pragma once
 
 namespace outrider::cuda {
 
-/// Products of so many k at a time meet the sum so far: all are aligned to the largest exponent among them,
-/// cut off so many bits after its binary point, added up exactly, and cut to a float32. Nothing is rounded
-/// up, infinities and NaN aside.
+/// The products of `terms` neighbouring k are added to the sum at once: all are aligned to the largest
+/// exponent among them, truncated `kept_bits` bits after its binary point, added exactly, and truncated to a
+/// float32. Nothing is rounded up, except for infinities and NaN.
 struct TensorCore {
     int kept_bits;
     int terms;
@@ -15,7 +15,7 @@ struct TensorCore {
     static constexpr int kColumns = 8;
     static constexpr int kInputs = 16;
 
-    /// sums += left * right, whose values are bf16.
+    /// sums += left * right, whose values must be bf16.
     void multiply_add(const float (&left)[kRows][kInputs], const float (&right)[kInputs][kColumns],
                       float (&sums)[kRows][kColumns]) const;
 };

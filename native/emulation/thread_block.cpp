@@ -7,7 +7,7 @@ namespace outrider::cuda {
 namespace {
 
 constexpr size_t kStackBytes = size_t{1} << 17;
-constexpr size_t kStackBytesApart = 192;  // or all lanes' stacks would share a few sets of the cache
+constexpr size_t kStackBytesApart = 192;  // else all lanes' stacks would share a few sets of the cache
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void ThreadBlock::run(int threads, const TensorCore& tensor_core, unsigned order
     body_ = &body;
     tensor_core_ = tensor_core;
     order_ = order;
-    step_ = order % 2 == 0 ? 1 : threads - 1;  // forwards or backwards, in a warp and from warp to warp
+    step_ = order % 2 == 0 ? 1 : threads - 1;  // forwards or backwards, within a warp and from warp to warp
     running_ = order % threads;
     left_ = threads;
     at_barrier_ = 0;
@@ -42,7 +42,7 @@ void ThreadBlock::begin() {
     current().live();
 }
 
-/// A fiber lives on from block to block.
+/// The body of a fiber, which is reused from block to block.
 void ThreadBlock::live() {
     for (;;) {
         (*body_)(running_);
@@ -58,7 +58,7 @@ void ThreadBlock::live() {
     }
 }
 
-/// Hands over to a thread that is ready: of the warp that runs if it has one, or of the next that has.
+/// Hands over to a ready thread: of the running warp if it has one, else of the next warp that does.
 void ThreadBlock::leave(Fiber& here) {
     const unsigned own = running_ / kWarp;
     unsigned warp = own;
@@ -71,7 +71,7 @@ void ThreadBlock::leave(Fiber& here) {
     hand_over(here, warp, kAll);
 }
 
-/// To the first of a warp's ready threads among these.
+/// Hands over to the first ready thread of a warp in the set `among`.
 void ThreadBlock::hand_over(Fiber& here, unsigned warp, Turns among) {
     Turns& ready = warps_[warp].ready;
     turn_ = __builtin_ctz(ready & among);
@@ -80,7 +80,8 @@ void ThreadBlock::hand_over(Fiber& here, unsigned warp, Turns among) {
     here.hand_over_to(*threads_[running_]);
 }
 
-/// The later threads of the warp come first, then other warps, so that everybody has a turn before this one again.
+/// Hands over to later threads of the warp first, then to other warps, so that all have a turn before this
+/// thread again.
 void ThreadBlock::pause() {
     if (++pauses_ > 2 * warps_.size() * kWarp) {
         fail("threads wait at a barrier at which the others do not arrive");
@@ -132,7 +133,7 @@ void ThreadBlock::synchronize_first(unsigned count) {
     release_first(count / kWarp);
 }
 
-/// All threads of the first warps have met: they may run, and this one does.
+/// All threads of the first `warps` warps have met: makes them ready; this one continues.
 void ThreadBlock::release_first(size_t warps) {
     for (size_t warp = 0; warp < warps; ++warp) {
         warps_[warp].ready = kAll;

@@ -1,4 +1,4 @@
-// ThreadBlock: one block's threads as fibers of the calling thread.
+// ThreadBlock: runs one block's threads as fibers of the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -15,50 +15,51 @@ namespace outrider::cuda {
 
 constexpr int kWarp = 32;
 
-/// Runs threads until each waits for others or has ended, one warp as far as it gets and then the next, in an
-/// order of its own for each block. What a kernel may not do ends the process with a message: lanes of a warp
-/// at different operations, a barrier that some never reach.
+/// Runs a thread until it waits for others or has ended; one warp runs as far as possible before the next, in
+/// an order that differs between blocks. Errors of a kernel abort the process with a message: lanes of a warp
+/// at different operations, or a barrier that some threads never reach.
 class ThreadBlock {
   public:
-    /// Computes what all lanes of a warp get from what all of them hand in.
+    /// Computes the results of all lanes of a warp from the operands of all of them.
     using WarpOperation = void (*)(void* const (&lanes)[kWarp]);
 
-    /// The calling thread's.
+    /// The block of the calling thread.
     static ThreadBlock& current();
 
-    /// Returns when every thread has; they are whole warps. `order` decides which is first, and who is next.
+    /// Runs whole warps; returns when every thread has ended. `order` decides which thread runs first, and
+    /// which next.
     void run(int threads, const TensorCore& tensor_core, unsigned order,
              const std::function<void(int)>& body);
 
-    // What follows is called by one of the block's threads.
+    // The following functions are called by the block's threads.
 
     /// Waits for all threads of the block.
     void synchronize();
     /// Waits for the threads 0 ... count - 1, which are whole warps; this is one of them.
     void synchronize_first(unsigned count);
-    /// Lets others run, which this thread waits for. If none of them does anything that others wait for, the process
-    /// ends.
+    /// Lets other threads run while this one waits for them. Aborts the process if none of them makes
+    /// progress.
     void pause();
-    /// Something happened that a thread may wait for.
+    /// Notes that something has happened that a thread may wait for.
     void note_progress() { pauses_ = 0; }
     void begin_copy_for(const void* barrier, const PendingCopy& copy) {
         copies_for_.push_back({barrier, copy});
     }
-    /// Returns their bytes.
+    /// Makes the copies that signal this barrier, and returns their bytes.
     int make_copies_for(const void* barrier);
     const TensorCore& tensor_core() const { return tensor_core_; }
-    /// The calling thread's.
+    /// The pending copies of the calling thread.
     PendingCopies& copies() { return copies_[running_]; }
     PendingMultiplications& multiplications() { return multiplications_[running_]; }
-    /// Hands in this lane's operands and waits for those of the other lanes.
+    /// Passes in this lane's operands, and waits for those of the other lanes.
     void exchange(void* operands, WarpOperation operation);
 
   private:
-    using Turns = uint32_t;  // a set of a warp's lanes, by their turns
+    using Turns = uint32_t;  // a set of a warp's lanes, by the order in which they run
     static constexpr Turns kAll = 0xFFFFFFFF;
 
     struct Warp {
-        Turns ready = kAll;  // may run, and do not
+        Turns ready = kAll;  // may run, but are not running
         Turns arrived = 0;
         WarpOperation operation = nullptr;
         void* lanes[kWarp];
@@ -86,12 +87,12 @@ class ThreadBlock {
     TensorCore tensor_core_ = kHopper;
     unsigned order_ = 0;
     unsigned step_ = 1;
-    unsigned running_ = 0;  // a thread
-    unsigned turn_ = 0;     // its
+    unsigned running_ = 0;  // thread
+    unsigned turn_ = 0;     // turn of the running thread in its warp
     unsigned left_ = 0;
     unsigned at_barrier_ = 0;
     unsigned at_first_ = 0;
-    unsigned pauses_ = 0;  // since something happened
+    unsigned pauses_ = 0;  // since the last progress
 };
 
 }  // namespace outrider::cuda

@@ -1,4 +1,4 @@
-// What a warp's lanes do together, on the host, in the place of cuda/gpu/warp.cuh.
+// Operations of a warp on the host; replaces cuda/gpu/warp.cuh.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ T shuffle_xor(T value, int mask) {
     return operands.result;
 }
 
-/// The value of a tree whose leaves are kLanes neighbours: first two of them are combined, then four, and so
-/// on; one meeting of the lanes, where shuffles would take one each.
+/// Reduces kLanes neighbouring lanes by a tree: first pairs are combined, then fours, and so on. The lanes
+/// meet only once, where shuffles would meet at each level.
 template <int kLanes = kWarp, typename T, typename Combine>
 T reduce_warp(T value, const Combine& combine) {
     struct Operands {
@@ -58,7 +58,7 @@ T reduce_warp(T value, const Combine& combine) {
     return operands.value;
 }
 
-/// As the emulated GPU's tensor cores compute it.
+/// Computes the multiplication as the emulated GPU's tensor cores do.
 inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     struct Operands {
         float* sums;

@@ -1,4 +1,4 @@
-// The layouts of blocks, which are those of llama.cpp's ggml-common.h.
+// The layouts of quantised blocks, as in llama.cpp's ggml-common.h.
 #include "outrider/device/block_type.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ uint16_t negated(uint16_t half) {
     return half ^ 0x8000;
 }
 
-/// The lowest kBits of each of `run` bytes, then the next higher ones of each, and so on; run after run.
+/// Unpacks numbers of kBits: the lowest of each of `run` bytes, then the next higher of each, and so on, run
+/// after run.
 template <int kBits>
 void unpack(const uint8_t* bytes, int count, int run, int8_t* to) {
     for (int first = 0; first < count; first += run) {
@@ -41,7 +42,7 @@ void join(int8_t* numbers, const int8_t* high, int shift, int zero) {
     }
 }
 
-/// The bits of 32 numbers, in the order of the numbers.
+/// Unpacks 32 one-bit numbers, in order.
 void unpack_bits(const uint8_t* bytes, int8_t* to) {
     for (int i = 0; i < 32; ++i) {
         to[i] = static_cast<int8_t>(bytes[i / 8] >> i % 8 & 1);
@@ -108,7 +109,7 @@ void split_q2_k(const uint8_t* block, const BlockParts& to) {
 
 void split_q3_k(const uint8_t* block, const BlockParts& to) {
     int8_t high[kSuperBlock];
-    unpack<1>(block, 32, 32, high);  // its absence takes 4 off
+    unpack<1>(block, 32, 32, high);  // a clear bit subtracts 4
     unpack<2>(block + 32, 64, 32, to.numbers);
     join<kSuperBlock>(to.numbers, high, 2, 4);
     unpack<4>(block + 96, 8, 8, to.steps);
@@ -117,7 +118,7 @@ void split_q3_k(const uint8_t* block, const BlockParts& to) {
     *to.scale = read_half(block + 108);
 }
 
-/// Q4_K and Q5_K: scales and minima of eight groups, in twelve bytes.
+/// Q4_K and Q5_K: scales and minima of eight groups, six bits each, in twelve bytes.
 void split_six_bit_steps(const uint8_t* block, const BlockParts& to) {
     *to.scale = read_half(block);
     *to.offset = negated(read_half(block + 2));

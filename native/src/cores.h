@@ -1,4 +1,4 @@
-// Cores: which ones this process may use, and threads that stay on one of them.
+// Cores: lists the cores that this process may use, and pins threads to them.
 #pragma once
 
 #include <thread>
@@ -6,11 +6,11 @@
 
 namespace outrider {
 
-/// The numbers of the cores that the calling thread may run on, in order; empty where the system does not
-/// say.
+/// The numbers of the cores that the calling thread may run on, in order; empty if the system does not report
+/// them.
 std::vector<int> available_cores();
 
-/// Keeps a thread on one core; where the system refuses, it goes on anywhere.
+/// Pins a thread to one core; if the system refuses, the thread stays unpinned.
 void pin(std::thread& thread, int core);
 
 }  // namespace outrider

@@ -1,4 +1,4 @@
-// FloatEnvironment: the floating-point state under which every operation runs.
+// FloatEnvironment: the floating-point state in which every operation runs.
 #pragma once
 
 #if defined(__x86_64__)
@@ -9,8 +9,8 @@
 
 namespace outrider {
 
-/// Round to nearest, subnormals kept, no traps, for as long as it lives. The caller's own state, which
-/// another library may have changed (flush to zero is popular), would otherwise decide bits.
+/// Sets round to nearest, subnormals kept and no traps during its lifetime. Otherwise the caller's state,
+/// which another library may have changed (often to flush to zero), would change the results.
 class FloatEnvironment {
   public:
     FloatEnvironment(const FloatEnvironment&) = delete;

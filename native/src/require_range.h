@@ -1,4 +1,4 @@
-// require_range: the error for a number out of its range.
+// require_range: throws the error for a number out of range.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-/// Throws std::invalid_argument, naming what it is and the allowed values, unless low <= value <= high.
+/// Throws std::invalid_argument, naming `what` and the allowed values, unless low <= value <= high.
 inline void require_range(const std::string& what, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high) {
         throw std::invalid_argument(what + " is " + std::to_string(value) + "; it must be in " +

@@ -8,7 +8,7 @@
 
 namespace outrider {
 
-/// Values first ... first + count - 1 of an array, which need not be aligned.
+/// Converts the values first ... first + count - 1 of an array, which need not be aligned.
 std::vector<float> to_float32(const void* values, SourceType type, int64_t first, int64_t count);
 
 }  // namespace outrider

@@ -1,4 +1,4 @@
-// A row of blocks as integers in groups, and as the numbers that these stand for.
+// SplitRow: a row of quantised blocks as grouped integers, and as dequantised values.
 #include "outrider/device/block_type.h"
 #include "source_values.h"
 
@@ -15,7 +15,7 @@ const T* start(const std::vector<T>& values) {
     return values.empty() ? nullptr : values.data();
 }
 
-/// What the units of blocks come to in each group.
+/// The scale (or offset) of each group: its block's unit times its step.
 std::vector<float> of_groups(const std::vector<uint16_t>& units, const std::vector<int8_t>& steps) {
     std::vector<float> scales =
         to_float32(units.data(), SourceType::f16, 0, static_cast<int64_t>(units.size()));

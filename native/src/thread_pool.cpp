@@ -15,7 +15,7 @@
 namespace outrider {
 namespace {
 
-// The next operation of a pass follows within microseconds; between passes the core belongs to others.
+// The next operation of a pass follows within microseconds; between passes other processes may use the core.
 constexpr std::chrono::microseconds kSpinTime{30};
 constexpr int kSpinsPerClockRead = 32;
 
@@ -79,8 +79,9 @@ void ThreadPool::stop() {
     }
 }
 
-/// Where the threads fill the cores, two of them on one would halve the speed. The caller is left to the
-/// scheduler, which finds it the core that no worker stays on: what it starts would inherit a place.
+/// Pins the workers if there are as many threads as cores, since two threads on one core would halve the
+/// speed. The caller is not pinned, as threads that it starts would inherit that; the scheduler moves it to
+/// the core without a worker.
 void ThreadPool::pin_workers() {
     const std::vector<int> cores = available_cores();
     if (cores.size() != workers_.size() + 1) {
@@ -109,9 +110,9 @@ void ThreadPool::run(int64_t count, Invoke invoke, const void* context) {
 }
 
 // A worker joins by raising active_ and then reading generation_; the caller retires a job by making
-// generation_ odd and then reading active_. Both in sequential consistency: either the worker sees that the
-// job is closed, or the caller sees the worker and waits. So a worker that was late, or never woke up, holds
-// nobody up.
+// generation_ odd and then reading active_. With sequential consistency, either the worker sees that the job
+// is closed, or the caller sees the worker and waits. So the caller never waits for a worker that is late or
+// asleep.
 void ThreadPool::publish(const Job& job) {
     job_ = job;
     next_.store(0, std::memory_order_relaxed);

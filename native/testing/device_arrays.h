@@ -36,7 +36,7 @@ inline void require_dimensions(const char* name, const pybind11::array& array, i
     }
 }
 
-/// An array's length along an axis; throws std::invalid_argument for more than an operation counts.
+/// An array's length along an axis; throws std::invalid_argument if it exceeds int.
 inline int length_of(const char* what, const pybind11::array& array, int axis) {
     require_range(what, array.shape(axis), 0, std::numeric_limits<int>::max());
     return static_cast<int>(array.shape(axis));

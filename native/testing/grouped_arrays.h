@@ -11,17 +11,17 @@
 
 namespace outrider {
 
-/// A format's name, and as Grouping: size, block, has_offsets.
+/// A format's name and the fields of Grouping: size, block, has_offsets.
 using KindTuple = std::tuple<std::string, int, int, bool>;
 
-/// Throws std::invalid_argument for another format's name.
+/// Throws std::invalid_argument for an unknown format.
 inline WeightKind kind_of(const KindTuple& kind) {
     const auto& [format, size, block, has_offsets] = kind;
     return {parse("format", format, kWeightFormats), {size, block, has_offsets}};
 }
 
-/// The arrays of GroupedRows, whose types, shapes and numbers are what a weight of that kind has; throws
-/// std::invalid_argument, naming the array, where they are not.
+/// The arrays of GroupedRows, with the types, shapes and ranges of this weight kind; throws
+/// std::invalid_argument, naming the array, if they do not match.
 class GroupedArrays {
   public:
     using Optional = std::optional<pybind11::array>;

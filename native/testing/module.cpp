@@ -1,4 +1,4 @@
-// The Python module `_native_testing`: code of `_native` that only tests call. Its contract is
+// The Python module `_native_testing`: code of `_native` that only tests call. Its interface is in
 // services/engine/decoder/native/_native_testing.pyi.
 #include "testing/testing.h"
 

@@ -1,4 +1,4 @@
-// Python bindings of what tests put into objects of `_native`: given logits, poisoned blocks.
+// Python bindings of test fixtures: logits given by the test, and poisoned blocks.
 #include <pybind11/stl.h>
 
 #include <memory>

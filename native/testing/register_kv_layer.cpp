@@ -16,7 +16,7 @@ namespace py = pybind11;
 namespace outrider {
 namespace {
 
-/// The rows of an operation on a cache, and where their sequences' blocks are.
+/// The rows of an operation on a cache, with their sequences' block tables.
 class BoundRows {
   public:
     BoundRows(const DevicePointer& device, const IntArray& positions, const IntArray& sequences,
@@ -42,7 +42,7 @@ class BoundRows {
     RowPlaces places_;
 };
 
-/// One layer's keys and values together with their device; NaN wherever nothing has been stored.
+/// One layer's keys and values together with their device; NaN until stored.
 class BoundCache {
   public:
     BoundCache(DevicePointer device, const std::string& format, int num_blocks, int num_kv_heads,
@@ -68,7 +68,7 @@ class BoundCache {
         return download(device_, arrays.values, {rows_of(qkv), width_of(qkv)});
     }
 
-    /// The same rows again and again; heads are normalised where there are weights for it.
+    /// Times the operation on the same rows, repeated; heads are normalised if weights for it are given.
     std::vector<double> time_rotate_and_store(const FloatArray& qkv, const IntArray& positions,
                                               const IntArray& sequences, const IntArray& block_tables,
                                               const FloatArray& angles, const OptionalArray& q_norm,
@@ -94,7 +94,7 @@ class BoundCache {
         return download(device_, arrays.op.out, rows_of(qkv), arrays.op.num_heads * head_dim_);
     }
 
-    /// Attention over one layer after another, which are of the same shape.
+    /// Times attention over several layers of the same shape, one after another.
     static std::vector<double> time_attention(const std::vector<const BoundCache*>& layers,
                                               const FloatArray& qkv, const IntArray& positions,
                                               const IntArray& sequences, const IntArray& block_tables,
@@ -120,7 +120,7 @@ class BoundCache {
     }
 
   private:
-    /// What is rotated and stored, and where.
+    /// The arrays that rotate_and_store reads and writes.
     struct StoreArrays {
         BoundRows rows;
         DeviceBuffer<float> values;
@@ -160,7 +160,7 @@ class BoundCache {
         }
     };
 
-    /// What attention reads and writes beside the cache.
+    /// The arrays that attention reads and writes, without the cache.
     struct AttentionArrays {
         BoundRows rows;
         DeviceBuffer<float> values;

@@ -1,4 +1,4 @@
-// Python bindings of the operations without weights or cache.
+// Python bindings of the operations that use neither weights nor a cache.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -14,7 +14,7 @@ namespace py = pybind11;
 namespace outrider {
 namespace {
 
-/// The operations that need neither a weight nor a cache.
+/// The operations that use neither a weight nor a cache.
 struct Operations {
     static std::tuple<FloatArray, FloatArray> residual_norm(
         const DevicePointer& device, const FloatArray& residual, const OptionalArray& delta,
@@ -47,7 +47,7 @@ struct Operations {
         return {download(device, values, {rows, width}), download(device, out.view(), rows, width)};
     }
 
-    /// Of rows that are added to and normalised again and again, as between a layer's products.
+    /// Times residual_norm repeated on the same rows, as between a layer's products.
     static std::vector<double> time_residual_norm(const DevicePointer& device, const FloatArray& residual,
                                                   const FloatArray& delta, const FloatArray& norm, int times,
                                                   int runs) {

@@ -78,7 +78,7 @@ class BoundWeight {
         return download(device_, arrays.out, {arrays.rows, matrix_->out_features()});
     }
 
-    /// What an MLP makes of the products, gates and their ups.
+    /// The activation of an MLP's gate and up products.
     FloatArray multiply_gated(const FloatArray& input, const std::string& activation,
                               const OptionalArray& bias) const {
         require_range("out_features / 2", matrix_->out_features() % 2, 0, 0);
@@ -97,7 +97,7 @@ class BoundWeight {
         return download(device_, gated.view(), arrays.rows, width);
     }
 
-    /// The products of experts, whose weights are of the same shape.
+    /// The products of experts, whose weights all have the same shape.
     static FloatArray multiply_experts(const std::vector<const BoundWeight*>& weights,
                                        const FloatArray& input, const IntArray& first_rows,
                                        const OptionalArray& biases) {
@@ -126,7 +126,7 @@ class BoundWeight {
         return download(first.device_, arrays.out, {arrays.rows, first.matrix_->out_features()});
     }
 
-    /// Products with one weight after another, which are of the same shape.
+    /// Times products with several weights of the same shape, one after another.
     static std::vector<double> time_products(const std::vector<const BoundWeight*>& weights,
                                              const FloatArray& input, int runs) {
         require_alike(weights);
@@ -139,7 +139,7 @@ class BoundWeight {
     }
 
   private:
-    /// A product's rows, rounded to the weight's format, and where it writes.
+    /// A product's input rows, rounded to the weight's format, and its output.
     struct Arrays {
         int rows;
         ActivationBuffer input;

@@ -1,4 +1,4 @@
-// What each file here adds to the module for tests.
+// The functions that add each file's bindings to the test module.
 #pragma once
 
 #include <pybind11/pybind11.h>

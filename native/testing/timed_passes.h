@@ -1,4 +1,4 @@
-// time_passes: how long a device takes for operations on what already lies in its memory.
+// time_passes: measures how long a device takes for operations on data in its memory.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,9 @@ namespace outrider {
 
 constexpr int kMostTimed = 1000;
 
-/// Seconds of each of `runs` passes that are recorded and replayed, as a decoder's are. With no run it is
-/// enqueued once as it is, for a profiler to see its kernels. Throws std::invalid_argument beyond kMostTimed.
+/// Returns the seconds of each of `runs` passes, recorded and replayed as a decoder's are. With runs = 0 the
+/// pass is enqueued once, so that a profiler sees its kernels. Throws std::invalid_argument beyond
+/// kMostTimed.
 inline std::vector<double> time_passes(const std::shared_ptr<Device>& device, int runs,
                                        const std::function<void()>& enqueue) {
     require_range("runs", runs, 0, kMostTimed);

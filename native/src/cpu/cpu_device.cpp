@@ -23,7 +23,7 @@ namespace cpu {
 namespace {
 
 constexpr int64_t kValuesPerTask = 4096;
-/// A sum of more products of bytes, 255 * 127 each at most, might not fit into int32.
+/// The longest product: a sum of more int8 products, at most 255 * 127 each, could overflow int32.
 constexpr int kMaxIntegerInputs = 1 << 16;
 
 int64_t tasks_of(int64_t count, int64_t per_task) {
@@ -126,7 +126,7 @@ class CpuDevice final : public Device {
                            [&](int64_t part) { kernels_.attention(op, parts[part]); });
     }
 
-    /// A row reads what others of the pass have stored: all do so first.
+    /// A row reads inputs that other rows of the pass store, so all rows store first.
     void short_convolution(const ShortConvolution& op) override {
         for (const auto part : {kernels_.store_conv_input, kernels_.convolve}) {
             for_columns(op.places.rows, op.cache.width,
@@ -225,7 +225,7 @@ class CpuDevice final : public Device {
     }
 
   private:
-    /// Calls task(row, first column, end) for stretches of all rows.
+    /// Calls task(row, first column, end) for ranges of columns of all rows.
     template <typename Task>
     void for_columns(int64_t rows, int64_t width, const Task& task) {
         const int64_t tasks_per_row = tasks_of(width, kColumnsPerTask);

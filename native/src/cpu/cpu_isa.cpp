@@ -1,5 +1,5 @@
-// Which instruction sets this build has and this machine can run. An instruction set is a vec_<isa>.h, a line
-// of native/CMakeLists.txt, and whether it runs here.
+// The instruction sets that this build has and this machine can run. Each is a vec_<isa>.h, a line of
+// native/CMakeLists.txt, and a function here that detects it.
 #include <cstring>
 
 #include "cpu/kernels.h"
@@ -14,7 +14,7 @@
 namespace outrider {
 namespace cpu {
 
-// OUTRIDER_ISAS is ISA(name) for each that this build has, best first.
+// OUTRIDER_ISAS is ISA(name) for each instruction set of this build, best first.
 #define ISA(name)             \
     namespace name {          \
     const Kernels& kernels(); \
@@ -24,7 +24,7 @@ OUTRIDER_ISAS
 
 namespace {
 
-constexpr const char* kEmulated = "emulated_";  // only tests use these
+constexpr const char* kEmulated = "emulated_";  // prefix of instruction sets for tests only
 
 struct Isa {
     const char* name;
@@ -56,7 +56,7 @@ bool cpu_has_amx() {
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kNeeded) == kNeeded;
 }
 
-/// Linux saves a process's tile registers only after it has asked for them.
+/// Requests the permission to use tiles; Linux saves tile registers only for processes that have it.
 bool may_use_tiles() {
     constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     constexpr long kTileData = 18;

@@ -1,4 +1,4 @@
-// Host memory for tensors, in huge pages where it is large.
+// Host memory for tensors; large blocks are in huge pages.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@ namespace outrider::cpu {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-/// Returns memory that is zeroed, aligned to cache lines, and in huge pages where it is large. It takes up
-/// memory once it is written. Throws std::bad_alloc.
+/// Returns zeroed memory, aligned to cache lines; large blocks are in huge pages. The system allocates pages
+/// only when they are written. Throws std::bad_alloc.
 void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 
-/// Makes memory take up what it will: the system clears each page that was not written yet. Others may write
-/// to it meanwhile.
+/// Makes the system allocate and clear each page that has not been written yet. Other threads may write to
+/// the memory meanwhile.
 void commit(char* memory, int64_t bytes);
 
 }  // namespace outrider::cpu

@@ -11,7 +11,7 @@
 namespace outrider::cpu {
 namespace {
 
-/// Neighbouring rows share cache lines in every layout: one thread packs as many as fill one.
+/// Neighbouring rows share cache lines in every layout, so one thread packs this many of them.
 constexpr int64_t kRowsPerTask = 16;
 
 }  // namespace
@@ -34,7 +34,7 @@ CpuWeight::~CpuWeight() {
     release(view_.data);
 }
 
-/// store_row(row), 0 ... rows - 1, on all threads.
+/// Calls store_row(row) for rows 0 ... rows - 1, on all threads.
 template <typename StoreRow>
 void CpuWeight::for_each_row(int rows, const StoreRow& store_row) {
     pool_.parallel_for((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task) {
@@ -57,7 +57,7 @@ void CpuWeight::store(int first_row, int rows, const void* values, SourceType ty
 
 void CpuWeight::store_groups(int first_row, int rows, const GroupedRows& values) {
     if (!kernel_.store_groups) {
-        PackedWeight::store_groups(first_row, rows, values);  // refuses
+        PackedWeight::store_groups(first_row, rows, values);  // throws
     }
     for_each_row(rows, [&](int64_t row) {
         kernel_.store_groups(view_, first_row + row, values.from(row, in_features(), kind().groups));

@@ -8,7 +8,7 @@ namespace outrider::cpu {
 void gather_by_expert(const Routing& routing, int rows) {
     int32_t* first = routing.first_rows;
     const int64_t choices = int64_t{rows} * routing.per_token;
-    // Counts are summed up where each expert ends, and moved back to where it begins as its rows are placed.
+    // A counting sort: first[e] counts up to the end of expert e's rows, then moves back to their beginning.
     std::fill(first, first + routing.count + 1, 0);
     for (int64_t choice = 0; choice < choices; ++choice) {
         ++first[routing.experts[choice]];

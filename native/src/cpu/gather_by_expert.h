@@ -1,11 +1,11 @@
-// gather_by_expert: the rows of each expert next to one another.
+// gather_by_expert: groups the rows by expert.
 #pragma once
 
 #include "outrider/device/expert_operations.h"
 
 namespace outrider::cpu {
 
-/// Writes the places, the gathered rows and where each expert's begin, from the experts of the rows.
+/// Writes `places`, `gathered` and `first_rows` of the routing, from the experts of each row.
 void gather_by_expert(const Routing& routing, int rows);
 
 }  // namespace outrider::cpu

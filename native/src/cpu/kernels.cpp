@@ -1,6 +1,6 @@
-// One instruction set's kernels: this file is compiled once for each, with OUTRIDER_ISA as the name of its
-// namespace, OUTRIDER_VEC_HEADER as its vec_<isa>.h, OUTRIDER_BF16_PRODUCT and OUTRIDER_INT8_SUMS as the headers of
-// its products, and OUTRIDER_TILES as that of its tiles, if it has any.
+// The kernels of one instruction set. This file is compiled once for each, with OUTRIDER_ISA as the name of
+// its namespace, OUTRIDER_VEC_HEADER as its vec_<isa>.h, OUTRIDER_BF16_PRODUCT and OUTRIDER_INT8_SUMS as the
+// headers of its products, and OUTRIDER_TILES as the header of its tiles, if it has any.
 #include "cpu/kernels.h"
 
 #include "cpu/attention/attention.h"

@@ -1,5 +1,5 @@
-// Kernels: what one instruction set offers to the CPU device. Each function does one task of an operation;
-// the device shares the tasks among its threads.
+// Kernels: the functions of one instruction set. Each function does one task of an operation; the device
+// distributes the tasks among its threads.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace outrider::cpu {
 
-/// Columns of an element-wise operation per task.
+/// The number of columns of an element-wise operation per task.
 constexpr int kColumnsPerTask = 1024;
 
 /// The product of one kind of grouped weights.
@@ -30,13 +30,13 @@ struct Kernels {
     ProductKernel product_int8;
     ProductKernel product_int4;
     GroupedKernel grouped[kGroupedKernels];
-    /// Bytes of one block, keys and values of all heads.
+    /// The bytes of one block: keys and values of all heads.
     int64_t (*kv_block_bytes)(KvFormat format, int num_kv_heads, int head_dim);
     void (*rotary_angles)(const RotaryAngles& op, int64_t row);
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
     void (*attention)(const Attention& op, const AttentionPart& part);
-    /// Of one row, before any row of the pass is convolved.
+    /// Stores one row's input; all rows of a pass must store before any is convolved.
     void (*store_conv_input)(const ShortConvolution& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*convolve)(const ShortConvolution& op, int64_t row, int64_t first_column, int64_t end_column);
@@ -49,7 +49,7 @@ struct Kernels {
     /// Loads each byte once.  # bytes: a multiple of kReadUnit
     void (*read)(const char* from, int64_t bytes);
 
-    /// Null for a kind of weights that no CPU holds.
+    /// Returns null for an unsupported kind.
     const ProductKernel* product(const WeightKind& kind) const {
         for (const GroupedKernel& candidate : grouped) {
             if (candidate.kind == kind) {
@@ -74,7 +74,7 @@ struct Kernels {
     }
 };
 
-/// Null where this machine cannot run them.
+/// Returns null if this machine cannot run the instruction set.
 const Kernels* find_kernels(const char* isa);
 
 }  // namespace outrider::cpu

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
 
-/// Whose tasks those from first_task on are, up to those of the next.
+/// The part that a task belongs to: the last part whose first_task is not after it.
 template <typename Part>
 const Part& part_of(const std::vector<Part>& parts, int64_t task) {
     const auto is_before = [](int64_t index, const Part& part) { return index < part.first_task; };

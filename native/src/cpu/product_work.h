@@ -1,5 +1,5 @@
-// ProductWork: products that share one loop over their panels, so that no thread waits where one of them
-// ends.
+// ProductWork: several products that share one loop over their panels, so that no thread idles at the end of
+// each.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace outrider::cpu {
 
-/// Its memory is kept from products to products.
+/// Keeps its memory from call to call.
 class ProductWork {
   public:
     /// Prepares the rows of all products, and then multiplies them.
     void run(ThreadPool& pool, std::span<const Product> products);
 
   private:
-    /// Rows that a product reads in a form of their own.
+    /// A product's rows to be converted into the form that its kernel reads.
     struct Preparation {
         const Product* product;
         const CpuWeight* weight;
@@ -28,7 +28,7 @@ class ProductWork {
         int64_t first_byte;  // in prepared_
         int64_t first_task;
     };
-    /// Some rows of a product, which stay in the second-level cache while they pass over the panels.
+    /// Some rows of a product, few enough to stay in the L2 cache while they are multiplied with all panels.
     struct Pass {
         const CpuWeight* weight;
         ProductRows rows;

@@ -34,7 +34,7 @@ class CudaDevice final : public Device {
 
     std::optional<DeviceMemory> memory() const override { return stream_.memory(); }
     void* allocate(size_t bytes) override { return stream_.allocate(bytes); }
-    void commit(void*, size_t) override {}  // nothing was put off
+    void commit(void*, size_t) override {}  // nothing was deferred
     void release(void* memory) noexcept override { stream_.release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { stream_.upload(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }

@@ -18,7 +18,7 @@ int64_t aligned(int64_t size, int64_t alignment) {
     return (size + alignment - 1) / alignment * alignment;
 }
 
-/// To the nearest, ties to even; values are finite.
+/// Rounds to nearest, ties to even; `value` must be finite.
 uint16_t to_bf16(float value) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
@@ -78,7 +78,7 @@ int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
 }
 
 void Adapters::remove(int number) {
-    std::shared_ptr<const Adapter> removed;  // frees its memory when nobody waits for the lock
+    std::shared_ptr<const Adapter> removed;  // freed after the lock is released
     const std::lock_guard lock(changing_);
     removed = std::move(at(number));
 }
@@ -155,7 +155,7 @@ void Adapters::select(const Batch& batch) {
     upload_rows();
 }
 
-/// In one copy.
+/// Uploads the rows of all groups in one copy.
 void Adapters::upload_rows() {
     std::vector<int32_t> rows;
     for (const Group& group : groups_) {
@@ -164,7 +164,7 @@ void Adapters::upload_rows() {
     if (rows.empty()) {
         return;
     }
-    rows_.reserve(device_, std::bit_ceil(rows.size()));  // so that it seldom grows
+    rows_.reserve(device_, std::bit_ceil(rows.size()));  // a power of two, so that it seldom grows
     device_->upload(rows_.data(), rows.data(), rows.size() * sizeof(int32_t));
     const int32_t* place = rows_.data();
     for (Group& group : groups_) {
@@ -173,7 +173,7 @@ void Adapters::upload_rows() {
 }
 
 void Adapters::narrow(int num_rows) {
-    for (Group& group : groups_) {  // whose rows ascend
+    for (Group& group : groups_) {  // a group's rows are in ascending order
         group.rows.erase(std::lower_bound(group.rows.begin(), group.rows.end(), num_rows), group.rows.end());
     }
 }

@@ -10,15 +10,15 @@
 namespace outrider {
 namespace {
 
-/// Checked row by row in every pass, so the text is made only when it is needed.
+/// Called for every row of every pass, so the error text is only built on failure.
 void require_entry(const char* field, int index, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high) {
         require_range(std::string(field) + "[" + std::to_string(index) + "]", value, low, high);
     }
 }
 
-/// Positions further back than every layer's window are never read, so their blocks may be gone; -1: all are
-/// read.
+/// The longest window of any layer; -1 if a layer attends to all positions. Older positions are never read,
+/// so their blocks may have been freed.
 int longest_window(const DecoderConfig& config) {
     const bool unbounded = std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end();
     return unbounded ? -1 : *std::max_element(config.windows.begin(), config.windows.end());
@@ -71,7 +71,7 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
 }
 
 Batch Batch::trimmed(int num_blocks) const {
-    Batch copy(std::max(num_rows, num_logits), num_sequences, num_blocks);  // a row may be asked twice
+    Batch copy(std::max(num_rows, num_logits), num_sequences, num_blocks);  // logit rows may repeat
     copy.num_rows = num_rows;
     copy.num_sequences = num_sequences;
     copy.num_logits = num_logits;

@@ -1,5 +1,5 @@
-// ConfigField: what a field of DecoderConfig is called and may be; a new one is a member of the struct and a
-// line here.
+// ConfigField: the name and the allowed values of a field of DecoderConfig. A new field is a member of the
+// struct and a line here.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace outrider {
 
-/// A field under its name, which is the same in Python, and what it may be on its own. A list of integers has
-/// one for each layer, or, where that is allowed, none.
+/// A field under its name, which is the same in Python, and its allowed values. A list of integers has one
+/// entry per layer, or, if allowed, none.
 template <typename T>
 struct ConfigField {
     const char* name;
     T DecoderConfig::* member;
-    int64_t most = 0;           // of a size
-    int64_t least = 1;          // likewise
-    bool not_negative = false;  // of a number, which is then finite, too
-    bool may_be_empty = false;  // of a list
+    int64_t most = 0;           // greatest size
+    int64_t least = 1;          // least size
+    bool not_negative = false;  // a number must be finite and not negative
+    bool may_be_empty = false;  // for a list
 };
 
-/// All fields, as bindings and checks go through them.
+/// All fields; bindings and validation iterate over them.
 inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "num_layers", .member = &DecoderConfig::num_layers, .most = kMostLayers},
     ConfigField{.name = "hidden_size", .member = &DecoderConfig::hidden_size, .most = kMostFeatures},

@@ -63,7 +63,7 @@ Logits Decoder::pass(int num_rows, int num_logits) {
     shape.blocks = workspace_.rows.places().max_blocks;
     workspace_.rows.narrow(shape.rows);
     adapters_.narrow(num_rows);
-    if (adapters_.are_selected()) {  // which rows ask for which is no part of the shape
+    if (adapters_.are_selected()) {  // a recording does not know which rows have which adapter
         enqueue(shape.logits);
     } else {
         passes_->run(shape, [&] { enqueue(shape.logits); });
@@ -100,16 +100,16 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
     require_range("max_sequences", num_sequences, 1, kMostRows);
     require_range("max_blocks", num_blocks, 1, kMostBlocks);
     PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
-    shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // of passes over fewer rows
+    shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // also enough for passes over fewer rows
     try {
-        const int capacity = std::max(shape.rows, shape.logits);  // a row may be asked more than once
+        const int capacity = std::max(shape.rows, shape.logits);  // logit rows may repeat
         const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
         const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
         const bool experts_moved = experts_ && experts_->reserve(shape.rows);
         if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || experts_moved) {
             passes_->forget();
         }
-    } catch (...) {  // some of it may have moved
+    } catch (...) {  // some of the buffers may have moved
         passes_->forget();
         throw;
     }

@@ -48,7 +48,7 @@ void validate_field(const DecoderConfig& config, const ConfigField<std::vector<i
 template <typename T>
 void validate_field(const DecoderConfig&, const ConfigField<T>&) {}
 
-/// The sizes that all others follow from.
+/// Validates the sizes from which all others follow.
 void validate_heads(const DecoderConfig& config) {
     const int64_t heads = int64_t{config.num_heads} + 2 * int64_t{config.num_kv_heads};
     require_range("(num_heads + 2 * num_kv_heads) * head_dim", heads * config.head_dim, 1, kMostFeatures);
@@ -75,7 +75,7 @@ void validate_layers(const DecoderConfig& config) {
     }
 }
 
-/// With one tap a row would read no other position.
+/// Requires at least two taps: with one, a row would read no other position.
 void validate_convolutions(const DecoderConfig& config) {
     for (const int taps : config.conv_taps) {
         require(taps == 0 || (taps >= 2 && taps <= kMostTaps),

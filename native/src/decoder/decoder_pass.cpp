@@ -1,4 +1,4 @@
-// What a pass of the decoder computes: the transformer, written once, over the device's operations.
+// The computation of a pass: the transformer, written once, in terms of the device's operations.
 #include "outrider/decoder/decoder.h"
 
 namespace outrider {
@@ -29,9 +29,9 @@ void Decoder::embed() {
     }
 }
 
-/// The sublayer that mixes positions, from the residual to what is to be added to it.
+/// Attention or a short convolution: reads the residual and computes the value to add to it.
 void Decoder::mix(int index) {
-    // What the layer before has left to add is added in the same operation as this layer's norm.
+    // The previous layer's output is added in the same operation as this layer's norm.
     const float* delta = index > 0 ? workspace_.delta.data() : nullptr;
     const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
     add_and_normalise(delta, delta_norm, weights_.layer(index).attention_norm);
@@ -88,8 +88,8 @@ void Decoder::rotate_and_store(int index) {
                                .cache = cache_.layer(index)});
 }
 
-/// The sublayer after attention, from the residual to the value that is added to it. A parallel one reads what
-/// attention has read, before the next norm takes its place.
+/// The MLP or the experts: reads the residual and computes the value to add to it. A parallel MLP reads
+/// attention's input, before the next norm overwrites it.
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
     if (config_.parallel_mlp) {
@@ -107,7 +107,7 @@ void Decoder::mlp(int index) {
     }
 }
 
-/// The first half of the MLP that all rows go through.
+/// The first half of the MLP for all rows: gate and up products and the activation.
 void Decoder::activate(const LayerWeights& layer) {
     const Activations input = workspace_.normed.view();
     const float* bias = layer.gate_up_bias.data();
@@ -127,7 +127,7 @@ void Decoder::activate(const LayerWeights& layer) {
     }
 }
 
-/// The final norm and the product with the vocabulary, of the rows whose logits are wanted.
+/// The final norm and the lm_head product, for the rows whose logits are requested.
 void Decoder::lm_head(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());

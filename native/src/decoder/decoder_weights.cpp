@@ -8,12 +8,14 @@
 namespace outrider {
 namespace {
 
-/// The last product decides between neighbouring tokens: it keeps more than four bits.
+/// The format of the lm_head. It decides between tokens of similar probability, so it gets more than four
+/// bits.
 WeightFormat head_format(WeightFormat format) {
     return format == WeightFormat::int4 ? WeightFormat::int8 : format;
 }
 
-/// A pass reads one row a token of a table that is no lm_head too: nothing is won by rounding it.
+/// The format of an embedding table that is not the lm_head too. A pass reads one row per token, so
+/// quantising it would save nothing.
 WeightFormat table_format(WeightFormat format) {
     return format == WeightFormat::f32 ? format : WeightFormat::bf16;
 }
@@ -28,7 +30,7 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
     for (int index = 0; index < config.num_layers; ++index) {
         add_layer(config, index);
     }
-    // A product is as large as its input.
+    // Scaling the norm scales the logits.
     add_norm(config, "final_norm", final_norm_, config.logit_scale);
     if (!config.tied_embeddings) {
         lm_head_ = add_table("lm_head", head, config);
@@ -133,7 +135,8 @@ void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, c
     }
 }
 
-/// Which experts a row goes to hangs by few differences: the router keeps all that its input has.
+/// Adds the experts. The choice among them depends on small differences, so the router has the precision of
+/// its input.
 void DecoderWeights::add_experts(const DecoderConfig& config, ExpertWeights& weights,
                                  const std::string& prefix) {
     std::vector<Rows> logits{{prefix + "router", config.experts->count}};
@@ -144,7 +147,7 @@ void DecoderWeights::add_experts(const DecoderConfig& config, ExpertWeights& wei
     add_fused(weights.router, config.hidden_size, logits,
               is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
     if (config.experts->have_biases) {
-        weights.router_bias = DeviceBuffer<float>(device_, weights.router.out_features());  // of a gate: 0
+        weights.router_bias = DeviceBuffer<float>(device_, weights.router.out_features());  // 0 for the gate
         slots_.add_vector(prefix + "router_bias", weights.router_bias.data(), config.experts->count);
     }
     weights.per_token = config.experts->per_token;
@@ -193,7 +196,7 @@ void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::
     }
 }
 
-/// What multiplies a norm's output multiplies its biases too.
+/// Adds a norm; `factor` multiplies its weights and biases.
 void DecoderWeights::add_norm(const DecoderConfig& config, const std::string& name, NormWeights& norm,
                               float factor) {
     add_own_vector(name, norm.weight, config.hidden_size, factor);
@@ -202,7 +205,7 @@ void DecoderWeights::add_norm(const DecoderConfig& config, const std::string& na
     }
 }
 
-/// Heads with weights of their own have them under names of their own.
+/// Adds the norm of queries or keys; heads with their own weights have names of their own.
 void DecoderWeights::add_head_norm(const DecoderConfig& config, const std::string& name,
                                    DeviceBuffer<float>& norm, int size) {
     if (config.qk_norm != QkNorm::each) {

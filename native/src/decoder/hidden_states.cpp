@@ -1,4 +1,4 @@
-// Hidden states: what the last product of a pass reads, before it is rounded.
+// Hidden states: the input of the lm_head, before it is rounded.
 #include <algorithm>
 
 #include "outrider/decoder/decoder.h"
@@ -6,10 +6,11 @@
 
 namespace outrider {
 
-/// A pass leaves the sums of all layers in the residual, and makes no more use of `delta`.
+/// Computes the final norm again: a pass leaves the sum of all layers in the residual, and no longer needs
+/// `delta`.
 std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
     const int width = config_.hidden_size;
-    // There is less memory than rows where it could not be had.
+    // A buffer is smaller than the pass if its allocation has failed.
     const size_t held = std::min(workspace_.residual.size(), workspace_.delta.size()) / width;
     const int64_t most = std::min<int64_t>(rows(), static_cast<int64_t>(held));
     require_range("num_rows", num_rows, 1, most);
@@ -26,7 +27,7 @@ std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
     std::vector<float> values(static_cast<size_t>(num_rows) * width);
     device_->download(values.data(), normed, values.size() * sizeof(float));
     for (float& value : values) {
-        value /= config_.logit_scale;  // which the norm's weights and biases were multiplied by
+        value /= config_.logit_scale;  // the norm's weights and biases include this factor
     }
     return values;
 }

@@ -53,7 +53,7 @@ void KvCache::copy(int from, int to) {
     require_block(from);
     require_block(to);
     if (from == to) {
-        return;  // memory must not be copied onto itself
+        return;  // source and destination must not overlap
     }
     for (const Layer& layer : layers_) {
         device_->copy(layer.at(to), layer.at(from), layer.block_bytes);

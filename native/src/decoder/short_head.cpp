@@ -9,7 +9,8 @@ namespace {
 constexpr int32_t kNoToken = -1;
 constexpr size_t kRowsAtOnce = 256;
 
-/// The kind of a whole head, whose groups were packed by others: rows in their place are integers of our own.
+/// The kind of the short head's matrix: the kind of the whole head or, if that is a grouped one, int8, to
+/// which its rows are quantised again.
 WeightKind short_kind(const WeightKind& whole) {
     return whole.groups == Grouping{} ? whole : WeightKind{WeightFormat::int8};
 }
@@ -43,7 +44,7 @@ void ShortHead::choose(const std::vector<int32_t>& token_ids) {
     }
 }
 
-/// A device reads rows of a weight as it embeds tokens.
+/// Reads rows of the whole head by embedding their tokens.
 void ShortHead::take(size_t first, size_t end) {
     const auto count = static_cast<int>(end - first);
     device_->embed(

@@ -76,7 +76,7 @@ void WeightSlots::load_blocks(const std::string& name, int64_t first_row, const 
     slot.loaded_rows = first_row + shape[0];
 }
 
-/// The slot of a weight's next rows.
+/// Returns the slot of a weight whose next rows start at `first_row`.
 WeightSlots::Slot& WeightSlots::find_next(const std::string& name, int64_t first_row,
                                           const std::vector<int64_t>& shape) {
     Slot& slot = find(name);

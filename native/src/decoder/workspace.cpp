@@ -15,12 +15,13 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
     const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
     const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * num_blocks;
     const bool has_grown = arrays_.reserve(device, size);
-    // Only now: where there was no memory for more rows, later passes need not ask for it again.
+    // Assigned only after the allocation has succeeded: if it throws, later passes need not request the
+    // memory again.
     const bool has_more_rows = capacity > std::exchange(capacity_, capacity);
     return has_grown || has_more_rows;
 }
 
-/// The tables have room for the longest context; a pass needs the columns up to its last position.
+/// Uploads only the block-table columns of the pass; the batch's tables have room for the longest context.
 void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
     staged_.assign(4 * capacity_ + static_cast<size_t>(batch.num_sequences) * shape.blocks, 0);
     const auto place = [&](int array) { return staged_.begin() + array * capacity_; };

@@ -1,4 +1,4 @@
-// How likely another model makes the same coupled draw.
+// The probability that another model makes the same coupled draw.
 #pragma once
 
 #include <cmath>
@@ -7,9 +7,9 @@
 
 namespace outrider {
 
-/// The share of a small model's draws, by how much each beat the runner-up (in logits at the temperature,
-/// noise included), that its larger model made too: a logistic curve, as it was measured on a 0.5B and a 1.5B
-/// model at temperatures of 0 and 0.7.
+/// The probability that a larger model makes the same draw as a small one, given the margin by which the draw
+/// beat the runner-up (in logits divided by the temperature, noise included). A logistic curve, measured with
+/// models of 0.5B and 1.5B parameters at temperatures 0 and 0.7.
 inline double chance_of(double margin) {
     constexpr double kOffset = -0.5;
     constexpr double kSlope = 1.0;

@@ -1,5 +1,5 @@
-// DRY, "don't repeat yourself": a token that would continue a repetition loses more the longer the repetition is.
-// (github.com/oobabooga/text-generation-webui/pull/5677; llama.cpp's llama_sampler_dry.)
+// DRY, "don't repeat yourself": a token that would continue a repetition is penalised more the longer the
+// repetition is. (github.com/oobabooga/text-generation-webui/pull/5677; llama.cpp's llama_sampler_dry.)
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 
 namespace outrider {
 
-/// A repetition that is longer than is allowed by more counts as this one, and of more places than this the
-/// latest count: neither bounds what a text shows, but both what a hostile one costs.
+/// Limits that ordinary texts never reach, but that bound the cost of hostile ones: a repetition is counted
+/// at most this many tokens beyond the allowed length, and only this many of the latest repetitions are
+/// examined.
 constexpr int64_t kMostBeyondAllowed = 64;
 constexpr size_t kMostRepeats = 1024;
 
-/// The penalty of the token that would continue a repetition of so many tokens.
+/// The penalty of the token that would continue a repetition of `length` tokens.
 inline float dry_penalty(const SamplingNumbers& numbers, int64_t length) {
     constexpr double kMost = 1e30;
     double penalty = numbers.dry_multiplier;
@@ -27,7 +28,7 @@ inline float dry_penalty(const SamplingNumbers& numbers, int64_t length) {
     return static_cast<float>(std::min(penalty, kMost));
 }
 
-/// The last tokens that a repetition may have: within the window, and after the last breaker.
+/// The number of last tokens that a repetition may cover: those within the window and after the last breaker.
 inline int64_t longest_repeat(const RowHistory& history, const TokenSet& breakers, int64_t first,
                               int64_t most) {
     int64_t length = 0;
@@ -38,7 +39,7 @@ inline int64_t longest_repeat(const RowHistory& history, const TokenSet& breaker
     return length;
 }
 
-/// Calls `subtract` once for each token that would continue a repetition, with its penalty.
+/// Calls `subtract` once for each token that would continue a repetition, with the token's penalty.
 template <typename Subtract>
 void for_each_repeating(const RowHistory& history, const NgramIndex& index, const TokenSet& breakers,
                         const SamplingNumbers& numbers, Subtract subtract) {

@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-/// Number: double or Doubles.
+/// The noise of a random word. Number: double or Doubles.
 template <typename Number>
 OUTRIDER_HOST_DEVICE inline Number noise_of(Number word) {
     const Number w = (word + 0.5) * 0x1p-32;

@@ -1,4 +1,4 @@
-// History rules: tokens that may not follow the tokens so far.
+// History rules: n-gram and sequence rules on the next token, given the tokens so far.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace outrider {
 
-/// Calls `visit` with each place after an earlier occurrence of the history's last tokens, as many as the index
-/// has in a run; the latest first, and `most` at most. Those that are committed are found at once, and
-/// predictions are few.
+/// Calls `visit` with the place after each earlier occurrence of the history's last n-gram (index.size()
+/// tokens), the latest first, and at most `most` of them. The index finds committed occurrences; the few
+/// predictions are searched one by one.
 template <typename Visit>
 void for_each_repeat(const RowHistory& history, const NgramIndex& index, size_t most, Visit visit) {
     if (history.length() < index.size()) {
@@ -35,7 +35,7 @@ void for_each_repeat(const RowHistory& history, const NgramIndex& index, size_t 
     }
 }
 
-/// Calls `mask` with the last token of each sequence whose other tokens the history ends with.
+/// Calls `mask` with the last token of each sequence whose other tokens are the last tokens of the history.
 template <typename Mask>
 void for_each_end_of(const std::vector<std::vector<int32_t>>& sequences, const RowHistory& history,
                      Mask mask) {

@@ -1,4 +1,4 @@
-// Order keys: floats as integers, which compare the same way on every device, NaN included.
+// Order keys: integers that compare like the floats they stand for, NaN included, on every device.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace outrider {
 
-/// Integers in the order of the floats: minus infinity lowest, plus infinity greatest, NaN beyond either.
+/// Maps floats to integers in the same order: minus infinity lowest, plus infinity greatest, NaN beyond
+/// either.
 OUTRIDER_HOST_DEVICE inline int32_t order_key(float value) {
     const auto bits = bit_cast<int32_t>(value);
     return bits ^ ((bits >> 31) & 0x7FFFFFFF);

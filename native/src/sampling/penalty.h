@@ -11,19 +11,19 @@
 
 namespace outrider {
 
-/// How much of each penalty a token gets: whole numbers, but where a window fades out.
+/// How much of each penalty a token gets: whole numbers, except where a window fades out.
 struct Counted {
-    float seen = 0;       // of the repetition penalty, in [0, 1]; 0: the token does not count at all
-    float generated = 0;  // of the frequency penalty: times
-    float present = 0;    // of the presence penalty, in [0, 1]
+    float seen = 0;       // share of the repetition penalty, in [0, 1]; 0: the token is not penalised at all
+    float generated = 0;  // multiple of the frequency penalty
+    float present = 0;    // share of the presence penalty, in [0, 1]
 
-    /// A token of prompt or generation, which was generated so many times.
+    /// The counts of a token of prompt or generation that was generated `generated` times.
     OUTRIDER_HOST_DEVICE static Counted whole(int generated) {
         return {1, static_cast<float>(generated), generated > 0 ? 1.0f : 0.0f};
     }
 };
 
-/// A token's logit. A part of the repetition penalty is as far from 1.
+/// A token's logit after the penalties. A partial repetition penalty is 1 + (penalty - 1) * share.
 OUTRIDER_HOST_DEVICE inline float penalised(float logit, const Counted& counted,
                                             const SamplingNumbers& numbers) {
     const float most = numbers.repetition_penalty;
@@ -33,9 +33,10 @@ OUTRIDER_HOST_DEVICE inline float penalised(float logit, const Counted& counted,
     return logit - numbers.presence_penalty * counted.present;
 }
 
-/// The tokens of a window by id. The last `penalty_last_n` places count whole, and the `penalty_decay` before
-/// them less and less: with n places in all, the one followed by d has (n - d) / `penalty_decay`.
-/// (ExLlamaV2's `token_repetition_decay`: apply_rep_penalty_cpu in sampling.cpp.)
+/// Counts the tokens of a window, by id. The last `penalty_last_n` places count fully, and the
+/// `penalty_decay` places before them less and less: with n places in all, a place followed by d others has
+/// weight (n - d) / `penalty_decay`. (ExLlamaV2's `token_repetition_decay`: apply_rep_penalty_cpu in
+/// sampling.cpp.)
 inline std::unordered_map<int32_t, Counted> count_window(const RowHistory& tokens, int64_t prompt_length,
                                                          const SamplingNumbers& numbers) {
     const int64_t whole = std::min(numbers.penalty_last_n, tokens.length());
@@ -48,7 +49,7 @@ inline std::unordered_map<int32_t, Counted> count_window(const RowHistory& token
         const auto part =
             is_whole ? 1.0f : static_cast<float>(left / static_cast<double>(numbers.penalty_decay));
         Counted& counted = window[tokens[place]];
-        counted.seen = part;  // that of the latest place
+        counted.seen = part;  // share of the latest place
         if (place >= prompt_length) {
             counted.generated += part;
             counted.present = part;

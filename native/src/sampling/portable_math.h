@@ -13,7 +13,7 @@
 
 namespace outrider {
 
-/// Eight numbers side by side, in whatever registers the machine has.
+/// Eight numbers side by side, in the registers of the machine.
 constexpr int kLanes = 8;
 typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
 typedef uint64_t DoubleBits __attribute__((vector_size(kLanes * sizeof(uint64_t))));
@@ -28,7 +28,7 @@ OUTRIDER_HOST_DEVICE inline To bit_cast(const From& from) {
     return to;
 }
 
-/// The integers that the bits of a number, or of eight, are read as.
+/// The unsigned integers that hold the bits of a number, or of eight.
 template <typename Number>
 struct BitsOf;
 template <>
@@ -73,7 +73,8 @@ OUTRIDER_HOST_DEVICE inline Number portable_log(Number x) {
     r = r * z + 2.0 / 3;
     r = r * z;
     const Number half_square = 0.5 * f * f;
-    // The bits of 2^52 + n are those of 2^52 with n in the lowest: an exact conversion on any registers.
+    // The bits of 2^52 + n are those of 2^52 with n in the lowest bits: an exact conversion with any
+    // registers.
     const Number k = bit_cast<Number>(biased | kTwo52) - (0x1p52 + 1023.0);
     return k * kLn2High - ((half_square - (s * (half_square + r) + k * kLn2Low)) - f);
 }

@@ -1,4 +1,4 @@
-// RowHistory: the tokens before a row's draw, those of the state and the predictions laid over them.
+// RowHistory: the tokens before a row's draw: the state's history followed by the row's predictions.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ class RowHistory {
     int32_t operator[](int64_t place) const {
         return place < num_committed() ? committed_[place] : predictions_[place - num_committed()];
     }
-    /// How many tokens before a place are those before the end, `most` at most.
+    /// The length, at most `most`, of the longest run before `place` that equals the last tokens of the
+    /// history.
     int64_t common_length(int64_t place, int64_t most) const {
         int64_t common = 0;
         while (common < std::min(most, place) &&
@@ -26,7 +27,7 @@ class RowHistory {
         }
         return common;
     }
-    /// The last tokens, so many.
+    /// The last `count` tokens.
     std::vector<int32_t> last(int64_t count) const {
         std::vector<int32_t> tokens;
         for (int64_t place = length() - count; place < length(); ++place) {

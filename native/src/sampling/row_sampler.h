@@ -1,4 +1,4 @@
-// RowSampler: draws from rows of logits where they lie.
+// RowSampler: draws from rows of logits in device memory.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,24 @@
 
 namespace outrider {
 
-/// Every device's row sampler gives the same bits for the same rows.
+/// The row samplers of all devices give the same bits for the same rows.
 class RowSampler {
   public:
     virtual ~RowSampler() = default;
 
-    /// Makes room for rows of so many logits, so that no later sample allocates memory of the device.
+    /// Allocates memory for rows of so many logits, so that no later sample allocates device memory.
     virtual void reserve(int64_t vocab_size) = 0;
 
-    /// One sample for each row, whose logits are memory of the device. Called by one thread at a time.
+    /// Draws one sample for each row, whose logits are in device memory. Called by one thread at a time.
     virtual std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) = 0;
 
-    /// Makes ready for draws that go into the rows of the next pass; the sampler must outlive them, and takes
-    /// no other call meanwhile.
+    /// Prepares draws whose tokens go into the rows of the next pass. The sampler must outlive them, and
+    /// takes no other call meanwhile.
     virtual std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows,
                                                 const NextRows& next) = 0;
 };
 
-/// Sampler of logits that the host can read; the pool must outlive it.
+/// Creates a sampler of logits in host memory; the pool must outlive it.
 std::unique_ptr<RowSampler> make_host_row_sampler(ThreadPool& pool);
 
 }  // namespace outrider

@@ -37,7 +37,7 @@ void require_unguided(const RunAhead& run, size_t index) {
     }
 }
 
-/// A draw has the noise of the position after its row.
+/// A draw uses the noise of the position after its row.
 void require_start(const RunAhead& run, size_t index, int position) {
     const int64_t length = run.state->length();
     const auto chain_length = static_cast<int64_t>(run.chain.size());
@@ -62,7 +62,7 @@ void require_room(const RunAhead& run, size_t index, const Batch& batch, int row
     }
 }
 
-/// A mask says nothing of what may follow the draw.
+/// A mask covers only the first draw, so a run with a mask has one draw.
 void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
     require_fitting(entry("masks", index), run.masks, vocab_size);
     if (run.masks.words != nullptr) {
@@ -70,7 +70,8 @@ void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
     }
 }
 
-/// Two rows of one position would otherwise write into the same place.
+/// Two runs from one row, or a run from a row that is not its sequence's last, would write to the same
+/// positions.
 void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
     constexpr int kTaken = -1;
     std::vector<int> last_rows(batch.num_sequences);
@@ -113,7 +114,7 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
     require_free_way(runs, batch);
 }
 
-/// The runs' places in the call, the longest runs first: those that draw on are the first rows of every pass.
+/// The indices of the runs, longest first, so that the runs that continue are the first rows of every pass.
 std::vector<size_t> by_length(const std::vector<RunAhead>& runs) {
     std::vector<size_t> order(runs.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -122,7 +123,7 @@ std::vector<size_t> by_length(const std::vector<RunAhead>& runs) {
     return order;
 }
 
-/// Runs under way, in the order of `by_length`.
+/// The runs in the order of `by_length`.
 struct Runners {
     Runners(const Batch& batch, const std::vector<RunAhead>& runs) : order(by_length(runs)) {
         for (const size_t index : order) {
@@ -135,20 +136,20 @@ struct Runners {
         }
     }
 
-    /// Runs that draw more than once.
+    /// The number of runs with more than one draw.
     int num_going_on() const {
         return static_cast<int>(
             std::count_if(counts.begin(), counts.end(), [](int count) { return count > 1; }));
     }
 
     std::vector<size_t> order;
-    std::vector<int32_t> rows;  // of the first pass, from which they draw first
+    std::vector<int32_t> rows;  // rows of the first pass that the runs start from
     std::vector<SequenceRows> sequences;
     std::vector<int> counts;
     std::vector<double> least_chances;
 };
 
-/// Block columns that the passes need until the last draw.
+/// The number of block-table columns that the passes need until the last draw.
 int reached_blocks(const Batch& batch, const Runners& runners) {
     int last_position = 0;
     for (size_t i = 0; i < runners.rows.size(); ++i) {
@@ -157,7 +158,7 @@ int reached_blocks(const Batch& batch, const Runners& runners) {
     return std::max(last_position / kBlockSize + 1, used_blocks(batch));
 }
 
-/// Leaves those rows of the batch that the runners that go on draw from; the block tables stay.
+/// Keeps only the batch rows that the continuing runs draw from; the block tables stay.
 void refill(Batch& step, const Batch& batch, const Runners& runners) {
     step.num_rows = step.num_logits = runners.num_going_on();
     for (int i = 0; i < step.num_rows; ++i) {
@@ -169,7 +170,7 @@ void refill(Batch& step, const Batch& batch, const Runners& runners) {
     }
 }
 
-/// The runners' tokens, in their order.
+/// Returns the runs' tokens, in the order of `runners`.
 std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                       const Runners& runners) {
     const int num_blocks = reached_blocks(batch, runners);
@@ -180,7 +181,7 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
         return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts,
                                     runners.least_chances, {}, {});
     }
-    // So that no memory moves between the passes.
+    // Reserve first, so that no memory moves between the passes.
     decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
     const Logits logits = decoder.forward(step);
     refill(step, batch, runners);

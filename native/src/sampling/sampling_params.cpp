@@ -49,7 +49,7 @@ void require_each_once(const std::vector<SamplerStep>& samplers) {
     }
 }
 
-/// Whether a step is one of those that every row knows.
+/// Whether a step is one of the four of the fast path.
 bool is_plain(SamplerStep step) {
     return step == SamplerStep::temperature || step == SamplerStep::top_k || step == SamplerStep::top_p ||
            step == SamplerStep::min_p;

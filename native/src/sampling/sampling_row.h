@@ -1,4 +1,4 @@
-// SamplingRow: one row of logits with the history that its draw sees. RowSample: what is drawn from it.
+// SamplingRow: one row of logits with the history that its draw sees. RowSample: the result of its draw.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 namespace outrider {
 
 struct SamplingRow {
-    const float* logits;  // [vocab_size], memory of the sampler's device
+    const float* logits;  // [vocab_size], in the memory of the sampler's device
     int vocab_size;
     const SamplingState* state;
-    const int32_t* predictions;  // laid over the state's history
+    const int32_t* predictions;  // tokens after the state's history
     int num_predictions;
-    const uint32_t* mask;  // of the tokens that may be drawn, memory of the host; null for all
-    double level;          // that its samplers start from
+    const uint32_t* mask;  // the tokens that may be drawn, in host memory; null for all
+    double level;          // level from which the feedback samplers start
     bool wants_margin = false;
-    const float* negative_logits = nullptr;  // as logits; null where nothing guides the draw
+    const float* negative_logits = nullptr;  // like `logits`; null without guidance
 
     const SamplingParams& params() const { return state->params(); }
     int64_t num_generated() const { return state->num_generated() + num_predictions; }
@@ -41,8 +41,8 @@ struct SamplingRow {
         return masks_stop_ids() || masks_forbidden() || has_rules() || state->noise_ids() != nullptr;
     }
     RowHistory history() const { return {state->history(), predictions, num_predictions}; }
-    /// Calls `mask` with every masked id, some of them twice, and the number of draws, with this one, in
-    /// which it stays masked.
+    /// Calls `mask` with every masked id, some of them twice, and with the number of draws, this one
+    /// included, for which it stays masked.
     template <typename Mask>
     void for_each_masked(Mask mask) const {
         for_each_forbidden(mask);
@@ -54,7 +54,7 @@ struct SamplingRow {
             }
         }
     }
-    /// The same without those that have no partner in another vocabulary.
+    /// The same without ids that have no partner in another vocabulary.
     template <typename Mask>
     void for_each_forbidden(Mask mask) const {
         if (masks_stop_ids()) {
@@ -72,7 +72,7 @@ struct SamplingRow {
             for_each_ruled_out(mask);
         }
     }
-    /// Those that the request suppresses, and that must not follow the tokens so far.
+    /// Ids that the request suppresses, or that must not follow the tokens so far.
     template <typename Mask>
     void for_each_ruled_out(Mask mask) const {
         for (const int32_t id : params().suppressed_ids) {
@@ -90,7 +90,7 @@ struct SamplingRow {
                             [&](int64_t place) { mask(tokens[place], 1); });
         }
     }
-    /// Calls `subtract` with each token that a repetition makes lose, and what it loses.
+    /// Calls `subtract` with each token that DRY penalises, and its penalty.
     template <typename Subtract>
     void for_each_repeating(Subtract subtract) const {
         if (state->repeats() != nullptr) {
@@ -98,8 +98,8 @@ struct SamplingRow {
                                          subtract);
         }
     }
-    /// Calls `visit` with each token that the penalties count, and how much of them it gets; of several calls
-    /// for one the last counts. With a window, what is before it is nothing.
+    /// Calls `visit` with each token that the penalties count, and its counts; if a token is visited more
+    /// than once, the last call is valid. With a window, tokens before it are not counted.
     template <typename Visit>
     void for_each_counted(Visit visit) const {
         if (params().has_penalty_window()) {
@@ -118,13 +118,13 @@ struct SamplingRow {
             visit(*id, Counted::whole(counts.generated(*id) + predicted));
         }
     }
-    /// Whether it starts from the level that another row ends with: that of the prediction before.
+    /// Whether the row starts from the level after the other row's token, which is the row's last prediction.
     bool follows(const SamplingRow& other) const {
         return params().steps.feed_back() && other.state == state && other.predictions == predictions &&
                other.num_predictions + 1 == num_predictions;
     }
     int64_t position() const { return state->position() + num_predictions; }
-    /// The token that the row tells of; -1 where it draws one.
+    /// The token that a forced row describes; -1 if the row draws one.
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
 };
 
@@ -135,8 +135,8 @@ struct RowSample {
     float logprob = std::nanf("");
     int32_t rank = 0;
     float entropy = std::nanf("");
-    double level = std::nan("");   // after the token, where samplers feed back
-    float margin = std::nanf("");  // by which the draw beat the runner-up; NaN where not wanted or not drawn
+    double level = std::nan("");   // after the token, if samplers feed back
+    float margin = std::nanf("");  // by which the draw beat the runner-up; NaN if not wanted or not drawn
     std::vector<Candidate> candidates;
 };
 

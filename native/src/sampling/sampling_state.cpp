@@ -33,7 +33,7 @@ SamplingState::SamplingState(SamplingParams params, const int32_t* prompt, size_
         dry_breakers_ = TokenSet(params_.dry_breaker_ids);
     }
     append(prompt, prompt_length);
-    if (params_.repetition_penalty != 1.0f) {  // the only one that looks at the prompt
+    if (params_.repetition_penalty != 1.0f) {  // the only penalty that counts the prompt
         std::for_each(prompt, prompt + prompt_length, [this](int32_t id) { counts_.add_prompt(id); });
     }
 }
@@ -75,7 +75,7 @@ void SamplingState::forbid(const int32_t* token_ids, size_t count) {
 }
 
 void SamplingState::translate(std::shared_ptr<const NoiseIds> noise_ids, int64_t position) {
-    constexpr int64_t kLast = int64_t{1} << 62;  // from which a history may go on
+    constexpr int64_t kLast = int64_t{1} << 62;  // so that the history can still grow
     require_range("position", position, 0, kLast);
     noise_ids_ = std::move(noise_ids);
     position_offset_ = position - length();

@@ -1,4 +1,4 @@
-// Scored: a token and its value, in the one order that all of the sampler uses.
+// Scored: a token and its value, with the order of candidates.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Scored {
     int32_t token_id;
 };
 
-/// The order of candidates: by value, ties by lowest id.
+/// The order of candidates throughout the sampler: by value, ties by lowest id.
 OUTRIDER_HOST_DEVICE inline bool is_better(const Scored& a, const Scored& b) {
     return a.value > b.value || (a.value == b.value && a.token_id < b.token_id);
 }

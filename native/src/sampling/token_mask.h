@@ -10,7 +10,7 @@
 
 namespace outrider {
 
-constexpr int kMaskBits = 32;  // of a word
+constexpr int kMaskBits = 32;  // per word
 
 constexpr int64_t num_mask_words(int64_t vocab_size) {
     return (vocab_size + kMaskBits - 1) / kMaskBits;
@@ -20,7 +20,7 @@ OUTRIDER_HOST_DEVICE inline bool may_draw(const uint32_t* mask, int64_t token_id
     return (mask[token_id / kMaskBits] >> (token_id % kMaskBits) & 1U) != 0;
 }
 
-/// Throws std::invalid_argument, naming what it is, for masks that do not speak of the whole vocabulary.
+/// Throws std::invalid_argument, naming `what`, for masks that do not cover the whole vocabulary.
 inline void require_fitting(const std::string& what, const TokenMasks& masks, int vocab_size) {
     const int64_t needed = num_mask_words(vocab_size);
     if (masks.words != nullptr && masks.num_words < needed) {

@@ -44,6 +44,33 @@ def test_a_docstring_of_two_words_is_found(tmp_path: Path):
     assert fault == f"{path}:1: the docstring of public says nothing: 'Its tokens.'"
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("int x;  // What it is.", 1),
+        ("int x;\n/// Of all rows,\n/// the first.\nint y;", 2),
+        ("// A row.\nint x;\n// Where it begins.", 3),
+        ("/// A row.\nint x;  // Of a row.", 2),
+    ],
+)
+def test_a_native_comment_that_begins_with_a_question_word_is_found(tmp_path: Path, text: str, number: int):
+    path = tmp_path / "native" / "rows.h"
+    path.parent.mkdir()
+    path.write_text(f"{text}\n")
+    (fault,) = faults_in(path)
+    assert fault.startswith(f"{path}:{number}: a comment begins with a subject, not with ")
+
+
+@pytest.mark.parametrize(
+    "text", ['throw "see // What it is";', "/// The first row\n/// Of all.", "// Often so.", "int x;  // of a row"]
+)
+def test_other_native_comments_are_left_alone(tmp_path: Path, text: str):
+    path = tmp_path / "native" / "rows.cpp"
+    path.parent.mkdir()
+    path.write_text(f"{text}\n")
+    assert [*faults_in(path)] == []
+
+
 @pytest.mark.parametrize("text", ["# Clients behind a proxy.", "# It has fallen behind.", "# token_told is a name."])
 def test_other_uses_are_left_alone(tmp_path: Path, text: str):
     path = tmp_path / "module.py"

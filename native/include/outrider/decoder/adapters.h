@@ -1,4 +1,5 @@
-// LoRA adapters (arXiv 2106.09685): low-rank changes of a decoder's matrices, for the rows that ask for one.
+// LoRA adapters (arXiv 2106.09685): low-rank updates of a decoder's matrices, applied to the rows that
+// request them.
 #pragma once
 
 #include <cstdint>
@@ -15,53 +16,53 @@
 
 namespace outrider {
 
-/// Values of a matrix in host memory.
+/// The values of a matrix, in host memory.
 struct SourceMatrix {
     std::vector<int64_t> shape;
     const void* values;
     SourceType type;
 };
 
-/// The change of one weight, under its canonical name.
+/// The low-rank update of one weight, identified by the weight's canonical name.
 struct AdapterUpdate {
     std::string name;
     SourceMatrix down;  // [rank, in_features], the A of arXiv 2106.09685
     SourceMatrix up;    // [out_features, rank], its B
 };
 
-/// Any thread may add and remove them beside the passes of another one.
+/// Adapters may be added and removed on any thread while another thread runs passes.
 class Adapters {
   public:
     Adapters(std::shared_ptr<Device> device, DecoderWeights& weights, Format format)
         : device_(std::move(device)), weights_(weights), format_(format) {}
 
-    /// Takes one over and returns its number, which one that was removed may have had. Throws
-    /// std::invalid_argument, and takes nothing, for a scale that is none, a weight that no adapter changes,
-    /// and shapes that do not fit it.
+    /// Adds an adapter and returns its number; numbers of removed adapters are reused. Throws
+    /// std::invalid_argument, and adds nothing, for a scale that is not finite, for a weight that adapters
+    /// cannot change, and for shapes that do not match the weight.
     int add(float scale, const std::vector<AdapterUpdate>& updates);
 
-    /// Forgets one; a pass that has selected it still computes it. Throws std::invalid_argument for one that
-    /// is not there.
+    /// Removes an adapter; a pass that has selected it still applies it. Throws std::invalid_argument if
+    /// there is no such adapter.
     void remove(int number);
 
-    /// Notes which rows of the passes to come ask for which. Throws std::invalid_argument for one that is not
-    /// there.
+    /// Selects the adapters of the batch's rows for the following passes. Throws std::invalid_argument if an
+    /// adapter does not exist.
     void select(const Batch& batch);
 
-    /// Leaves the first so many of these rows.
+    /// Keeps only those of the selected rows that are among the first `num_rows` of the pass.
     void narrow(int num_rows);
 
-    /// Whether a selected row asks for an adapter.
+    /// Whether any selected row has an adapter.
     bool are_selected() const;
 
-    /// Whether an adapter of a selected row changes the matrix.
+    /// Whether the adapter of any selected row changes the matrix.
     bool change(const PackedWeight& matrix) const;
 
-    /// Adds what the selected rows' adapters make of the input of one matrix, whose product begins at `out`.
+    /// Adds the selected rows' low-rank updates of one matrix to its product, which begins at `out`.
     void apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride);
 
   private:
-    /// The change of some of a matrix's columns, in the device's memory.
+    /// The low-rank update of a range of a matrix's output columns, in device memory.
     struct Update {
         DeviceBuffer<char> down;
         DeviceBuffer<char> up;
@@ -69,15 +70,15 @@ class Adapters {
     };
     using Adapter = std::unordered_map<const PackedWeight*, std::vector<Update>>;
 
-    /// The rows of a pass that ask for one adapter.
+    /// The rows of a pass that share one adapter.
     struct Group {
         int number;
         std::shared_ptr<const Adapter> adapter;
         std::vector<int32_t> rows;
-        const int32_t* device_rows;  // the same, and those that narrow() took
+        const int32_t* device_rows;  // the same rows in device memory; narrow() does not shorten them
     };
 
-    /// Throws std::invalid_argument.
+    /// Throws std::invalid_argument if there is no such adapter.
     std::shared_ptr<const Adapter>& at(int number);
 
     Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
@@ -88,10 +89,10 @@ class Adapters {
     DecoderWeights& weights_;
     Format format_;
     std::mutex changing_;
-    std::vector<std::shared_ptr<const Adapter>> adapters_;  // none where one was removed
+    std::vector<std::shared_ptr<const Adapter>> adapters_;  // null: the adapter was removed
     std::vector<Group> groups_;
-    DeviceBuffer<int32_t> rows_;  // of all groups
-    DeviceBuffer<float> inner_;   // of all updates of one matrix
+    DeviceBuffer<int32_t> rows_;  // rows of all groups
+    DeviceBuffer<float> inner_;   // intermediate values of all updates of one matrix
 };
 
 }  // namespace outrider

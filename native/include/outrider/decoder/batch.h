@@ -8,7 +8,7 @@
 
 namespace outrider {
 
-/// In place of an adapter's number.
+/// The adapter number of a sequence without an adapter.
 constexpr int32_t kNoAdapter = -1;
 
 /// Flat arrays in host memory, allocated once and refilled each step. The rows of one sequence are in the
@@ -25,21 +25,22 @@ struct Batch {
     std::vector<int32_t> sequences;     // [max_rows], row of block_tables
     std::vector<int32_t> block_tables;  // [max_sequences, max_blocks]
     std::vector<int32_t> logit_rows;    // [max_rows]
-    std::vector<int32_t> adapters;      // [max_sequences], each one's number or kNoAdapter
+    std::vector<int32_t> adapters;      // [max_sequences], the adapter's number or kNoAdapter
     int num_rows = 0;
     int num_sequences = 0;
     int num_logits = 0;
 
-    /// Begins a new pass.
+    /// Empties the batch for a new pass.
     void clear();
 
-    /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `run_logits` rows
-    /// are asked, and `adapter` changes the weights for it. Throws std::invalid_argument, naming the field,
-    /// and adds nothing, for more than there is room for and for positions that no block table reaches.
+    /// Appends consecutive tokens of one sequence, the first at `position`. Logits are computed for the last
+    /// `run_logits` of them, and `adapter` changes the weights for all of them. Throws std::invalid_argument,
+    /// naming the field, and appends nothing, if there is too little room or a position is beyond the block
+    /// table.
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
                 int run_logits, int adapter = kNoAdapter);
 
-    /// A copy with room for nothing more, whose block tables have their first so many columns.
+    /// Returns a copy without spare capacity whose block tables keep only their first `num_blocks` columns.
     Batch trimmed(int num_blocks) const;
 
     /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of

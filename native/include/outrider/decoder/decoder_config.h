@@ -11,25 +11,25 @@ namespace outrider {
 
 class Device;
 
-/// Rotary embedding of the layers that name it.
+/// A rotary embedding, shared by the layers that refer to it.
 struct Rope {
     std::vector<float> frequencies;  // [rotary_dim / 2]
     float scale = 1.0f;              // multiplies cosine and sine
 };
 
-/// MLPs; a router chooses a few of them for each row.
+/// A mixture of experts: a router chooses `per_token` of `count` MLPs for each row.
 struct Experts {
     int count = 0;
     int per_token = 0;
-    int size = 0;                 // of each, as intermediate_size is of an MLP
-    bool are_normalised = false;  // the weights of the chosen ones sum up to 1
-    bool have_biases = false;     // and so has the router
+    int size = 0;                 // intermediate size of each expert
+    bool are_normalised = false;  // the weights of the chosen experts sum to 1
+    bool have_biases = false;     // of the experts and of the router
 };
 
 struct DecoderConfig {
     int num_layers = 0;
     int hidden_size = 0;
-    int intermediate_size = 0;  // of the MLP that all rows go through; 0: none, where there are experts
+    int intermediate_size = 0;  // size of the MLP that all rows go through; 0: none, where there are experts
     int num_heads = 0;
     int num_kv_heads = 0;
     int head_dim = 0;
@@ -41,7 +41,7 @@ struct DecoderConfig {
     Activation activation = Activation::silu;
     float query_scale = 1.0f;
     float attention_softcap = 0.0f;  // 0: none
-    bool attention_sinks = false;    // a score of each head, without a value, joins every softmax
+    bool attention_sinks = false;    // each head has one more score, without a value, in its softmax
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
     float logit_scale = 1.0f;
@@ -49,18 +49,18 @@ struct DecoderConfig {
     std::vector<Rope> ropes;
     std::vector<int> rope_of_layer;  // [num_layers], index of a rope
     std::vector<int>
-        conv_taps;           // [num_layers], of the short convolution in attention's place, 0: none; or empty
-    bool conv_bias = false;  // on all that a short convolution has
+        conv_taps;           // [num_layers], of the short convolution replacing attention, 0: none; or empty
+    bool conv_bias = false;  // on both projections and the convolution itself
     QkNorm qk_norm = QkNorm::none;
     bool pre_norm = true;
     bool post_norm = false;
     bool attention_bias = false;  // on query, key and value
-    bool output_bias = false;     // on what attention gives
+    bool output_bias = false;     // on attention's output projection
     bool mlp_bias = false;
     bool gated_mlp = true;
-    bool parallel_mlp = false;  // it reads what attention reads, not what that has added to
+    bool parallel_mlp = false;  // the MLP reads attention's input, not the residual after attention
     bool tied_embeddings = false;
-    std::optional<Experts> experts;  // beside an MLP for all rows, that one by a gate
+    std::optional<Experts> experts;  // added to the MLP for all rows, whose output is scaled by a gate
 
     int q_size() const { return num_heads * head_dim; }
     int kv_size() const { return num_kv_heads * head_dim; }
@@ -68,16 +68,17 @@ struct DecoderConfig {
     int q_norm_size() const { return qk_norm == QkNorm::head ? head_dim : q_size(); }
     int k_norm_size() const { return qk_norm == QkNorm::head ? head_dim : kv_size(); }
     int conv_in_size() const { return 3 * hidden_size; }
-    /// Taps of the short convolution that a layer has in attention's place; 0: it attends.
+    /// The number of taps of the short convolution that replaces a layer's attention; 0: the layer has
+    /// attention.
     int taps_of(int layer) const { return conv_taps.empty() ? 0 : conv_taps[layer]; }
     bool has_convolutions() const {
         return std::any_of(conv_taps.begin(), conv_taps.end(), [](int taps) { return taps > 0; });
     }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
-    /// Throws std::invalid_argument that names the field.
+    /// Throws std::invalid_argument that names the invalid field.
     void validate() const;
-    /// The same, also for what the device does not handle.
+    /// Also rejects configurations that the device does not support.
     void validate(const Device& device) const;
 };
 

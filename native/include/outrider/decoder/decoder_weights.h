@@ -16,13 +16,13 @@
 
 namespace outrider {
 
-/// A norm's weights, and its biases; null where it has none, or where there is no norm.
+/// The weights and biases of a norm; null if it has none, or if there is no norm.
 struct NormWeights {
     DeviceBuffer<float> weight;
     DeviceBuffer<float> bias;
 };
 
-/// What a layer has in attention's place.
+/// The weights of a short convolution, which replaces a layer's attention.
 struct ConvWeights {
     FusedWeight in;
     DeviceBuffer<float> in_bias;
@@ -32,7 +32,7 @@ struct ConvWeights {
     DeviceBuffer<float> out_bias;
 };
 
-/// What one layer has; the pointers to what its architecture lacks are null.
+/// The weights of one layer; those that the architecture lacks are null.
 struct LayerWeights {
     NormWeights attention_norm;
     DeviceBuffer<float> q_norm;
@@ -53,8 +53,7 @@ struct LayerWeights {
     ExpertWeights experts;
 };
 
-/// What matrices are held as: all of a format, but for those that have a kind of their own by their canonical
-/// names.
+/// The storage kinds of the matrices: `format` for all, except those listed in `own` by canonical name.
 struct WeightKinds {
     WeightFormat format;
     std::unordered_map<std::string, WeightKind> own = {};
@@ -62,21 +61,21 @@ struct WeightKinds {
 
 class DecoderWeights {
   public:
-    /// Throws std::invalid_argument for a kind under a name that is no matrix of the configuration, or that
-    /// the device does not hold.
+    /// Throws std::invalid_argument if `kinds` has a name that is not a matrix of the configuration, or a
+    /// kind that the device does not support.
     DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, WeightKinds kinds);
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
-    /// What loads them.
+    /// The slots through which the weights are loaded.
     WeightSlots& slots() { return slots_; }
     const WeightSlots& slots() const { return slots_; }
 
-    /// Where the rows of a matrix are that all rows of a pass are multiplied with, in a layer. Throws
-    /// std::invalid_argument for another name.
+    /// Returns the rows of a layer's matrix that multiplies all rows of a pass. Throws std::invalid_argument
+    /// if the name is not such a matrix.
     MatrixRows find_linear(const std::string& name);
 
-    /// Bytes of weights that a pass over one row must read.
+    /// The number of bytes of weights that a pass over one row must read.
     int64_t bytes() const;
 
     const PackedWeight& embedding() const { return *embedding_; }
@@ -85,7 +84,7 @@ class DecoderWeights {
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
-    /// A part of a matrix.
+    /// One of the matrices that a fused weight joins.
     struct Rows {
         std::string name;
         int count;

@@ -13,16 +13,16 @@
 
 namespace outrider {
 
-/// The rows of each expert are gathered, so that its weights are read once for all of them.
+/// Gathers the rows of each expert, so that the expert's weights are read once for all of them.
 class ExpertMlp {
   public:
     ExpertMlp(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
 
-    /// Makes room for so many rows; returns whether anything has moved.
+    /// Allocates memory for so many rows; returns whether any buffer has moved.
     bool reserve(int rows);
 
-    /// delta = what the experts make of the input, and where there is an MLP for all rows, its share of what
-    /// is in delta.  # delta: [rows, hidden]
+    /// delta = the weighted sum of the experts' outputs, plus the gated output of the MLP for all rows, which
+    /// `delta` holds before if there is one.  # delta: [rows, hidden]
     void run(const ExpertWeights& weights, const Activations& input, int rows, float* delta);
 
   private:
@@ -36,13 +36,13 @@ class ExpertMlp {
     Activation activation_;
     int hidden_size_;
     bool has_gate_;
-    std::vector<ExpertMatrix> matrices_;  // those of the products that are enqueued
-    DeviceBuffer<int32_t> choices_;       // [rows, per_token], the experts
+    std::vector<ExpertMatrix> matrices_;  // the matrices of the products being enqueued
+    DeviceBuffer<int32_t> choices_;       // [rows, per_token], the chosen experts
     DeviceBuffer<int32_t> places_;        // [rows, per_token]
     DeviceBuffer<int32_t> gathered_;      // [rows * per_token]
     DeviceBuffer<int32_t> first_rows_;    // [count + 1]
     DeviceBuffer<float> weights_;         // [rows, per_token]
-    DeviceBuffer<float> logits_;          // [rows, count, and the gate where there is one]
+    DeviceBuffer<float> logits_;          // [rows, count, and the gate if there is one]
     DeviceBuffer<float> gate_up_;         // [rows * per_token, 2 * size]
     DeviceBuffer<float> outputs_;         // [rows * per_token, hidden]
     ActivationBuffer inputs_;             // [rows * per_token, hidden]

@@ -9,7 +9,7 @@
 
 namespace outrider {
 
-/// Biases are null where it has none.
+/// The weights of one expert; biases are null if it has none.
 struct Expert {
     FusedWeight gate_up;
     FusedWeight down;
@@ -18,12 +18,12 @@ struct Expert {
 };
 
 struct ExpertWeights {
-    FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, where there is one
+    FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, if there is one
     DeviceBuffer<float> router_bias;  // null: none
     std::vector<Expert> each;
     int per_token = 0;
 
-    /// Bytes that one row reads: of as many experts as it goes to, each taken as large as all are on average.
+    /// The number of bytes that one row reads: the router and `per_token` experts of average size.
     int64_t bytes() const {
         int64_t all = 0;
         for (const Expert& expert : each) {

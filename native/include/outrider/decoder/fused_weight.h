@@ -1,4 +1,4 @@
-// FusedWeight: matrices whose products have one input and lie side by side in one output.
+// FusedWeight: matrices that share one input and write neighbouring columns of one output.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,11 @@
 
 namespace outrider {
 
-/// One matrix where all of its parts are held alike, else one for each run of parts that are.
+/// Consists of one matrix if all of its parts have the same kind, else of one matrix per run of parts of the
+/// same kind.
 class FusedWeight {
   public:
-    /// A matrix, and the column of the output where its products begin.
+    /// A matrix, and the output column where its product begins.
     struct Part {
         std::unique_ptr<PackedWeight> matrix;
         int first_column;

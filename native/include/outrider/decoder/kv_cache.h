@@ -1,4 +1,4 @@
-// KvCache: the paged keys and values of all layers, or, of those that convolve, their inputs.
+// KvCache: the paged keys and values of all attention layers, and the paged inputs of all short convolutions.
 #pragma once
 
 #include <memory>
@@ -12,31 +12,33 @@ namespace outrider {
 
 class KvCache {
   public:
-    /// Without blocks yet.
+    /// Creates a cache without blocks.
     KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format);
 
-    /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error where it has
-    /// blocks already.
+    /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error if the cache
+    /// has blocks already.
     void allocate(int num_blocks);
-    /// Takes the memory of some blocks, which the system may have put off giving; passes may use the cache
-    /// meanwhile. Throws std::invalid_argument for blocks that are not there.
+    /// Commits the memory of some blocks, which the operating system may have deferred; passes may use the
+    /// cache meanwhile. Throws std::invalid_argument for blocks that do not exist.
     void commit(int first_block, int num_blocks);
 
     KvLayer layer(int index) const;
-    /// Of a layer that convolves.
+    /// The inputs of a layer with a short convolution.
     ConvLayer conv_layer(int index) const;
     KvFormat format() const { return format_; }
     int num_blocks() const { return num_blocks_; }
-    /// Of one block, what all layers have.
+    /// The bytes of one block, over all layers.
     size_t block_bytes() const { return block_bytes_; }
-    /// Copies a block of every layer onto another. Throws as `poison`.
+    /// Copies a block of every layer to another block. Throws std::invalid_argument for a block that does not
+    /// exist.
     void copy(int from, int to);
-    /// Copies what a block holds of every layer, as it is stored, into `block_bytes` of the host's memory.
-    /// Throws as `poison`.
+    /// Copies the stored contents of a block, of all layers, into `block_bytes` of host memory. Throws
+    /// std::invalid_argument for a block that does not exist.
     void read(int block, char* to) const;
-    /// The inverse of `read`. Throws as `poison`.
+    /// Writes a block from the bytes that `read` has copied. Throws std::invalid_argument for a block that
+    /// does not exist.
     void write(int block, const char* from);
-    /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that is not there.
+    /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that does not exist.
     void poison(int block);
 
   private:
@@ -56,7 +58,7 @@ class KvCache {
     int head_dim_;
     int conv_width_;
     int num_blocks_ = 0;
-    size_t block_bytes_ = 0;  // of all layers
+    size_t block_bytes_ = 0;  // over all layers
     std::vector<Layer> layers_;
 };
 

@@ -1,4 +1,4 @@
-// Logits: the asked rows' scores of every token, in the device's memory.
+// Logits: the scores of every token for the requested rows, in device memory.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Logits {
     int num_rows() const { return num_rows_; }
     int vocab_size() const { return vocab_size_; }
     const std::shared_ptr<Device>& device() const { return device_; }
-    /// Device memory; on a CPU device, readable as it is.  # [num_rows, vocab_size]
+    /// Device memory; on a CPU device the host can read it directly.  # [num_rows, vocab_size]
     const float* data() const { return values_->data(); }
     const float* row(int index) const { return data() + static_cast<int64_t>(index) * vocab_size_; }
 

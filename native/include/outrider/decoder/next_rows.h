@@ -1,11 +1,11 @@
-// NextRows: rows of a pass to come, into which draws put their tokens.
+// NextRows: the rows of the next pass, into which draws write their tokens.
 #pragma once
 
 #include <cstdint>
 
 namespace outrider {
 
-/// Memory of the device.
+/// Pointers to device memory.
 struct NextRows {
     int32_t* token_ids = nullptr;  // [rows]
     int32_t* positions = nullptr;  // [rows]

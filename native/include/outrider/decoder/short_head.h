@@ -1,4 +1,4 @@
-// ShortHead: the rows of an lm_head that belong to some tokens, for a draft that predicts only these.
+// ShortHead: the rows of an lm_head that belong to chosen tokens, for a draft model that predicts only these.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 namespace outrider {
 
-/// The whole lm_head stays where it is: rows are taken from it, as it holds them.
+/// The whole lm_head is kept; the chosen rows are copied from it.
 class ShortHead {
   public:
-    /// `whole` must outlive it; until `choose` its tokens are not yet there.
+    /// `whole` must outlive it; the matrix has no valid rows until `choose`.
     ShortHead(std::shared_ptr<Device> device, const PackedWeight& whole, int num_tokens);
 
     int num_tokens() const { return matrix_->out_features(); }
     const PackedWeight& matrix() const { return *matrix_; }
 
-    /// Takes the rows of tokens, but for those that are in the same places already.  # [num_tokens]
+    /// Copies the rows of the tokens, except rows that are in the right place already.  # [num_tokens]
     void choose(const std::vector<int32_t>& token_ids);
 
-    /// Makes room for so many rows of logits; returns whether they have moved.
+    /// Allocates logits for so many rows; returns whether they have moved.
     bool reserve(int rows);
     float* logits() const { return logits_.data(); }  // [rows, num_tokens]
-    /// Puts them where their tokens are; all others are minus infinity.  # out: [rows, vocab_size]
+    /// Writes the logits to their tokens' columns, and minus infinity to all others.
+    /// # out: [rows, vocab_size]
     void spread(float* out, int rows);
 
   private:
@@ -35,8 +36,8 @@ class ShortHead {
     const PackedWeight& whole_;
     std::unique_ptr<PackedWeight> matrix_;
     std::vector<int32_t> token_ids_;
-    DeviceBuffer<int32_t> columns_;  // the same, on the device
-    DeviceBuffer<float> values_;     // of rows on their way
+    DeviceBuffer<int32_t> columns_;  // the token ids, in device memory
+    DeviceBuffer<float> values_;     // buffer for rows being copied
     DeviceBuffer<float> logits_;
 };
 

@@ -1,4 +1,4 @@
-// WeightSlots: where the values of each weight go, by its canonical name, and which are still missing.
+// WeightSlots: the destination of each weight, by its canonical name, and the list of weights still missing.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace outrider {
 
-/// Rows of a packed matrix that hold one weight.
+/// The rows of a packed matrix that hold one weight.
 struct MatrixRows {
     const PackedWeight* matrix;
     int first_row;
@@ -24,42 +24,43 @@ class WeightSlots {
   public:
     explicit WeightSlots(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-    /// Some rows of a matrix, which stays the caller's.
+    /// Registers a weight stored in some rows of a matrix, which the caller owns.
     void add_rows(const std::string& name, PackedWeight& matrix, int first_row, int rows);
-    /// A float32 vector in the device's memory, whose values are multiplied by `factor` as they come.
+    /// Registers a float32 vector in device memory, whose values are multiplied by `factor` when they are
+    /// loaded.
     void add_vector(const std::string& name, float* to, int size, float factor = 1.0f);
 
     /// Packs one weight; `values` is host memory of that shape. Throws std::invalid_argument for an unknown
-    /// name or another shape than the configuration's.
+    /// name or a shape that is not the configuration's.
     void load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
               SourceType type);
 
-    /// Packs a part of one weight, so that its source need not be in memory all at once; parts come in order,
-    /// and first_row 0 begins anew.
+    /// Packs some rows of one weight, so that its source need not be in memory all at once; rows must come in
+    /// order, and first_row 0 starts over.
     void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                    const void* values, SourceType type);
 
-    /// The same of rows of blocks.  # shape: [rows, bytes of a row]
+    /// Packs rows of quantised blocks likewise.  # shape: [rows, bytes of a row]
     void load_blocks(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                      const BlockType& type, const uint8_t* blocks);
 
-    /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
-    /// Throws std::invalid_argument where the device holds them in memory of its own.
+    /// Returns the packed memory of all weights in the order of the pass; a fused weight has the name of its
+    /// first part. Throws std::invalid_argument if the device keeps them in its own memory.
     std::vector<std::pair<std::string, PackedBytes>> packed();
-    /// Says that all of `packed` has been filled.
+    /// Marks all weights as loaded, after the memory of `packed` has been filled.
     void mark_loaded();
 
-    /// Canonical names not loaded yet, in the order of the pass.
+    /// The canonical names of weights not loaded yet, in the order of the pass.
     std::vector<std::string> missing() const;
-    /// Bytes of all vectors.
+    /// The bytes of all vectors.
     int64_t vector_bytes() const;
-    /// Throws std::invalid_argument for a name that is no matrix.
+    /// Throws std::invalid_argument if the name is not a matrix.
     const PackedWeight& matrix(const std::string& name);
-    /// Where a matrix's rows are; throws likewise.
+    /// Returns the rows that hold a matrix; throws std::invalid_argument likewise.
     MatrixRows rows_of(const std::string& name);
 
   private:
-    /// Where a weight goes: rows of a packed matrix, or part of a float32 vector.
+    /// The destination of a weight: rows of a packed matrix, or a float32 vector.
     struct Slot {
         std::string name;
         std::vector<int64_t> shape;
@@ -67,7 +68,7 @@ class WeightSlots {
         int first_row = 0;
         float* vector = nullptr;
         int64_t loaded_rows = 0;
-        float factor = 1.0f;  // on the values of a vector
+        float factor = 1.0f;  // multiplies the values of a vector
     };
 
     void add(Slot slot);

@@ -14,7 +14,7 @@
 
 namespace outrider {
 
-/// Rows of activations, zero from their width to their stride.
+/// Rows of activations; the values between the width and the stride are zero.
 class ActivationBuffer {
   public:
     ActivationBuffer(Format format, int width)
@@ -33,14 +33,15 @@ class ActivationBuffer {
     DeviceBuffer<char> bytes_;
 };
 
-/// A batch's arrays in the device's memory, contiguous, so that one upload copies them all.
+/// A batch's arrays in device memory, contiguous, so that one upload copies them all.
 class DeviceRows {
   public:
-    /// Makes room for batches of such sizes; returns whether the arrays have moved.
+    /// Allocates memory for batches of such sizes; returns whether the arrays have moved.
     bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks);
-    /// Rows beyond the batch's are inactive, and logits beyond its are those of the first row.
+    /// Pads the batch to `shape`: padding rows are inactive, and padding logits repeat those of the first
+    /// row.
     void upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape);
-    /// Leaves all but the first so many out.
+    /// Keeps only the first `rows` rows.
     void narrow(int rows) { places_.rows = rows; }
 
     const int32_t* token_ids() const { return at(0); }
@@ -52,29 +53,29 @@ class DeviceRows {
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
     DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables
-    std::vector<int32_t> staged_;   // what is uploaded
+    std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows
     RowPlaces places_;
 };
 
-/// Block columns that a pass over the batch needs.
+/// The number of block-table columns that a pass over the batch needs.
 int used_blocks(const Batch& batch);
 
 struct Workspace {
     Workspace(const DecoderConfig& config, Format format);
 
-    /// Makes room for passes of such sizes; returns whether anything has moved.
+    /// Allocates buffers for passes of such sizes; returns whether any has moved.
     bool reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, const PassShape& shape);
 
     DeviceRows rows;
     DeviceBuffer<float> residual;                 // [rows, hidden]
-    DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
+    DeviceBuffer<float> delta;                    // [rows, hidden], to be added to the residual
     DeviceBuffer<float> qkv;                      // [rows, qkv]
-    DeviceBuffer<float> conv_in;                  // [rows, 3 * hidden], of layers that convolve
+    DeviceBuffer<float> conv_in;                  // [rows, 3 * hidden], in layers with a short convolution
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
-    DeviceBuffer<float> scratch;                  // the attention's
-    DeviceBuffer<float> product_scratch;          // of the layers' products
-    std::vector<DeviceBuffer<float>> angles;      // for each rope: [rows, 2, half_dim]
+    DeviceBuffer<float> scratch;                  // for attention
+    DeviceBuffer<float> product_scratch;          // for the layers' products
+    std::vector<DeviceBuffer<float>> angles;      // one for each rope: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]
     ActivationBuffer convolved;                   // [rows, hidden]

@@ -1,4 +1,4 @@
-// BlockType: a way in which GGUF files store a matrix: neighbouring values of a row in one block of bytes.
+// BlockType: a GGUF quantisation type, which stores neighbouring values of a row in one block of bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace outrider {
 
-/// Where the parts of one block go, as in GroupedRows; null is what its type has none of.
+/// The destinations of one block's parts, as in GroupedRows; null for parts that its type lacks.
 struct BlockParts {
     int8_t* numbers;
     uint16_t* scale;
@@ -18,29 +18,30 @@ struct BlockParts {
     int8_t* offset_steps;
 };
 
-/// A block of the file is a block of its kind, as which nothing of it is lost.
+/// A block of the file becomes one block (`Grouping::block` inputs) of a grouped weight of this kind, without
+/// loss.
 struct BlockType {
-    const char* name;  // as llama.cpp has it
+    const char* name;  // as in llama.cpp
     int size;          // bytes of a block
     WeightKind kind;
     void (*split)(const uint8_t* block, const BlockParts& to);
 
-    /// Throws std::invalid_argument for rows that are no whole blocks.
+    /// Throws std::invalid_argument if a row is not a whole number of blocks.
     int64_t row_bytes(int64_t in_features) const;
 };
 
 std::vector<std::string> block_type_names();
 
-/// Throws std::invalid_argument for a name that no type has.
+/// Throws std::invalid_argument for an unknown name.
 const BlockType& find_block_type(const std::string& name);
 
-/// One row of blocks, split.
+/// One row of blocks, split into numbers, scales and offsets.
 class SplitRow {
   public:
     SplitRow(const BlockType& type, int64_t in_features, const uint8_t* row);
 
     GroupedRows groups() const;
-    /// What they stand for.  # [in_features]
+    /// The dequantised values.  # [in_features]
     std::vector<float> values() const;
 
   private:

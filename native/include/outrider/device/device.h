@@ -1,4 +1,4 @@
-// Device: where tensors live and the coarse operations that the decoder is written over.
+// Device: allocates tensors, and implements the coarse operations that the decoder is built from.
 #pragma once
 
 #include <cstddef>
@@ -20,28 +20,29 @@ namespace outrider {
 class PassRecorder;
 class RowSampler;
 
-/// Bytes of a device that has memory of its own.
+/// The memory of a device that is separate from the host's, in bytes.
 struct DeviceMemory {
-    size_t free = 0;  // of anybody's use
+    size_t free = 0;  // available to any process
     size_t total = 0;
 };
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` and
-/// `synchronize` are sure to wait for them. What `upload` reads may be changed when it returns. Every output
-/// row is computed by the same sequence of floating-point operations whatever the other rows are, however
-/// many there are, and however many threads run.
+/// Operations are enqueued in order and may be unfinished when they return; only `download` and `synchronize`
+/// are guaranteed to wait for them. The source of `upload` may be changed as soon as it returns. Every output
+/// row is computed by the same sequence of floating-point operations, independent of the other rows, their
+/// number and the number of threads.
 class Device {
   public:
     virtual ~Device() = default;
 
     virtual std::string name() const = 0;
-    /// Host threads for work on this device's behalf.
+    /// The host threads that work for this device.
     virtual ThreadPool& pool() = 0;
 
     virtual std::optional<DeviceMemory> memory() const = 0;
-    /// Returns zeroed memory, which the host's system may put off giving until it is written.
+    /// Returns zeroed memory; the operating system may defer its allocation until it is written.
     virtual void* allocate(size_t bytes) = 0;
-    /// Takes what `allocate` has put off, on the calling thread; others may use the memory meanwhile.
+    /// Allocates, on the calling thread, the memory that `allocate` has deferred; other threads may use it
+    /// meanwhile.
     virtual void commit(void* memory, size_t bytes) = 0;
     virtual void release(void* memory) noexcept = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
@@ -50,35 +51,34 @@ class Device {
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
     virtual void synchronize() = 0;
 
-    /// Throws std::invalid_argument for a kind that it does not hold.
+    /// Throws std::invalid_argument for an unsupported kind.
     virtual std::unique_ptr<PackedWeight> make_weight(const WeightKind& kind, int out_features,
                                                       int in_features) = 0;
-    /// The format of the rows that a product with such a weight reads: where it rounds them itself, they come
-    /// unrounded.
+    /// The format of the input rows of a product with such a weight; f32 if the product rounds them itself.
     virtual Format activation_format(WeightFormat weight) const = 0;
-    /// Bytes of one block of one layer, keys and values of all heads.
+    /// The bytes of one block of one layer: keys and values of all heads.
     virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
 
-    /// Values that attention over so many rows and columns of block tables needs beside its output; as many
-    /// or more for more of either.
+    /// The number of floats of scratch that attention needs for so many rows and columns of block tables; it
+    /// does not decrease with either.
     virtual size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const = 0;
-    /// Values that a product of so many rows, output and input features is faster with; as many or more for more
-    /// of any. They are zeros at first, and for one product at a time.
+    /// The number of floats of scratch that make a product of these sizes faster; it does not decrease with
+    /// any of them. The scratch must be zeroed at first, and is used by one product at a time.
     virtual size_t product_scratch(int rows, int out_features, int in_features) const = 0;
 
-    /// What runs the passes of one decoder; the device must outlive it.
+    /// Creates the recorder of one decoder's passes; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;
 
-    /// What draws from logits in this device's memory; the device must outlive it.
+    /// Creates a sampler of logits in this device's memory; the device must outlive it.
     virtual std::unique_ptr<RowSampler> make_row_sampler() = 0;
 
     virtual void embed(const Embed& op) = 0;
     virtual void rotary_angles(const RotaryAngles& op) = 0;
     virtual void residual_norm(const ResidualNorm& op) = 0;
     virtual void product(const Product& op) = 0;
-    /// A product and the activation of its outputs, as one. `op.out` holds anything afterwards.
+    /// A product fused with the activation of its outputs. The contents of `op.out` are undefined afterwards.
     virtual void activated_product(const Product& op, const Activate& activation) {
         product(op);
         activate(activation);
@@ -96,25 +96,25 @@ class Device {
     virtual void mix_experts(const MixExperts& op) = 0;
     virtual void low_rank(const LowRank& op) = 0;
 
-    /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
-    /// returns how many operations that were, 0 where the device cannot.
+    /// Multiplies numbers in registers on all threads, `rounds` times, with the instructions of a product
+    /// with such weights; returns the number of operations, 0 if unsupported.
     virtual int64_t multiply_registers(WeightFormat weight, int64_t rounds) = 0;
 };
 
-/// Instruction sets that this machine and this build can run, best first.
+/// Instruction sets supported by this machine and this build, best first.
 std::vector<std::string> cpu_isas();
 
-/// Throws std::invalid_argument for an ISA that cannot run here, or threads < 1.
+/// Throws std::invalid_argument for an instruction set that is not supported here, or threads < 1.
 std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads);
 
 /// The names of the CUDA devices that this process can use, in the order of their indices, e.g. "cuda-sm_90".
 std::vector<std::string> cuda_devices();
 
-/// Why there are none; empty where there are.
+/// Why no CUDA device can be used; empty if one can.
 std::string cuda_problem();
 
-/// Throws DeviceError where there is no such device or this build has no CUDA, std::invalid_argument
-/// for threads < 1.
+/// Throws DeviceError if there is no such device or this build lacks CUDA, std::invalid_argument for threads
+/// < 1.
 std::shared_ptr<Device> make_cuda_device(int index, int threads);
 
 }  // namespace outrider

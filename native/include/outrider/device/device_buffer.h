@@ -1,4 +1,4 @@
-// DeviceBuffer: memory of one device, given back when its owner goes.
+// DeviceBuffer: owns memory of one device and releases it on destruction.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +31,12 @@ class DeviceBuffer {
     T* data() const { return data_; }
     size_t size() const { return size_; }
 
-    /// Makes room for `size` elements; the old contents are lost when it grows. Returns whether it has.
+    /// Makes room for `size` elements; the contents are lost when it grows. Returns whether it has grown.
     bool reserve(const std::shared_ptr<Device>& device, size_t size) {
         if (size <= size_) {
             return false;
         }
-        *this = DeviceBuffer();  // first the old memory goes: there need not be room for both
+        *this = DeviceBuffer();  // release the old memory first: there need not be room for both
         *this = DeviceBuffer(device, size);
         return true;
     }

@@ -1,4 +1,4 @@
-// DeviceError: a device that is not there, has too little memory, or has failed.
+// DeviceError: a device is missing, has too little memory, or has failed.
 #pragma once
 
 #include <stdexcept>

@@ -7,19 +7,19 @@
 
 namespace outrider {
 
-/// Which experts each row goes to, and for each expert its rows next to one another. Device memory.
+/// The experts of each row, and for each expert its rows next to one another. Device memory.
 struct Routing {
     int32_t* experts = nullptr;     // [rows, per_token], the ids ascending
     float* weights = nullptr;       // [rows, per_token]
-    int32_t* places = nullptr;      // [rows, per_token], where the row is among those gathered for the expert
-    int32_t* gathered = nullptr;    // [rows * per_token], the rows by ascending ids of their experts
-    int32_t* first_rows = nullptr;  // [count + 1], where each expert's begin in `gathered`
-    int count = 0;                  // of experts
+    int32_t* places = nullptr;      // [rows, per_token], the index in `gathered` of each choice
+    int32_t* gathered = nullptr;    // [rows * per_token], the rows, ordered by expert id
+    int32_t* first_rows = nullptr;  // [count + 1], the index of each expert's first row in `gathered`
+    int count = 0;                  // number of experts
     int per_token = 0;
 };
 
-/// Each row goes to the experts of the greatest logits, among equal ones to those of the lowest ids; the
-/// weights are the softmax over all logits, or over the chosen ones.
+/// Chooses each row's experts by the greatest logits, ties by lowest id; the weights are the softmax over all
+/// logits, or over those of the chosen experts if `are_normalised`.
 struct Route {
     const float* logits = nullptr;  // [rows, stride]
     int64_t stride = 0;
@@ -28,7 +28,7 @@ struct Route {
     int rows = 0;
 };
 
-/// One of an expert's matrices, and the column of the output where its products begin.
+/// One of an expert's matrices, and the output column where its product begins.
 struct ExpertMatrix {
     const PackedWeight* weight = nullptr;
     const float* bias = nullptr;  // [out_features] or null
@@ -36,9 +36,9 @@ struct ExpertMatrix {
     int first_column = 0;
 };
 
-/// out = input * weight^T + bias, for each matrix the rows that are gathered for its expert.
+/// out = input * weight^T + bias, where each matrix multiplies the rows gathered for its expert.
 struct ExpertProducts {
-    Activations input;                       // [rows, in_features], as they are gathered
+    Activations input;                       // [rows, in_features], in gathered order
     const ExpertMatrix* matrices = nullptr;  // [count], in the host's memory
     int count = 0;
     const int32_t* first_rows = nullptr;  // [experts + 1]
@@ -47,11 +47,11 @@ struct ExpertProducts {
     int rows = 0;
 };
 
-/// out = share(gates) * out + the sum of each expert's weight * outputs, in the order of their ids, where
-/// share is the logistic function, and 0 where there are no gates.
+/// out = share(gates) * out + the sum of weight * output over the row's experts, in the order of their ids.
+/// share is the logistic function, or 0 if there are no gates.
 struct MixExperts {
     Routing routing;
-    const float* outputs = nullptr;  // [rows * per_token, width], as they were gathered
+    const float* outputs = nullptr;  // [rows * per_token, width], in gathered order
     const float* gates = nullptr;    // [rows, gate_stride] or null
     int64_t gate_stride = 0;
     float* out = nullptr;  // [rows, width]

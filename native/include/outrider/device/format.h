@@ -6,12 +6,12 @@
 
 namespace outrider {
 
-/// Format of activations, and of whatever needs no scale.
+/// The format of activations, and of other values without scales.
 enum class Format { f32, bf16 };
 
-/// int8, int4 and fp8 (e4m3) have a float32 scale for each output feature. A CPU's int4 has besides, for each
-/// kInt4Group inputs of one, a step and an offset in units of it, a byte each; a GPU's has a bf16 scale for
-/// each such group, and no other.
+/// int8, int4 and fp8 (e4m3) have a float32 scale for each output feature. On a CPU, int4 also has a step and
+/// an offset, in units of that scale and a byte each, for each kInt4Group inputs of an output feature; on a
+/// GPU, int4 instead has a bf16 scale for each such group, and no scale of the output feature.
 enum class WeightFormat { f32, bf16, int8, int4, fp8 };
 
 /// int8 and fp8 (e4m3) have a float32 scale for each token and head.
@@ -21,13 +21,13 @@ constexpr bool has_scales(KvFormat format) {
     return format == KvFormat::int8 || format == KvFormat::fp8;
 }
 
-/// Of the inputs of short convolutions in a cache: they are few, and summed up without a softmax's mercy, so
-/// that they are rounded to no less than bf16.
+/// The format of cached inputs of short convolutions. They are few, and errors in them are not averaged out
+/// by a softmax, so they are never rounded below bf16.
 constexpr Format conv_format(KvFormat format) {
     return format == KvFormat::f32 ? Format::f32 : Format::bf16;
 }
 
-/// What a weight's values look like before they are packed.
+/// The element type of a weight before packing.
 enum class SourceType { f32, f16, bf16 };
 
 constexpr int kInt4Group = 32;
@@ -39,18 +39,18 @@ constexpr size_t size_of(SourceType type) {
     return type == SourceType::f32 ? 4 : 2;
 }
 
-/// How the integers of a weight share their scales, where it is given as integers: `size` neighbouring inputs
-/// of an output feature are a group, with a scale and maybe an offset of its own.
+/// Describes how the integers of a quantised weight share scales: each `size` neighbouring inputs of an
+/// output feature form a group, with a scale and possibly an offset of its own.
 struct Grouping {
-    int size = 0;   // 0: the weight is given as values, and packing rounds it to integers
-    int block = 0;  // inputs whose scales are steps of one unit; a group where each has a unit of its own
+    int size = 0;   // 0: the weight is given as floats, which packing quantises
+    int block = 0;  // inputs whose scales are multiples of one unit; `size` if each group has its own
     bool has_offsets = false;
 
     bool operator==(const Grouping&) const = default;
     constexpr bool has_steps() const { return block > size; }
 };
 
-/// What a weight is held as. A grouped one is int8 or int4.
+/// The storage kind of a weight. A grouped one is int8 or int4.
 struct WeightKind {
     WeightFormat format;
     Grouping groups = {};
@@ -58,7 +58,7 @@ struct WeightKind {
     bool operator==(const WeightKind&) const = default;
 };
 
-/// The least and the most that a number of a grouped weight can be. Only Q6_K has bytes in groups of 16.
+/// The range of a grouped weight's numbers. Only Q6_K has int8 numbers in groups of 16.
 struct StoredRange {
     int least;
     int most;
@@ -70,8 +70,8 @@ constexpr StoredRange stored_range(const WeightKind& kind) {
     return kind.groups.has_offsets ? StoredRange{0, 15} : StoredRange{-8, 7};
 }
 
-/// Rows of a grouped weight. A value is scale * number + offset, where the scale is its group's, the float16
-/// of its block or that times the step of the group, and the offset likewise.
+/// Rows of a grouped weight. A value is scale * number + offset. The scale of a group is the float16 of its
+/// block, times the group's step if there are steps; the offset likewise.
 struct GroupedRows {
     const int8_t* numbers = nullptr;       // [rows, in_features]
     const uint16_t* scales = nullptr;      // [rows, in_features / block], float16
@@ -88,7 +88,7 @@ struct GroupedRows {
     }
 };
 
-/// Bytes of a matrix and its scales, without padding; of int4 as a CPU holds it.
+/// The bytes of a matrix and its scales, without padding; int4 is counted in the CPU's layout.
 constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
     const int64_t groups = (in_features + kInt4Group - 1) / kInt4Group;
     switch (format) {
@@ -115,7 +115,7 @@ constexpr int64_t weight_bytes(const WeightKind& kind, int64_t out_features, int
     return out_features * (numbers + scales * (groups.has_offsets ? 2 : 1));
 }
 
-/// Bytes of one head's key or value.
+/// The bytes of one head's key or value for one token.
 constexpr int64_t kv_bytes(KvFormat format, int64_t head_dim) {
     return has_scales(format) ? head_dim + 4 : head_dim * (format == KvFormat::f32 ? 4 : 2);
 }

@@ -1,5 +1,5 @@
-// OUTRIDER_HOST_DEVICE: marks what kernels call too. OUTRIDER_HOST_OR_DEVICE: marks templates that kernels
-// call with what is theirs, and the host with what is its own.
+// OUTRIDER_HOST_DEVICE marks functions that both the host and kernels call. OUTRIDER_HOST_OR_DEVICE marks
+// templates that kernels instantiate with device types, and the host with host types.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -10,24 +10,24 @@ namespace outrider {
 
 class PackedWeight;
 
-/// Positions per KV block, and per attention chunk.
+/// The number of positions per KV block, and per attention chunk.
 constexpr int kBlockSize = 32;
 
 /// Activation rows are stored with a stride that is a multiple of this many elements, zero beyond their
 /// width.
 constexpr int kActivationAlignment = 32;
 
-/// GELU (arXiv 1606.08415) itself or by its tanh; clamped_swiglu is of a gate and what it gates, as in
-/// GPT-OSS.
+/// Activation functions: gelu is exact (arXiv 1606.08415), gelu_tanh its tanh approximation; clamped_swiglu
+/// combines gate and up as GPT-OSS does.
 enum class Activation { silu, gelu, gelu_tanh, clamped_swiglu };
-/// Root mean square norm (arXiv 1910.07467), or layer norm, which takes off the mean first (arXiv
+/// Root mean square norm (arXiv 1910.07467), or layer norm, which subtracts the mean first (arXiv
 /// 1607.06450).
 enum class NormKind { rms, layer };
-/// What the norm of queries and keys runs over: each head, with weights that all share (head) or its own
-/// (each), or all heads as one (full).
+/// The scope of the norm of queries and keys: each head, with weights that all heads share (head) or with its
+/// own (each), or all heads as one vector (full).
 enum class QkNorm { none, head, each, full };
 
-/// Rows that a matrix product reads, already rounded to its format.  # [rows, stride]
+/// The input rows of a matrix product, already rounded to its format.  # [rows, stride]
 struct Activations {
     void* data = nullptr;
     Format format = Format::f32;
@@ -42,7 +42,7 @@ struct KvLayer {
     int head_dim = 0;
 };
 
-/// One layer's paged inputs of a short convolution, as `conv_block_bytes` counts them.
+/// One layer's paged inputs of a short convolution.
 /// # [num_blocks, kBlockSize, width]
 struct ConvLayer {
     void* data = nullptr;
@@ -50,17 +50,17 @@ struct ConvLayer {
     int width = 0;
 };
 
-/// Bytes of one block of such a layer.
+/// The bytes of one block of such a layer.
 constexpr size_t conv_block_bytes(Format format, int width) {
     return size_t{kBlockSize} * width * size_of(format);
 }
 
 constexpr int kInactive = -1;
 
-/// Each row's sequence and position, and the sequences' block tables. Device memory. A row at
-/// kInactive is there to fill a pass up: it reads and writes nothing of the cache, and what it yields is not
-/// looked at. The rows of one sequence are in the order of their positions, without gaps; what it has stored
-/// before the first of them is written by no row of the pass.
+/// Each row's sequence and position, and the sequences' block tables. Device memory. A row at position
+/// kInactive pads the pass: it neither reads nor writes the cache, and its output is ignored. The rows of one
+/// sequence are in the order of their positions, without gaps; no row of the pass writes positions before the
+/// sequence's first row.
 struct RowPlaces {
     const int32_t* positions = nullptr;     // [rows]
     const int32_t* sequences = nullptr;     // [rows]
@@ -78,8 +78,8 @@ struct Embed {
     int rows = 0;
 };
 
-/// Cosine and sine of position * frequency, both times scale: the angle is rounded to float32 as the models'
-/// authors do.
+/// Cosine and sine of position * frequency, both times scale. The angle is rounded to float32, as in the
+/// models' reference code.
 struct RotaryAngles {
     const int32_t* positions = nullptr;  // [rows]
     const float* frequencies = nullptr;  // [half_dim]
@@ -89,15 +89,15 @@ struct RotaryAngles {
     int rows = 0;
 };
 
-/// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (where there is a delta)
-/// out = norm ? normalised(residual) * norm + norm_bias : residual   (a bias: of a layer norm only)
+/// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (if there is a delta)
+/// out = norm ? normalised(residual) * norm + norm_bias : residual   (norm_bias only with a layer norm)
 struct ResidualNorm {
     float* residual = nullptr;          // [rows, width]
     const float* delta = nullptr;       // [rows, width] or null
     const float* delta_norm = nullptr;  // [width] or null
     const float* norm = nullptr;        // [width] or null
     const float* norm_bias = nullptr;   // [width] or null
-    NormKind kind = NormKind::rms;      // of what is written; a delta's is rms
+    NormKind kind = NormKind::rms;      // of the output; delta_norm is always rms
     float eps = 0.0f;
     Activations out;
     int rows = 0;
@@ -112,18 +112,18 @@ struct Product {
     float* out = nullptr;         // [rows, out_stride]; only the first out_features are written
     int64_t out_stride = 0;
     int rows = 0;
-    float* scratch = nullptr;  // as much as Device::product_scratch says, or null, which may be slower
+    float* scratch = nullptr;  // of the size of Device::product_scratch, or null, which may be slower
 };
 
-/// Normalises (where asked) and rotates queries and keys, scales the queries in place, and stores keys and
-/// values as the cache's format has them.
+/// Normalises (if requested) and rotates queries and keys, scales the queries in place, and stores keys and
+/// values in the cache's format.
 struct RotateAndStore {
     float* qkv = nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
     RowPlaces places;
     const float* angles = nullptr;  // [rows, 2, half_dim]
     int half_dim = 0;               // rotated pairs; dimensions from 2 * half_dim on pass through
     QkNorm qk_norm = QkNorm::none;
-    NormKind norm_kind = NormKind::rms;  // a layer norm is of heads, not of all as one
+    NormKind norm_kind = NormKind::rms;  // a layer norm covers each head, never all heads as one
     const float* q_norm = nullptr;       // [head_dim] or [num_heads * head_dim]
     const float* k_norm = nullptr;       // [head_dim] or [num_kv_heads * head_dim]
     float eps = 0.0f;
@@ -143,24 +143,24 @@ struct Attention {
     float softcap = 0.0f;  // 0: none
     KvLayer cache;
     Activations out;               // [rows, num_heads * head_dim]
-    float* scratch = nullptr;      // as much as Device::attention_scratch says
+    float* scratch = nullptr;      // of the size that Device::attention_scratch returns
     const float* sinks = nullptr;  // [num_heads] or null
 };
 
-/// Each row's own input, B * x, is stored at its position. Then, of those as they are stored,
-/// out = C * (bias + the sum of taps[i] * the input of position p - (num_taps - 1) + i), in the order of i,
-/// where there is none before position 0.
+/// Stores each row's own input, B * x, at its position. Then, from the inputs as they are stored,
+/// out = C * (bias + the sum of taps[i] * input[position - (num_taps - 1) + i]), in the order of i; inputs
+/// before position 0 count as zero.
 struct ShortConvolution {
     const float* projected = nullptr;  // [rows, 3 * width]: B, C, x
     RowPlaces places;
-    const float* taps = nullptr;  // [num_taps, width], the own position's last
+    const float* taps = nullptr;  // [num_taps, width]; the last tap is for the row's own position
     int num_taps = 0;
     const float* bias = nullptr;  // [width] or null
     ConvLayer cache;
     Activations out;  // [rows, width]
 };
 
-/// out = is_gated ? activation(gate) * up : activation(up), and of clamped_swiglu what it makes of both
+/// out = is_gated ? activation(gate) * up : activation(up); clamped_swiglu combines gate and up itself
 struct Activate {
     const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups; or [rows, width]: ups
     Activation activation = Activation::silu;
@@ -179,7 +179,7 @@ struct GatherRows {
     int width = 0;
 };
 
-/// out[i, columns[j]] = in[i, j], and minus infinity in all other columns
+/// out[i, columns[j]] = in[i, j]; all other columns are minus infinity
 struct SpreadColumns {
     const float* in = nullptr;         // [rows, count]
     const int32_t* columns = nullptr;  // [count]
@@ -196,10 +196,11 @@ struct SoftCap {
     int64_t count = 0;
 };
 
-/// Bytes that one task of a Read takes; it reads a multiple of this.
+/// The bytes that one task of a Read loads; the size of a Read is a multiple of this.
 constexpr size_t kReadUnit = size_t{1} << 16;
 
-/// Loads every byte of some memory once: in stripes, which threads take in turn, or in one stretch for each thread.
+/// Loads every byte of a memory range once: in stripes, which threads take in turn, or in one contiguous
+/// range for each thread.
 struct Read {
     const char* from = nullptr;
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-// PackedWeight: one matrix in the order in which a device's matrix product reads it.
+// PackedWeight: one matrix in the layout that a device's matrix product reads.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace outrider {
 
 struct BlockType;
 
-/// Memory of the host, in a layout that only its device knows; null where the device has memory of its own.
+/// Host memory in a layout that only its device knows; null if the device has its own memory.
 struct PackedBytes {
     void* data = nullptr;
     size_t size = 0;
 };
 
-/// Hides the storage format and the device's layout. A fused weight is one matrix whose parts are stored
-/// row range by row range.
+/// Hides the storage format and the device's layout. A fused weight is one matrix whose parts are stored one
+/// range of rows after another.
 class PackedWeight {
   public:
     PackedWeight(WeightKind kind, int out_features, int in_features)
@@ -32,25 +32,25 @@ class PackedWeight {
     /// Throws std::invalid_argument for a grouped weight.
     virtual void store(int first_row, int rows, const void* values, SourceType type) = 0;
 
-    /// The same of a grouped weight, whose numbers are in stored_range; throws std::invalid_argument for any
-    /// other.
+    /// Packs rows of a grouped weight, whose numbers must be in stored_range; throws std::invalid_argument
+    /// for any other weight.
     virtual void store_groups(int, int, const GroupedRows&) {
         throw std::invalid_argument("a weight without groups comes as values, not as numbers and scales");
     }
 
-    /// The same of rows of blocks, which a grouped weight keeps as they are, and any other takes as values.
-    /// Throws std::invalid_argument for a type that is not of a grouped weight's kind, or whose blocks do not
-    /// fill the rows.  # [rows, type.row_bytes(in_features)]
+    /// Packs rows of quantised blocks: a grouped weight stores their numbers, any other weight their
+    /// dequantised values. Throws std::invalid_argument if the type does not match the grouped weight's kind,
+    /// or if its blocks do not fill the rows.  # [rows, type.row_bytes(in_features)]
     virtual void store_blocks(int first_row, int rows, const BlockType& type, const uint8_t* blocks);
 
-    /// What `store` has written, to be kept, or filled with what was kept.
+    /// The packed bytes, to be saved, or to be filled with saved ones.
     virtual PackedBytes packed() { return {}; }
 
     WeightFormat format() const { return kind_.format; }
     const WeightKind& kind() const { return kind_; }
     int out_features() const { return out_features_; }
     int in_features() const { return in_features_; }
-    /// Bytes that one product must read, without padding.
+    /// The bytes that one product must read, without padding.
     int64_t bytes() const { return weight_bytes(kind_, out_features_, in_features_); }
 
   protected:

@@ -1,4 +1,4 @@
-// PassRecorder: passes of one decoder, which a device may record and run again as one.
+// PassRecorder: runs one decoder's passes, which a device may record and replay as a whole.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-/// The sizes of a pass that its operations are enqueued with.
+/// The sizes that determine a pass's operations.
 struct PassShape {
     int rows = 0;
     int logits = 0;
@@ -22,26 +22,26 @@ class PassRecorder {
   public:
     virtual ~PassRecorder() = default;
 
-    /// The shape that a pass of this one is to have, no smaller and the same for many: the rows beyond the
-    /// pass's own are inactive (see RowPlaces).
+    /// The padded shape of a pass, which is shared by many shapes and no smaller than `shape`: padding rows
+    /// are inactive (see RowPlaces).
     virtual PassShape padded(const PassShape& shape) const = 0;
 
-    /// Enqueues a pass. `enqueue` does nothing but call a device's operations, the same ones with the same
-    /// arguments whenever the shape is the same: what differs between passes lies in the device's memory.
+    /// Runs a pass. `enqueue` only calls a device's operations, with the same arguments whenever the shape is
+    /// the same; data that differs between passes must be in device memory.
     virtual void run(const PassShape& shape, const std::function<void()>& enqueue) = 0;
 
-    /// Shapes no larger than this one that passes of sequences under way are given, the fewest rows first;
-    /// none where nothing is recorded.
+    /// The shapes up to `most` that decoding usually needs, the fewest rows first; empty if nothing is
+    /// recorded.
     virtual std::vector<PassShape> usual(const PassShape& most) const = 0;
 
-    /// Records a pass of such a shape, which is not run. One of as many rows must have been run.
+    /// Records a pass of this shape without running it. A pass over as many rows must have been run before.
     virtual void prepare(const PassShape& shape, const std::function<void()>& enqueue) = 0;
 
-    /// Memory that the operations were given is there no longer.
+    /// Discards all recordings: memory that their operations use has moved.
     virtual void forget() = 0;
 };
 
-/// Recorder of devices on which enqueueing operations one by one costs nothing.
+/// The recorder of devices on which enqueueing operations one by one costs nothing.
 class UnrecordedPasses final : public PassRecorder {
   public:
     PassShape padded(const PassShape& shape) const override { return shape; }

@@ -15,19 +15,19 @@ namespace outrider {
 
 constexpr int kMostThreads = 1 << 12;
 
-/// A caller and `size() - 1` workers. Which thread runs which task is left to chance, so a task must compute
-/// the same bits wherever it runs: every thread, the caller included, works under the same floating-point
-/// environment.
+/// Consists of the calling thread and `size() - 1` workers. Any thread may run any task, so a task must
+/// compute the same bits on all of them: every thread, the caller included, works under the same
+/// floating-point environment.
 class ThreadPool {
   public:
-    /// Throws std::invalid_argument when threads < 1 or beyond the limit, DeviceError where the system has no
-    /// more threads.
+    /// Throws std::invalid_argument when threads < 1 or beyond the limit, DeviceError if the system cannot
+    /// create more threads.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
-    /// Threads that take part in a loop, the caller included.
+    /// The number of threads that run a loop, the caller included.
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
     /// Calls body(0) ... body(count - 1), each once, in any order and on any thread; returns when all are

@@ -1,4 +1,4 @@
-// NgramIndex: where in a history each run of so many tokens ends.
+// NgramIndex: the positions in a history at which each n-gram ends.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,29 @@
 
 namespace outrider {
 
-/// A token more, or one less, takes the same time however long the history is.
+/// Adding or removing a token takes the same time however long the history is.
 class NgramIndex {
   public:
     explicit NgramIndex(int64_t size) : size_(size) {}
 
-    /// Tokens of a run.
+    /// The number of tokens of an n-gram.
     int64_t size() const { return size_; }
 
-    /// Notes the run that ends with the history, if it has as many tokens.
+    /// Adds the n-gram that ends with the history, if the history is long enough.
     void push(const std::vector<int32_t>& history) {
         if (static_cast<int64_t>(history.size()) >= size_) {
             ends_[key_of(history.data() + history.size())].push_back(static_cast<int64_t>(history.size()));
         }
     }
-    /// Forgets it again.
+    /// Removes that n-gram again.
     void pop(const std::vector<int32_t>& history) {
         if (static_cast<int64_t>(history.size()) >= size_) {
             ends_.at(key_of(history.data() + history.size())).pop_back();
         }
     }
 
-    /// The ends of the runs that may be the one before `end`, in their order: the caller compares them.
+    /// The ends of the n-grams whose hash equals that of the one before `end`, in ascending order; the caller
+    /// compares the tokens.
     std::span<const int64_t> ends_like(const int32_t* end) const {
         const auto found = ends_.find(key_of(end));
         return found == ends_.end() ? std::span<const int64_t>() : found->second;

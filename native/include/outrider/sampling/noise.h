@@ -17,35 +17,34 @@ namespace outrider {
 
 constexpr int kNoiseVersion = 1;
 
-/// Who draws: each kind of random choice has a counter of its own, so that none disturbs another.
+/// The counter streams: each kind of random choice has its own, so that none disturbs another.
 enum class NoiseStream : uint32_t {
     token = 0,  // the next token
     seed = 1,   // seeds derived for further samples of one prompt
     xtc = 2,    // whether top choices are excluded
 };
 
-/// No noise is greater, and none less: that of word 0 is 33 log 2 = 22.874 (the least, of word 2^32 - 1, is
-/// -3.130).
+/// Bounds on the noise: word 0 gives the greatest value, 33 log 2 = 22.874; word 2^32 - 1 the least, -3.130.
 constexpr float kMaxNoise = 22.875f;
 constexpr float kMinNoise = -3.131f;
 
-/// The Gumbel noise that a random word x stands for: -log(-log1p(-w)) with w = (x + 1/2) / 2^32, computed in
-/// double precision and rounded to float. It falls as x grows and is finite for every x.
+/// The Gumbel noise of a random word x: -log(-log1p(-w)) with w = (x + 1/2) / 2^32, computed in double
+/// precision and rounded to float. It falls as x grows and is finite for every x.
 float gumbel(uint32_t word);
 
-/// Noise of an array of words, eight at a time.  # words, noise: [count]
+/// The noise of an array of words, eight at a time.  # words, noise: [count]
 void gumbel(const uint32_t* words, int64_t count, float* noise);
 
-/// Not less than gumbel(word), and without its logarithms: -log(w) bounds the noise from above since
+/// An upper bound on gumbel(word), computed without logarithms: -log(w) bounds the noise from above since
 /// -log1p(-w) >= w, and the leading zeros of the word bound -log(w).
 float gumbel_bound(uint32_t word);
 
-/// The number in (0, 1) that a random word stands for.
+/// Maps a random word to a number in (0, 1).
 OUTRIDER_HOST_DEVICE inline double uniform_of(uint32_t word) {
     return (static_cast<double>(word) + 0.5) * 0x1p-32;
 }
 
-/// Where in the noise one draw stands.
+/// The key of one draw's noise.
 struct NoiseKey {
     uint64_t seed;
     uint64_t position;

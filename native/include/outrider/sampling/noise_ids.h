@@ -1,4 +1,4 @@
-// NoiseIds: for each token of a vocabulary, as which token of another one it is drawn.
+// NoiseIds: maps each token of a vocabulary to the token of another vocabulary whose noise it uses.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@ namespace outrider {
 
 constexpr int32_t kNoPartner = -1;
 
-/// The token with id i is drawn with the noise of the token ids[i] of another vocabulary; one without a
-/// partner there is never drawn. Two models whose vocabularies differ so guess the same text, as two with one
-/// vocabulary do.
+/// Token i is drawn with the noise of token ids[i] of another vocabulary; a token without a partner is never
+/// drawn. Two models with different vocabularies thus tend to draw the same text, as two with one vocabulary
+/// do.
 struct NoiseIds {
     std::vector<int32_t> ids;  // [vocab_size]
 };

@@ -1,4 +1,4 @@
-// SamplingParams: how one sequence's tokens are drawn.
+// SamplingParams: the sampling parameters of one sequence.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,11 @@
 
 namespace outrider {
 
-/// Below this temperature the draw is the plain argmax: the noise would no longer decide anything but
-/// near-ties.
+/// Below this temperature the draw is the plain argmax: the noise could only decide near-ties.
 constexpr float kGreedyTemperature = 1e-5f;
 
-/// A step between the processed logits and the distribution. In the order that they have where a request does
-/// not say another one.
+/// The steps between the processed logits and the distribution, in the order in which they run if a request
+/// does not give another one.
 enum class SamplerStep : uint8_t {
     top_n_sigma,
     smoothing,
@@ -35,7 +34,7 @@ enum class SamplerStep : uint8_t {
     adaptive_p,
 };
 
-/// Their names, in that order.
+/// The names of the steps, in that order.
 constexpr const char* kSamplerNames[] = {
     "top_n_sigma", "smoothing", "temperature", "top_k", "top_p", "min_p",    "top_a",      "tail_free",
     "typical",     "epsilon",   "eta",         "xtc",   "skew",  "mirostat", "adaptive_p",
@@ -43,31 +42,31 @@ constexpr const char* kSamplerNames[] = {
 constexpr int kNumSamplerSteps = sizeof(kSamplerNames) / sizeof(*kSamplerNames);
 static_assert(static_cast<int>(SamplerStep::adaptive_p) == kNumSamplerSteps - 1, "each step has a name");
 
-/// Whether a step follows from the tokens that were drawn before it, and from how probable they were.
+/// Whether a step depends on the tokens drawn before it and on their probabilities.
 constexpr bool feeds_back(SamplerStep step) {
     return step == SamplerStep::mirostat || step == SamplerStep::adaptive_p;
 }
 
-/// The steps that a row goes through: plain memory, which a device's kernels read as it is.
+/// The steps that a row goes through: plain memory that a device's kernels read directly.
 struct SamplerSteps {
     SamplerStep steps[kNumSamplerSteps] = {};
     int32_t count = 0;
-    bool in_use = false;  // else the row goes through temperature, top-k, top-p and min-p
+    bool in_use = false;  // else the row goes through temperature, top-k, top-p and min-p only
 
-    /// Whether one of them ranks all tokens.
+    /// Whether any step ranks all tokens.
     bool ranks() const {
         return std::any_of(steps, steps + count, [](SamplerStep step) {
             return step == SamplerStep::tail_free || step == SamplerStep::skew ||
                    step == SamplerStep::mirostat;
         });
     }
-    /// Whether one of them is steered by the tokens that were drawn before.
+    /// Whether any step depends on the tokens drawn before.
     bool feed_back() const {
         return std::any_of(steps, steps + count, [](SamplerStep step) { return feeds_back(step); });
     }
 };
 
-/// The numbers by which a token is drawn: plain memory, which a device's kernels read as it is.
+/// The numeric sampling parameters: plain memory that a device's kernels read directly.
 struct SamplingNumbers {
     float temperature = 1.0f;
     int64_t top_k = 0;              // 0: off
@@ -95,30 +94,30 @@ struct SamplingNumbers {
     float frequency_penalty = 0.0f;
     float presence_penalty = 0.0f;
     int64_t penalty_last_n = 0;        // 0: all
-    int64_t penalty_decay = 0;         // places before those, in which the penalties fade
+    int64_t penalty_decay = 0;         // length of the window before those tokens in which the penalties fade
     int64_t no_repeat_ngram_size = 0;  // 0: off
     double dry_multiplier = 0.0;       // 0: off
     double dry_base = 1.75;
     int64_t dry_allowed_length = 2;
     int64_t dry_penalty_last_n = 0;  // 0: all
-    SamplerSteps steps{};            // follows from the numbers and the order that is asked for
+    SamplerSteps steps{};            // derived from the numbers and the requested order
 
-    /// What a sampler that feeds back knows where nothing is drawn yet.
+    /// The level of a feedback sampler before the first draw.
     double first_level() const { return mirostat_mode != 0 ? 2 * mirostat_tau : adaptive_target; }
     OUTRIDER_HOST_DEVICE bool greedy() const { return temperature < kGreedyTemperature; }
     bool penalises() const {
         return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
     }
     OUTRIDER_HOST_DEVICE bool has_top_k(int64_t vocab_size) const { return top_k > 0 && top_k < vocab_size; }
-    /// Whether top-k or top-p cuts a row off after a certain candidate.
+    /// Whether top-k or top-p cuts a row off after some candidate.
     OUTRIDER_HOST_DEVICE bool cuts(int64_t vocab_size) const {
         return !greedy() && !steps.in_use && (has_top_k(vocab_size) || top_p < 1);
     }
-    /// Whether truncation looks at a row at all.
+    /// Whether any of top-k, top-p and min-p applies to a row.
     OUTRIDER_HOST_DEVICE bool truncates(int64_t vocab_size) const {
         return cuts(vocab_size) || (!greedy() && !steps.in_use && min_p > 0);
     }
-    /// Whether a step changes what it gets.
+    /// Whether a step has any effect with these parameters.
     bool is_on(SamplerStep step) const {
         switch (step) {
             case SamplerStep::top_n_sigma:
@@ -156,14 +155,15 @@ struct SamplingNumbers {
     }
 };
 
-/// What a number may be; NaN and the infinities are never allowed.
+/// The allowed range of a number; NaN and the infinities are never allowed.
 struct NumberRange {
     double least = std::numeric_limits<float>::lowest();
     double most = std::numeric_limits<float>::max();
     bool excludes_least = false;
 };
 
-/// Calls `visit` with the name, the place and the range of each number: who binds or checks them walks these.
+/// Calls `visit` with the name, the member and the range of each number; bindings and validation iterate with
+/// it.
 template <typename Numbers, typename Visit>
 void for_each_number(Numbers& numbers, Visit visit) {
     constexpr double kMost = std::numeric_limits<float>::max();
@@ -203,32 +203,32 @@ void for_each_number(Numbers& numbers, Visit visit) {
 
 struct SamplingParams : SamplingNumbers {
     uint64_t seed = 0;
-    std::vector<SamplerStep> samplers;  // in this order; none: all, in that of SamplerStep
+    std::vector<SamplerStep> samplers;  // in this order; empty: all, in that of SamplerStep
     std::vector<std::pair<int32_t, float>>
         logit_bias;  // (token id, added to its logit); minus infinity bans it
     int64_t min_tokens = 0;
     std::vector<int32_t> stop_ids;                // masked while fewer than min_tokens are generated
     std::vector<int32_t> suppressed_ids;          // always masked
-    std::vector<int32_t> begin_suppressed_ids;    // masked where nothing is generated yet
-    std::vector<std::vector<int32_t>> bad_words;  // sequences of tokens that no generation has
-    std::vector<int32_t> dry_breaker_ids;         // tokens that no repetition goes across
+    std::vector<int32_t> begin_suppressed_ids;    // masked before the first generated token
+    std::vector<std::vector<int32_t>> bad_words;  // token sequences that must not be generated
+    std::vector<int32_t> dry_breaker_ids;         // tokens that end a repetition for DRY
     bool logprobs = false;
     int64_t num_candidates = 0;
     bool rank = false;
     bool entropy = false;
-    double guidance_scale = 1.0;  // 1: off; else a row has logits after a negative prompt too
-    bool forced = false;          // rows describe the tokens laid over the history, and none is drawn
+    double guidance_scale = 1.0;  // 1: off; else a row also has logits after a negative prompt
+    bool forced = false;          // rows describe the predictions, and no token is drawn
 
     /// Throws std::invalid_argument naming the first field out of its range.
     void validate() const;
     bool guides() const { return guidance_scale != 1; }
     bool has_penalty_window() const { return penalises() && penalty_last_n > 0; }
-    /// Whether a row looks at more of the tokens so far than their counts, so that a device draws one token
-    /// of it at a time.
+    /// Whether a row needs the token history and not only its counts; a device then draws one of its tokens
+    /// at a time.
     bool follows_history() const {
         return has_penalty_window() || no_repeat_ngram_size > 0 || !bad_words.empty() || dry_multiplier > 0;
     }
-    /// What `steps` is to be.
+    /// Derives `steps` from the other parameters.
     SamplerSteps resolved_steps() const;
 };
 

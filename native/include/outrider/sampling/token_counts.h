@@ -1,4 +1,4 @@
-// TokenCounts: which tokens a history holds, and how often each was generated.
+// TokenCounts: the tokens of a history, and how often each was generated.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,22 @@
 
 namespace outrider {
 
-/// Its size is the number of different tokens seen, whatever the vocabulary.
+/// Memory grows with the number of different tokens seen, not with the vocabulary.
 class TokenCounts {
   public:
     struct Entry {
         int32_t token_id;
-        int32_t generated;  // occurrences after the prompt; 0 for a token of the prompt alone
+        int32_t generated;  // occurrences after the prompt; 0 for a token that only the prompt has
     };
 
-    /// Before any generated one.
+    /// Must be called before any `add_generated`.
     void add_prompt(int32_t token_id) {
         find_or_add(token_id);
         num_prompt_ = entries_.size();
     }
     void add_generated(int32_t token_id) { ++find_or_add(token_id).generated; }
-    /// Undoes the latest `add_generated` that is not undone. A token that leaves the history for good was the
-    /// last that came into it.
+    /// Undoes the latest `add_generated` that has not been undone. A token whose count returns to 0 is
+    /// therefore the last entry.
     void remove_generated(int32_t token_id) {
         const size_t place = index_.at(token_id);
         if (--entries_[place].generated == 0 && place >= num_prompt_) {
@@ -49,7 +49,7 @@ class TokenCounts {
     }
 
     std::vector<Entry> entries_;
-    size_t num_prompt_ = 0;  // of the entries, those of the prompt
+    size_t num_prompt_ = 0;  // the first entries, which are those of the prompt
     std::unordered_map<int32_t, size_t> index_;
 };
 

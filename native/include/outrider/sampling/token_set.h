@@ -1,4 +1,4 @@
-// TokenSet: token ids that can be found among many.
+// TokenSet: a sorted set of token ids.
 #pragma once
 
 #include <algorithm>

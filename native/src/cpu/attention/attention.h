@@ -1,9 +1,9 @@
 // Paged attention with a running softmax (Milakov, Gimelshein, arXiv 1805.02867), chunk by chunk.
 //
 // A chunk is one KV block, so chunks begin at absolute multiples of kBlockSize whatever the window. Several
-// queries (the heads of a group, and neighbouring rows of one sequence) go through a chunk side by side to
-// share the loads, and more of them one after the other while it is in the nearest cache; each keeps its own
-// chain of operations, which depends on its own position alone.
+// queries (the heads of a group, and neighbouring rows of one sequence) are computed side by side to share
+// the loads of a chunk, and more of them in turn while the chunk is in the L1 cache. Each query keeps its own
+// sequence of operations, which depends only on its own position.
 #pragma once
 
 #include "cpu/attention/attention_part.h"
@@ -53,8 +53,8 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     }
 }
 
-/// total += weights[low ... high - 1] * values, in the order of the slots, of at least one, for
-/// kVectors vectors of dimensions.
+/// total += weights[low ... high - 1] * values, in the order of the slots, for kVectors vectors of
+/// dimensions. There must be at least one slot.
 template <int kCount, int kVectors, typename T>
 OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low,
                                     int64_t high) {
@@ -107,8 +107,8 @@ inline void add_values(Query* queries, const KvBlock<T>& block, int64_t low, int
     }
 }
 
-/// The slots that all queries attend to are read once for all; what one attends to alone comes before and
-/// after them.
+/// Reads the slots that all queries attend to once for all of them; the slots before and after that only some
+/// attend to are read for each query alone.
 template <int kCount, typename T>
 inline void add_chunk(Query* queries, const KvBlock<T>& block) {
     int64_t low = 0;
@@ -158,7 +158,7 @@ inline void attend_chunk(Query* queries, float softcap, const KvBlock<T>& block,
     }
 }
 
-/// The queries of one group of heads for rows of one sequence, up to kQueriesPerPart at a time.
+/// The queries of one group of heads, for rows of one sequence; computes up to kQueriesPerPart at a time.
 class PartQueries {
   public:
     PartQueries(const Attention& op, int64_t kv_head) : op_(op), kv_head_(kv_head) {}
@@ -210,7 +210,8 @@ class PartQueries {
     }
 
   private:
-    /// Chunk by chunk, which all queries go through, kMaxQueries at most side by side, while it is near.
+    /// Processes chunk by chunk; all queries, at most kMaxQueries side by side, use a chunk while it is in
+    /// the cache.
     template <typename T>
     void attend() {
         const int64_t sequence = op_.places.sequences[queries_[0].row];
@@ -235,7 +236,7 @@ class PartQueries {
     const Attention& op_;
     int64_t kv_head_;
     int64_t count_ = 0;
-    int64_t first_position_ = 0;  // of all queries
+    int64_t first_position_ = 0;  // over all queries
     int64_t last_position_ = 0;
     Query queries_[kQueriesPerPart];
 };

@@ -5,7 +5,7 @@
 namespace outrider::cpu {
 namespace {
 
-/// Where there are as many parts for each thread, it does not matter that one has a part more.
+/// With this many parts per thread, an uneven distribution does not matter.
 constexpr int64_t kManyParts = 4;
 
 struct Rows {
@@ -13,7 +13,7 @@ struct Rows {
     int64_t end;
 };
 
-/// Each sequence's rows in pieces of nearly equal size, none above `most`.
+/// Splits each sequence's rows into pieces of nearly equal size, none above `most`.
 std::vector<Rows> row_pieces(const RowPlaces& places, int64_t most) {
     std::vector<Rows> pieces;
     for (int64_t first = 0, end = 0; first < places.rows; first = end) {
@@ -36,7 +36,7 @@ std::vector<AttentionPart> attention_parts(const Attention& op, int threads) {
     const int64_t group = op.num_heads / kv_heads;
     const int64_t most_rows = std::min(kQueriesPerPart / group, op.places.rows * kv_heads / threads);
     const std::vector<Rows> pieces = row_pieces(op.places, std::max<int64_t>(1, most_rows));
-    // Where there are few the heads of a group are shared out too: each part reads all keys and values.
+    // With few parts, the heads of a group are split too, although each part then reads all keys and values.
     const auto undivided = static_cast<int64_t>(pieces.size()) * kv_heads;
     int64_t shares = 1;
     while (shares < group && undivided * shares < kManyParts * threads && undivided * shares % threads != 0) {

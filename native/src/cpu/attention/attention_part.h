@@ -8,10 +8,9 @@
 
 namespace outrider::cpu {
 
-/// Largest head that attention keeps room for.
+/// The largest supported head dimension.
 constexpr int kMaxHeadDim = 512;
-/// Queries, each a head of a row, that go through keys and values together, while these are in the nearest
-/// cache.
+/// The number of queries (heads of rows) that use a chunk of keys and values while it is in the L1 cache.
 constexpr int kQueriesPerPart = 32;
 
 /// Part of an attention: neighbouring rows of one sequence, and some query heads of one group.
@@ -23,8 +22,8 @@ struct AttentionPart {
     int64_t end_head = 0;
 };
 
-/// Shares an attention out among threads. What a query's bits are does not depend on it: each has a chain of
-/// operations of its own.
+/// Splits an attention among threads. The split does not change a query's result: each query has its own
+/// sequence of operations.
 std::vector<AttentionPart> attention_parts(const Attention& op, int threads);
 
 }  // namespace outrider::cpu

@@ -1,4 +1,4 @@
-// KvBlock: one head's keys and values of one block of positions.
+// KvBlock: the keys and values of one head in one block of positions.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -6,22 +6,22 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Keys have their positions side by side, so that a query's scores fill a vector without sums across lanes;
-/// values have their dimensions side by side, padded to whole vectors.
+/// Keys are stored with neighbouring positions side by side, so that a query's scores fill a vector without
+/// sums across lanes; values with neighbouring dimensions side by side, padded to whole vectors.
 template <typename T>
 struct KvBlock {
     T* keys;              // [head_dim, kBlockSize]
     T* values;            // [kBlockSize, value_stride]
-    float* key_scales;    // [kBlockSize], of int8
-    float* value_scales;  // [kBlockSize], of int8
+    float* key_scales;    // [kBlockSize], only int8
+    float* value_scales;  // [kBlockSize], only int8
     int64_t head_dim;
     int64_t value_stride;
-    int64_t ahead = 0;  // bytes to the block that is read next
+    int64_t ahead = 0;  // distance to the next block to read, in bytes
 
     void find_ahead(const KvBlock& next) {
         ahead = reinterpret_cast<const char*>(next.keys) - reinterpret_cast<const char*>(keys);
     }
-    /// Fetches what lies in the next block where `place` does in this one.
+    /// Prefetches the data at the same place in the next block.
     OUTRIDER_INLINE void fetch_ahead(const T* place) const {
         __builtin_prefetch(reinterpret_cast<const char*>(place) + ahead);
     }
@@ -36,7 +36,7 @@ OUTRIDER_INLINE int64_t whole_vectors(int64_t width) {
     return (width + kLanes - 1) / kLanes * kLanes;
 }
 
-/// Bytes of one head's block.
+/// The bytes of one head's block.
 template <typename T>
 OUTRIDER_INLINE int64_t head_bytes(int64_t head_dim) {
     const int64_t scales = kHasScales<T> ? 2 * kBlockSize : 0;

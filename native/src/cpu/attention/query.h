@@ -9,26 +9,26 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// The softmax is over the chunks so far. Arrays lie in it, so that those of several queries are a constant
-/// stride apart.
+/// The softmax covers the chunks so far. The arrays are members, so that those of several queries are a
+/// constant stride apart.
 struct Query {
     alignas(kCacheLine) float values[kMaxHeadDim];  // [head_dim]
     float total[kMaxHeadDim];                       // [value_stride], sum of weight * value
     float weights[kBlockSize];                      // scores, then e^(score - maximum)
-    int64_t first_position;                         // of those that it attends to
-    int64_t last_position;                          // its own
+    int64_t first_position;                         // first position that it attends to
+    int64_t last_position;                          // its own position
     int64_t row;
     int64_t head;
     float maximum;
     float sum;
-    int64_t low;  // the slots of the present chunk that it attends to: low ... high - 1
+    int64_t low;  // slots of the present chunk that it attends to: low ... high - 1
     int64_t high;
 
     bool attends() const { return low < high; }
 };
 
-/// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN
-/// included, so their scores are replaced.
+/// Applies the soft cap to the chunk's scores and returns their maximum. Slots outside the query's range may
+/// hold any value, NaN included, so their scores are replaced.
 inline float mask_scores(Query& query, float softcap) {
     const Vec nothing = splat(-__builtin_inff());
     const bool all = query.low == 0 && query.high == kBlockSize;
@@ -50,8 +50,8 @@ inline float mask_scores(Query& query, float softcap) {
     return max_lanes(highest);
 }
 
-/// Turns the chunk's scores into weights of its stored values, and brings the running sums to the new
-/// maximum: e^-maximum is `shrink` times what it was.
+/// Turns the chunk's scores into weights of its values, and rescales the running sums to the new maximum:
+/// `shrink` is e^(old maximum - new maximum).
 template <typename T>
 inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
     Vec sums = {};
@@ -65,15 +65,15 @@ inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
     }
     query.sum = query.sum * shrink + sum_lanes(sums);
     if (shrink == 1.0f) {
-        return;  // most chunks of a long context leave the maximum where it is
+        return;  // in a long context, most chunks do not change the maximum
     }
     for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
         store(query.total + dim, load(query.total + dim) * shrink);
     }
 }
 
-/// Weighs the chunk for all queries that attend to any of it, with one exponential for all their changes of
-/// the maximum.
+/// Computes the chunk's weights for all queries that attend to some of it; one vector exponential covers all
+/// their changes of the maximum.
 template <int kCount, typename T>
 inline void weigh_chunk(Query* queries, float softcap, const KvBlock<T>& block) {
     static_assert(kCount <= kLanes, "one lane for each query");

@@ -21,7 +21,7 @@ inline void rotary_angles(const RotaryAngles& op, int64_t row) {
     }
 }
 
-/// Dimension i turns with dimension i + half_dim.
+/// Rotates each pair of dimensions i and i + half_dim.
 inline void rotate(float* head, const float* cosines, const float* sines, int64_t half_dim) {
     for (int64_t pair = 0; pair < half_dim; pair += kLanes) {
         const int64_t count = half_dim - pair;
@@ -34,7 +34,7 @@ inline void rotate(float* head, const float* cosines, const float* sines, int64_
     }
 }
 
-/// The norm of a row's heads, each by itself or all as one.
+/// Normalises a row's heads, each by itself or all as one vector.
 inline void normalise_heads(const RotateAndStore& op, float* heads, int num_heads, const float* weight) {
     const int64_t width = op.cache.head_dim;
     if (op.qk_norm == QkNorm::full) {
@@ -62,7 +62,7 @@ inline void store_position(const KvBlock<T>& block, int64_t slot, const float* k
     }
 }
 
-/// Rounds one head's key or value; the padding is zero.
+/// Quantises one head's key or value; the padding is zero.
 /// # to: [whole_vectors(head_dim)]
 OUTRIDER_INLINE float quantise_head(const float* values, int64_t head_dim, int8_t* to) {
     float padded[kMaxHeadDim] = {};

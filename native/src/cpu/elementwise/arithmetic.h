@@ -1,12 +1,13 @@
-// Products of numbers in registers and nothing else: what the speed of products is held against.
+// Multiplies numbers in registers without memory access: the peak speed that matrix products are compared
+// with.
 #pragma once
 
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Adds products as StepSums does with `Dot`, of the same numbers again and again; returns how many
-/// operations that were, two for each product.
+/// Adds products as StepSums does with `Dot`, always of the same numbers; returns the number of operations,
+/// two for each product.
 template <typename Dot>
 inline int64_t multiply_registers(int64_t rounds) {
     constexpr int kRows = RegisterBlocking::kRows;
@@ -14,11 +15,11 @@ inline int64_t multiply_registers(int64_t rounds) {
     typename Dot::Sum sums[kRows][kVectors];
     BitsVec weights[kVectors];
     int32_t values[kRows];
-    // The compiler must not know that numbers are equal, or it would compute one sum in place of all.
+    // The compiler must not know that the numbers are equal, or it would compute only one of the sums.
     const auto hide = [](auto& number) { asm volatile("" : "+m"(number)); };
 #pragma GCC unroll 6
     for (int row = 0; row < kRows; ++row) {
-        values[row] = 0x3F803F80;  // ordinary numbers in every format
+        values[row] = 0x3F803F80;  // ordinary values in every format
 #pragma GCC unroll 4
         for (int vector = 0; vector < kVectors; ++vector) {
             typename Dot::Sum nothing{};

@@ -1,4 +1,4 @@
-// Operations whose outputs depend on single elements.
+// Element-wise operations.
 #pragma once
 
 #include "cpu/vec/elementary.h"
@@ -23,7 +23,7 @@ OUTRIDER_INLINE Vec gated(Activation activation, Vec gate, Vec up) {
                                                     : activated(activation, gate) * up;
 }
 
-/// `up` is null where there is no gate, and `values` are what it would gate.
+/// Without a gate, `up` is null and `values` are activated; otherwise `values` are the gates.
 template <typename T>
 inline void activate_columns(const Activate& op, const float* values, const float* up, T* out, int64_t first,
                              int64_t end) {

@@ -1,4 +1,4 @@
-// What experts need for each row: which of them are chosen, and the sum of what they make of it.
+// Mixture-of-experts operations on one row: choosing its experts, and summing their weighted outputs.
 #pragma once
 
 #include "cpu/vec/elementary.h"
@@ -7,15 +7,15 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Greater for a greater logit, and among equal ones (-0 and 0 differ) for a lower id; no two ids
-/// have the same. NaN is greater than all numbers or less, by its sign.
+/// Orders the experts by logit (-0 and 0 are equal), ties by lowest id; no two ids have the same rank. NaN
+/// ranks above or below all numbers, by its sign.
 OUTRIDER_INLINE int64_t rank_of(const float* logits, int64_t id) {
     const auto bits = bit_cast<int32_t>(logits[id] + 0.0f);
     const int32_t ordered = bits ^ (bits >> 31 & 0x7FFFFFFF);
     return ordered * (int64_t{1} << 32) - id;
 }
 
-/// The least rank of the `chosen` greatest.
+/// The least rank among the `chosen` greatest.
 inline int64_t least_chosen_rank(const float* logits, int64_t count, int64_t chosen) {
     int64_t last = INT64_MAX;
     for (int64_t i = 0; i < chosen; ++i) {
@@ -39,7 +39,7 @@ inline float sum_of_powers(const float* logits, int64_t count, float largest) {
     return sum_lanes(sum);
 }
 
-/// Writes the row's experts and weights; where they are gathered is not known yet.
+/// Writes the row's experts and weights; gather_by_expert writes the rest of the routing.
 inline void route(const Route& op, int64_t row) {
     const int64_t count = op.out.count;
     const int64_t chosen = op.out.per_token;

@@ -7,7 +7,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// The mean of what `add` makes of each vector, its number of values and the sum before it.
+/// The mean of a row, where add(vector, number of values left, sum) accumulates each vector.
 template <typename Add>
 OUTRIDER_INLINE float mean_over(const float* values, int64_t width, const Add& add) {
     Vec sums[4] = {};
@@ -30,13 +30,13 @@ inline float inverse_rms(const float* values, int64_t width, float eps) {
     return 1.0f / __builtin_sqrtf(mean + eps);
 }
 
-/// What a norm takes off a row's values, and by what it then multiplies them.
+/// The mean that a norm subtracts from a row, and the factor that then multiplies it.
 struct Normal {
     float mean = 0.0f;
     float factor = 1.0f;
 };
 
-/// The mean, and 1 / sqrt(mean((x - mean)^2) + eps).
+/// Computes the mean, and 1 / sqrt(mean((x - mean)^2) + eps).
 inline Normal layer_normal(const float* values, int64_t width, float eps) {
     const float mean =
         mean_over(values, width, [](const Vec& value, int64_t, const Vec& sum) { return sum + value; });
@@ -53,8 +53,8 @@ inline Normal normal_of(NormKind kind, const float* values, int64_t width, float
                                    : Normal{0.0f, inverse_rms(values, width, eps)};
 }
 
-/// Element by element: out = (values - mean) * factor * weight + bias; a null weight stands for values as
-/// they are.
+/// out = (values - mean) * factor * weight + bias, element by element; with a null weight, out = values +
+/// bias.
 template <typename T>
 inline void write_normal(const float* values, const Normal& normal, const float* weight, const float* bias,
                          T* out, int64_t width) {

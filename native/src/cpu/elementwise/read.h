@@ -1,4 +1,4 @@
-// Reading memory and nothing else: what the speed of everything else is held against.
+// Reads memory without further work: the memory bandwidth that other operations are compared with.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -8,7 +8,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// Loads each byte once.  # bytes: a multiple of kReadUnit
 inline void read(const char* from, int64_t bytes) {
     constexpr int kParts = 4;
-    constexpr int64_t kAhead = 8192;  // what the hardware prefetches by itself comes too late for full speed
+    constexpr int64_t kAhead = 8192;  // hardware prefetching alone comes too late for full speed
     IntVec parts[kParts] = {};
     for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(kParts * sizeof(IntVec))) {
         for (int part = 0; part < kParts; ++part) {

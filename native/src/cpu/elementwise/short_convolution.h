@@ -1,5 +1,5 @@
-// The short convolution over a sequence's positions (LFM2): a row's own input, and what it makes of the
-// stored ones.
+// The short convolution over a sequence's positions (LFM2): stores a row's own input, and convolves the
+// stored inputs.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -7,7 +7,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Where the input of one position is stored.
+/// The memory of one position's stored input.
 template <typename T>
 OUTRIDER_INLINE T* stored_input(const ShortConvolution& op, const int32_t* table, int64_t position) {
     const int64_t slot = table[position / kBlockSize] * int64_t{kBlockSize} + position % kBlockSize;

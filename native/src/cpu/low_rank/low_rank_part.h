@@ -1,4 +1,4 @@
-// LowRankPart: what one task of a low-rank update computes.
+// LowRankPart: one task of a low-rank update.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace outrider::cpu {
 
-/// Some of the rows of an update, by some of its ranks, or of its columns.
+/// A range of an update's rows, and of its ranks (down) or columns (up).
 struct LowRankPart {
     const LowRankUpdate* update;
     int64_t first_row;
@@ -17,7 +17,7 @@ struct LowRankPart {
     int64_t end;
 };
 
-/// The parts of the first product of all updates, and of the second, which needs all of the first.
+/// The parts of the down products of all updates, and of the up products, which run after all down products.
 std::vector<LowRankPart> down_parts(const LowRank& op);
 std::vector<LowRankPart> up_parts(const LowRank& op);
 

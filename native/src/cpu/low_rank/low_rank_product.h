@@ -1,5 +1,5 @@
-// The two products of a low-rank update. Each sum runs over its terms in one order, whatever is computed
-// beside it: blocks of rows only share what they load.
+// The two products of a low-rank update. Each sum adds its terms in one order, whatever is computed beside
+// it: rows of a block only share loads.
 #pragma once
 
 #include "cpu/low_rank/low_rank_part.h"
@@ -7,15 +7,15 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-constexpr int kSums = kLanes == 16 ? 16 : 8;  // half of the registers, or less
+constexpr int kSums = kLanes == 16 ? 16 : 8;  // at most half of the registers
 
-/// How many ranks, or vectors of columns, some rows go through at once: all rows share what is loaded of the
-/// weights.
+/// The number of ranks, or vectors of columns, that are computed at once for a block of `rows` rows, which
+/// share the loads of the weights.
 constexpr int shared(int rows) {
     return kSums / rows < kRankAlignment ? kSums / rows : kRankAlignment;
 }
 
-/// inner[row, rank] = scale * (down[rank] . input[row]), of neighbouring ranks of one block.
+/// inner[row, rank] = scale * (down[rank] . input[row]), for kRanks neighbouring ranks of one block.
 template <int kRows, int kRanks, typename T, typename U>
 OUTRIDER_INLINE void multiply_down(const LowRankWeight& weight, const U* const* inputs, int64_t rank,
                                    float* inner) {
@@ -50,7 +50,7 @@ OUTRIDER_INLINE void multiply_down(const LowRankWeight& weight, const U* const* 
     }
 }
 
-/// out[row, column] += the sum over ranks of inner[row, rank] * up[rank, column], of neighbouring columns of
+/// out[row, column] += the sum over ranks of inner[row, rank] * up[rank, column], for neighbouring columns of
 /// one block.
 template <int kRows, int kVectors, typename T>
 OUTRIDER_INLINE void multiply_up(const LowRankWeight& weight, const float* inner, int64_t column,
@@ -80,7 +80,7 @@ OUTRIDER_INLINE void multiply_up(const LowRankWeight& weight, const float* inner
     }
 }
 
-/// Takes rows, so many at a time, while so many are left; returns the first that is.
+/// Computes blocks of kRows rows while enough rows are left; returns the first remaining row.
 template <int kRows, typename T, typename U>
 OUTRIDER_INLINE int64_t down_rows(const LowRank& op, const LowRankPart& part, int64_t row) {
     const LowRankUpdate& update = *part.update;
@@ -97,7 +97,7 @@ OUTRIDER_INLINE int64_t down_rows(const LowRank& op, const LowRankPart& part, in
     return row;
 }
 
-/// Likewise.
+/// The same for the up product.
 template <int kRows, typename T>
 OUTRIDER_INLINE int64_t up_rows(const LowRank& op, const LowRankPart& part, int64_t row) {
     static_assert(kUpAlignment % (shared(kRows) * kLanes) == 0, "neighbouring columns are of one block");
@@ -127,7 +127,7 @@ inline void low_rank_up_of(const LowRank& op, const LowRankPart& part) {
     up_rows<1, T>(op, part, up_rows<2, T>(op, part, of_four));
 }
 
-/// float32 adapters are those of models whose activations are float32 too.
+/// float32 adapters only occur with float32 activations.
 inline void low_rank_down(const LowRank& op, const LowRankPart& part) {
     if (part.update->weight->format == Format::f32) {
         low_rank_down_of<float, float>(op, part);

@@ -1,4 +1,4 @@
-// The bf16 matrix product on AMX tiles, which round without regard to MXCSR.
+// The bf16 matrix product on AMX tiles, whose rounding ignores MXCSR.
 #pragma once
 
 #include "cpu/product/packed_rows.h"
@@ -21,8 +21,8 @@ struct Bf16Tiles {
     }
 };
 
-/// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2], K and features padded with
-/// zeros.
+/// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2]; K and the features are
+/// padded with zeros.
 struct AmxProduct {
     using Value = BFloat16;
     using Sums = TileSums<Bf16Tiles>;
@@ -39,14 +39,14 @@ struct AmxProduct {
         return static_cast<char*>(weight.data) + panel * panel_bytes(weight.in_features);
     }
 
-    /// Where an output feature's pairs are in the tile of its panel's first step.
+    /// An output feature's pairs in the tile of its panel's first step.
     static BFloat16* row_data(const WeightView& weight, int64_t row) {
         const int64_t column = row % kPanelColumns;
         return reinterpret_cast<BFloat16*>(panel_data(weight, row / kPanelColumns)) +
                column / kLanes * kTileValues + column % kLanes * 2;
     }
 
-    /// Offset of one k from row_data.
+    /// The offset of input k from row_data.
     static int64_t offset(int64_t k) {
         return k / kStep * (Sums::kTileStepBytes / sizeof(BFloat16)) + k % kStep / 2 * (2 * kLanes) + k % 2;
     }

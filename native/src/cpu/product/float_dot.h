@@ -1,11 +1,11 @@
-// FloatDot: a step of StepSums where weights and inputs are float32.
+// FloatDot: the step of StepSums with float32 weights and inputs.
 #pragma once
 
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// One product.
+/// One step is one product.
 struct FloatDot {
     using Value = float;
     using Sum = Vec;

@@ -1,11 +1,11 @@
-// How the numbers of a group lie in memory, and the sums of their products with bytes, which are exact.
+// The memory layouts of a group's numbers, and the exact sums of their products with bytes.
 //
-// Four bytes of a column are a word. Each way to hold them says
-//   kZero                     what is added to a number to store it without a sign
-//   kParts                    inputs of a word by four, which are multiplied one after the other
+// A word is four bytes of a column. Each layout defines
+//   kZero                     offset added to a number to store it unsigned
+//   kParts                    quadruples of inputs per word, which are multiplied one after the other
 //   byte_of(numbers)          the byte of a number; further parts hold the numbers 4 and more places later
 //   part(words, index)        the numbers of one part, a byte each
-//   Sum                       as GroupSum (int4_dot.h)
+//   Sum                       like GroupSum (int4_dot.h)
 #pragma once
 
 #include "cpu/product/int4_dot.h"
@@ -16,7 +16,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// A number in each byte.
+/// One number per byte.
 template <typename SumType, int kAdded>
 struct ByteNumbers {
     static constexpr int kZero = kAdded;
@@ -28,7 +28,7 @@ struct ByteNumbers {
     static int load(char byte, int) { return static_cast<int8_t>(byte - kZero); }
 };
 
-/// Two in each byte: the lower half belongs to the first part.
+/// Two numbers per byte; the lower half belongs to the first part.
 template <int kLeast>
 struct HalfByteNumbers {
     static constexpr int kZero = -kLeast;
@@ -42,7 +42,7 @@ struct HalfByteNumbers {
     static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
 };
 
-/// Whether the products of a group fit into a GroupSum's two sums.
+/// Whether the sums of a group's products fit into GroupSum's two 16-bit sums.
 template <WeightKind kKind>
 constexpr bool kIsSmall = [] {
     constexpr auto kRange = stored_range(kKind);

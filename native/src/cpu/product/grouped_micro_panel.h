@@ -1,5 +1,4 @@
-// GroupedMicroPanel: a micro-panel of weights that were given as integers, with the scales that were given
-// with them.
+// GroupedMicroPanel: a micro-panel of a grouped weight: its integers with their scales.
 #pragma once
 
 #include "cpu/product/group_numbers.h"
@@ -11,10 +10,9 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// [block] of [output feature] scales and, where there are any, offsets in float16, then [group] of
-/// [word][output feature][4 bytes] numbers, and where blocks have several groups, [output feature] steps of
-/// their scales and of their offsets, a byte each. Word i, part p, byte j is the number k = (kParts * i + p)
-/// * 4 + j of the group.
+/// For each block: float16 scales and, if any, offsets of [output feature]. Then for each group: numbers as
+/// [word][output feature][4 bytes] and, if blocks have several groups, the steps of scales and of offsets, a
+/// byte per output feature. Word i, part p, byte j is the number k = (kParts * i + p) * 4 + j of the group.
 template <WeightKind kKind>
 struct GroupedMicroPanel {
     using Numbers = typename NumbersOf<kKind>::Type;
@@ -36,7 +34,7 @@ struct GroupedMicroPanel {
     static constexpr int64_t kGroupBytes = kNumberBytes + (kHasSteps ? kColumns * kKindsOfScales : 0);
     static constexpr int64_t kGroupsOfBlock = kGroups.block / kGroups.size;
     static constexpr int64_t kBlockBytes = kHeadBytes + kGroupsOfBlock * kGroupBytes;
-    static constexpr int64_t kSliceBytes = 16 << 10;  // they stay in the nearest cache
+    static constexpr int64_t kSliceBytes = 16 << 10;  // fits into the L1 cache
     static constexpr int64_t kSlice = kSliceBytes > 2 * kBlockBytes ? kSliceBytes / kBlockBytes : 1;
     static constexpr int kFetchedLines = (kBlockBytes / kGroupsOfBlock + kCacheLine - 1) / kCacheLine;
 
@@ -46,7 +44,7 @@ struct GroupedMicroPanel {
     static int64_t group_offset(int64_t k) {
         return block_offset(k) + kHeadBytes + k % kGroups.block / kGroups.size * kGroupBytes;
     }
-    /// Where a number's byte is.
+    /// The offset of a number's byte.
     static int64_t offset(int64_t column, int64_t k) {
         return group_offset(k) + k % kGroups.size / kWordInputs * kWordBytes + column * 4 + k % 4;
     }
@@ -87,7 +85,7 @@ struct GroupedMicroPanel {
                                                            column));
     }
 
-    /// out = factor * what one column's numbers stand for.
+    /// out = factor * the dequantised values of one column.
     static void load_row(const char* micro_panel, int64_t column, int64_t width, float factor, float* out) {
         const int64_t first = column / kLanes * kLanes;
         for (int64_t group = 0; group < width; group += kGroups.size) {
@@ -113,8 +111,8 @@ struct GroupedMicroPanel {
 
     /// Some blocks of one micro-panel's product.
     struct Slice {
-        const char* values;  // of the first row; the next row's are input_stride further
-        const char* terms;   // the groups' GroupTerms, likewise
+        const char* values;  // values of the first row; the next row is input_stride bytes further
+        const char* terms;   // GroupTerms of each group, likewise
         int64_t input_stride;
         const char* weights;  // [blocks, kBlockBytes]
         int64_t blocks;
@@ -134,7 +132,7 @@ struct GroupedMicroPanel {
         }
     };
 
-    /// What a group adds to the sum of a row: the one order of operations that all rows have.
+    /// Adds a group's part to the sum of a row: all rows use this one order of operations.
     OUTRIDER_INLINE static Vec added(Vec total, const Sum& sum, const GroupTerms& terms, Vec scale,
                                      Vec offset) {
         const Vec exact = __builtin_convertvector(sum.total(), Vec);
@@ -142,7 +140,7 @@ struct GroupedMicroPanel {
         return kGroups.has_offsets ? multiply_add(splat(terms.sum), offset, scaled) : scaled;
     }
 
-    /// One group's products.
+    /// Computes the products of one group.
     template <int kRows>
     OUTRIDER_INLINE static void multiply(const char* values, int64_t stride, const char* numbers,
                                          Sum (&sums)[kRows][kVectors]) {
@@ -218,7 +216,7 @@ struct GroupedMicroPanel {
             [&](auto count, int64_t first, Ahead ahead) { accumulate<count.value>(slice, first, ahead); });
     }
 
-    /// Adds the products with `rows` rows to `whole.sums`; `next` is what is read after it.
+    /// Adds the products with `rows` rows to `whole.sums`; `next` is the memory that is read next.
     static void add(const Slice& whole, int64_t rows, const char* next) {
         for (int64_t block = 0; block < whole.blocks; block += kSlice) {
             const Slice slice = whole.from(block, smaller(kSlice, whole.blocks - block));

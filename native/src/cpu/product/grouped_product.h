@@ -1,5 +1,5 @@
-// The matrix product with grouped weights: sums of integers within each group, which are exact, and between
-// the groups a sum in float32 along K, in order, each output feature in a lane of its own.
+// The matrix product with grouped weights: exact integer sums within each group, and a float32 sum of the
+// groups along K, in order, with each output feature in a lane of its own.
 #pragma once
 
 #include "cpu/elementwise/arithmetic.h"
@@ -10,7 +10,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Packed as [micro-panel of output features], features padded with zeros.
+/// Packed as [micro-panel of output features]; the features are padded with zeros.
 template <typename MicroPanel>
 struct GroupedProduct {
     static constexpr int kColumns = MicroPanel::kColumns;

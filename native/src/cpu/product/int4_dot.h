@@ -1,11 +1,12 @@
-// Products of one group's small numbers, and what they add to a sum along K, all exactly in integers: every
-// instruction set has the same sums.
+// Products of one group's small numbers, and their contribution to a sum along K. All are exact integers, so
+// every instruction set has the same sums.
 //
-// A GroupSum is, in each lane, the sum of products of a group's numbers, stored without a sign, and values,
-// -127 ... 127. It may be two sums in 16 bits, of the first two and of the last two of each four. With what is
-// added to the numbers taken off at the start, they fit all the way: 16 * 15 * 127 at most with four-bit numbers
-// in groups of 32, 8 * 32 * 127 with six-bit ones in groups of 16. It is a type of the instruction set's:
-//   start_of(first, last)                                      what begins the two sums with these
+// A GroupSum is, in each lane, the sum of products of a group's numbers, stored unsigned, and values, -127
+// ... 127. It may consist of two 16-bit sums, of the first two and of the last two of each four products.
+// These start from the negated contribution of the offset that makes the numbers unsigned, so they never
+// overflow: they are at most 16 * 15 * 127 with four-bit numbers in groups of 32, and 8 * 32 * 127 with
+// six-bit numbers in groups of 16. The type belongs to the instruction set and has
+//   start_of(first, last)                                      start value of two sums that begin with these
 //   start(value)                                               begins a group
 //   add(numbers, values)                                       adds products of four numbers of each lane
 //   added(total, steps and offsets, GroupInput::upper)         total + the group's steps * the sum
@@ -18,21 +19,21 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// What is added to a number, -8 ... 7, to store it without a sign.
+/// The offset added to a number, -8 ... 7, to store it unsigned.
 constexpr int kInt4Offset = 8;
 
-/// The sum of one group of a row's values, as GroupSum reads it.
+/// The sum of one group of a row's values, in the form that GroupSum reads.
 struct GroupInput {
     int32_t start;  // -kInt4Offset times the sum
     int32_t upper;  // the sum in the upper half of a lane
 
-    /// Of the sums of the first two and of the last two of each four values.
+    /// From the sums of the first two and of the last two of each four values.
     GroupInput(int32_t first, int32_t last)
         : start(GroupSum::start_of(-kInt4Offset * first, -kInt4Offset * last)),
           upper((first + last) * 65536) {}
 };
 
-/// The products of a group's sum, GroupSum or another that adds in its way, as a step of StepSums.
+/// A step of StepSums that adds products to a GroupSum, or to another type with the same functions.
 template <typename GroupSumType>
 struct GroupDot {
     using Sum = GroupSumType;

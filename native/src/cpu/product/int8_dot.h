@@ -1,4 +1,4 @@
-// Products of four bytes of K at a time, added up exactly in int32: every instruction set has the same sums.
+// Products of four bytes of K at a time, summed exactly in int32: every instruction set has the same sums.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -6,8 +6,8 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// A step of StepSums. Weights, -128 ... 127, are stored with kInt8Offset added; values, -127 ... 127, are
-/// the same in every lane. dot_int8(sum, weights, values) adds the products of a lane's four weights to its
-/// sum, so each sum holds kInt8Offset times the sum of the values too much.
+/// the same in every lane. dot_int8(sum, weights, values) adds the products of a lane's four stored weights
+/// to its sum, so each sum is too large by kInt8Offset times the sum of the values.
 struct Int8Dot {
     using Sum = IntVec;
     using Total = int32_t;

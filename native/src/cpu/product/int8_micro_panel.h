@@ -1,4 +1,4 @@
-// Int8MicroPanel: a micro-panel of weights in one byte each.
+// Int8MicroPanel: a micro-panel of eight-bit weights.
 #pragma once
 
 #include "cpu/product/integer_product.h"
@@ -9,7 +9,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// [step of K][output feature][4]
+/// Packed as [step of K][output feature][4].
 struct Int8MicroPanel {
     using Sums = Int8Sums;
     static constexpr int kColumns = Sums::kColumns;

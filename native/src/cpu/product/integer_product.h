@@ -1,5 +1,5 @@
-// The matrix product with integer weights: a scale for each output feature and one for each row, between them
-// sums of integers, which are exact.
+// The matrix product with integer weights: exact integer sums, multiplied by a scale of the output feature
+// and a scale of the row.
 #pragma once
 
 #include "cpu/product/panel_sums.h"
@@ -9,7 +9,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Some rows' product with one micro-panel.
+/// The product of some rows with one micro-panel.
 struct MicroPanelRows {
     const char* micro_panel;
     const char* next_micro_panel;
@@ -21,13 +21,13 @@ struct MicroPanelRows {
 };
 
 /// Packed as [panel] of [micro-panel of output features] and the features' scales in float32. `MicroPanel`
-/// says how a micro-panel of kColumns features holds its integers, and what its product reads:
-///   kMostRows                                       that it multiplies at a time
+/// defines the integers of a micro-panel of kColumns features, and the input of its product:
+///   kMostRows                                       the most rows that it multiplies at a time
 ///   multiply_registers(rounds)                      its products, of numbers in registers
-///   kLargest                                        the largest weight becomes it
-///   bytes(in_features)                              of one micro-panel
+///   kLargest                                        the integer of the largest weight
+///   bytes(in_features)                              the bytes of one micro-panel
 ///   store_row(micro_panel, column, values, width, factor)   rounds values * factor
-///   number(micro_panel, column, k)                        what was stored
+///   number(micro_panel, column, k)                        a stored integer
 ///   input_bytes(in_features), prepare_row(values, in_features, to)
 ///   add(MicroPanelRows)                                  adds the products to the sums
 template <typename MicroPanel>
@@ -55,7 +55,7 @@ struct IntegerProduct {
 
     static void store_row(const WeightView& weight, int64_t row, const float* values) {
         Vec magnitudes = {};
-        Vec nothings = {};  // NaN where a weight is not finite, and so is the scale then
+        Vec nothings = {};  // NaN if a weight is not finite; the scale is then NaN too
         for (int64_t k = 0; k < weight.in_features; k += kLanes) {
             const Vec magnitude = absolute(load_first(values + k, smaller(kLanes, weight.in_features - k)));
             magnitudes = choose(magnitude > magnitudes, magnitude, magnitudes);
@@ -77,7 +77,7 @@ struct IntegerProduct {
         }
     }
 
-    /// What a row's sums of integers stand for.
+    /// A row's integer sums, converted to float32 and scaled.
     struct ScaledSums {
         const int32_t* sums;  // [kColumns]
         RowScale input;

@@ -1,4 +1,4 @@
-// One output feature of a packed weight whose values need no scale.
+// PackedRows: stores and loads one output feature of a packed weight without scales.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -6,7 +6,8 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// `Layout` says where values lie: of type Value, from row_data(weight, row) on, that of one k at offset(k).
+/// `Layout` defines the places of values of type Value: input k of a row is at row_data(weight, row) +
+/// offset(k).
 template <typename Layout>
 struct PackedRows {
     using Value = typename Layout::Value;

@@ -1,4 +1,4 @@
-// The bf16 matrix product of AVX-512 BF16.
+// The bf16 matrix product with AVX-512 BF16.
 #pragma once
 
 #include "cpu/product/step_product.h"
@@ -6,7 +6,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Two products, by an instruction that rounds without regard to MXCSR.
+/// Two products by one instruction, whose rounding ignores MXCSR.
 struct PairDot {
     using Value = BFloat16;
     using Sum = Vec;

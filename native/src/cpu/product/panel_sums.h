@@ -1,4 +1,4 @@
-// A panel's way through a matrix product: micro-panel by micro-panel, and some rows at a time.
+// Iterates over a panel of a matrix product: micro-panel by micro-panel, and some rows at a time.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -6,17 +6,18 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Some rows' product with one micro-panel of output features.
+/// The product of some rows with one micro-panel of output features.
 struct MicroPanelPass {
     int64_t micro_panel;
-    int64_t next_micro_panel;  // the one that this thread is likely to read after it
+    int64_t next_micro_panel;  // micro-panel that this thread is likely to read next
     int64_t first_row;
     int64_t rows;
-    const char* input;  // of the first row
+    const char* input;  // input of the first row
 };
 
-/// body(MicroPanelPass, sums) for all rows, and all micro-panels of a panel: reading the panel again takes less than
-/// reading many rows again, which do not fit into the second-level cache.  # sums: [pass.rows, kColumns], zero
+/// Calls body(MicroPanelPass, sums) for all rows and all micro-panels of a panel. The outer loop is over
+/// rows: reading the panel again takes less time than reading many rows again, which do not fit into the L2
+/// cache.  # sums: [pass.rows, kColumns], zero
 template <typename Sum, int kColumns, int64_t kMostRows = RegisterBlocking::kPassRows, typename Body>
 OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const ProductRows& rows, int64_t panel,
                                             const Body& body) {
@@ -37,8 +38,8 @@ OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const Prod
     }
 }
 
-/// out = sums + bias, for the columns that there are. `sums_of_row(row)(column)` is the sums of kLanes columns of the
-/// micro-panel from `column` on.
+/// out = sums + bias, for the columns that exist. `sums_of_row(row)(column)` returns the sums of kLanes
+/// columns of the micro-panel from `column` on.
 template <int kColumns, typename SumsOfRow>
 OUTRIDER_INLINE void write_rows(const WeightView& weight, const ProductRows& rows, const MicroPanelPass& pass,
                                 const SumsOfRow& sums_of_row) {
@@ -64,7 +65,7 @@ OUTRIDER_INLINE void write_rows(const WeightView& weight, const ProductRows& row
     }
 }
 
-/// The same with sums in float32.  # sums: [pass.rows, kColumns]
+/// The same with float32 sums.  # sums: [pass.rows, kColumns]
 template <int kColumns>
 inline void write_sums(const WeightView& weight, const ProductRows& rows, const MicroPanelPass& pass,
                        const float* sums) {

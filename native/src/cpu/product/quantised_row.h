@@ -1,4 +1,4 @@
-// Rows of activations in int8: what the products with int8 and int4 weights, and with grouped ones, read.
+// Rows of activations in int8: the input of products with int8, int4 and grouped weights.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -7,13 +7,13 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// What is common to a row's values: each stands for scale * value.
+/// The scale of a row: each value stands for scale * value.
 struct RowScale {
     float scale;
-    int32_t correction;  // to their products with weights that are stored with an offset
+    int32_t correction;  // to its sums of products, for weights that are stored with an offset
 };
 
-/// The values, padded with zeros to kActivationAlignment, then their RowScale.
+/// The values, padded with zeros to kActivationAlignment, followed by their RowScale.
 struct QuantisedRow {
     static int64_t padded(int64_t width) {
         return (width + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment;
@@ -24,7 +24,7 @@ struct QuantisedRow {
     }
 };
 
-/// 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves that in the low bits.
+/// 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves the integer in the low bits.
 OUTRIDER_INLINE Vec rounding_shifter() {
     return splat(12582912.0f);
 }
@@ -33,7 +33,7 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
     return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
 }
 
-/// The sum of the first two of each four values, and that of the last two.
+/// The sum of the first two of each four values, and the sum of the last two.
 struct HalfSums {
     int32_t first;
     int32_t last;
@@ -49,14 +49,14 @@ struct HalfSums {
     OUTRIDER_INLINE int32_t total() const { return first + last; }
 };
 
-/// What is common to some values in int8: each stands for scale * value.
+/// The scale and the sums of some int8 values; each stands for scale * value.
 struct QuantisedValues {
     float scale;
     HalfSums sums;
 };
 
-/// Symmetric, the largest magnitude becoming 127. Where a value is not finite the scale is NaN, so that what
-/// is computed from it is NaN too.
+/// Quantises symmetrically; the largest magnitude becomes 127. If a value is not finite, the scale is NaN, so
+/// that results computed from it are NaN too.
 OUTRIDER_INLINE QuantisedValues quantise(const float* values, int64_t count, int8_t* to) {
     Vec largest = {};
     IntVec finite = IntVec{} == 0;
@@ -80,7 +80,7 @@ OUTRIDER_INLINE QuantisedValues quantise(const float* values, int64_t count, int
     return {is_finite ? scale : __builtin_nanf(""), HalfSums::of(sum)};
 }
 
-/// `offset` is what the weights are stored with.
+/// `offset` is the offset that the weights are stored with.
 /// # values: [width], zero from there to the next multiple of kActivationAlignment
 inline void quantise_row(const float* values, int64_t width, int offset, void* to) {
     auto* bytes = static_cast<int8_t*>(to);
@@ -89,20 +89,21 @@ inline void quantise_row(const float* values, int64_t width, int offset, void* t
     store_as(bytes + padded, RowScale{all.scale, -offset * all.sums.total()});
 }
 
-/// What is common to one group of a row's values.
+/// The terms of one group of a row's values.
 struct GroupTerms {
     float scale;    // each value stands for scale * value
-    float sum;      // what all of them stand for together
-    int32_t start;  // of a sum of products with numbers as they are stored
+    float sum;      // sum of scale * value over the group
+    int32_t start;  // start of a sum of products with numbers as they are stored
 };
 
-/// The values, padded with zeros to kActivationAlignment, then the GroupTerms of each kSize of them.
+/// The values, padded with zeros to kActivationAlignment, followed by the GroupTerms of each kSize of them.
 template <int kSize>
 struct GroupedRow {
     static int64_t padded(int64_t width) { return QuantisedRow::padded(width); }
     static size_t bytes(int64_t width) { return padded(width) + width / kSize * sizeof(GroupTerms); }
 
-    /// For sums of type Sum with numbers that are stored with `zero` added.  # values: [width], whole groups
+    /// Prepares a row for sums of type Sum with numbers that are stored with `zero` added.
+    /// # values: [width], whole groups
     template <typename Sum>
     static void prepare(const float* values, int64_t width, int zero, void* to) {
         auto* bytes = static_cast<int8_t*>(to);

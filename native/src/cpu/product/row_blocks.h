@@ -1,4 +1,4 @@
-// Rows that go through a slice of weights side by side, so that each load of a weight serves all of them.
+// Blocks of rows that use a slice of weights side by side, so that each loaded weight serves all of them.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -10,7 +10,7 @@ struct Count {
     static constexpr int value = kValue;
 };
 
-/// body(Count<count>{}): `count`, 1 ... kMost, as a constant of the compiler's, so that sums stay in
+/// Calls body(Count<count>{}) with `count`, 1 ... kMost, as a compile-time constant, so that sums stay in
 /// registers.
 template <int kMost, typename Body>
 OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
@@ -21,20 +21,21 @@ OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
     }
 }
 
-/// Rows that take less time than memory: its own prefetch keeps up, and ours would stand in its way.
+/// Up to this many rows take less time than memory does: hardware prefetching keeps up, and ours would hinder
+/// it.
 constexpr int64_t kRowsThatHardwareFeeds = 1;
 
-/// What one block of rows fetches into the second cache while it computes: at every step a few cache lines
-/// of the slice that comes next, in the order in which they lie. Without it memory would rest while rows pass
-/// over a slice that is there already. In the nearest cache they would drive out the slice that is in use:
-/// passes of 4 to 16 rows would take up to half longer, as measured with AVX-512.
+/// Prefetches into the L2 cache while a block of rows computes: at every step a few cache lines of the next
+/// slice, in order. Without it memory would idle while rows use a slice that is cached already. In the L1
+/// cache the lines would evict the slice in use: passes of 4 to 16 rows would take up to half longer, as
+/// measured with AVX-512.
 struct Ahead {
     static constexpr int kToRead = 0;
     static constexpr int kIntoSecondCache = 2;
 
     const char* line;
     const char* end;
-    int lines;  // of a step
+    int lines;  // per step
 
     OUTRIDER_INLINE void fetch() {
         if (line < end) {
@@ -46,8 +47,9 @@ struct Ahead {
     }
 };
 
-/// body(Count, first row, Ahead) for blocks of nearly equal size, none above kMost. Together they fetch the
-/// `bytes` from `next` on, each a part of them; a single block fetches `step_lines` cache lines at each step.
+/// Calls body(Count, first row, Ahead) for blocks of nearly equal size, none above kMost. Together they
+/// prefetch the `bytes` from `next` on, each block a part of them; a single block prefetches `step_lines`
+/// cache lines at each step.
 template <int kMost, typename Body>
 OUTRIDER_INLINE void for_row_blocks(int64_t rows, const char* next, int64_t bytes, int step_lines,
                                     const Body& body) {

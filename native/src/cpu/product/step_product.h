@@ -1,4 +1,4 @@
-// The matrix product on vector units where weights need no scale.
+// The matrix product on vector units with weights that need no scale.
 #pragma once
 
 #include "cpu/elementwise/arithmetic.h"
@@ -10,7 +10,8 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Packed as [micro-panel of output features][step of K][feature][4 bytes], K and features padded with zeros.
+/// Packed as [micro-panel of output features][step of K][feature][4 bytes]; K and the features are padded
+/// with zeros.
 template <typename Dot>
 struct StepProduct {
     using Value = typename Dot::Value;
@@ -29,13 +30,13 @@ struct StepProduct {
                micro_panel * steps(weight.in_features) * Sums::kMicroPanelStepBytes;
     }
 
-    /// Where an output feature's first step is.
+    /// The first step of an output feature.
     static Value* row_data(const WeightView& weight, int64_t row) {
         return reinterpret_cast<Value*>(micro_panel_data(weight, row / kColumns)) +
                row % kColumns * kStepValues;
     }
 
-    /// Offset of one k from row_data.
+    /// The offset of input k from row_data.
     static int64_t offset(int64_t k) { return k / kStepValues * (kColumns * kStepValues) + k % kStepValues; }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {

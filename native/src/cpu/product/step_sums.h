@@ -1,6 +1,6 @@
-// Sums of products along K, a step of four bytes of K at a time: one of f32, two of bf16, or four of int8.
-// Each lane of a vector is one output feature, and a row's sum runs along K in order in its own lane, so
-// neither the other rows nor the register block can be seen in its bits.
+// Sums of products along K, a step of four bytes of K at a time: one product of f32, two of bf16, or four of
+// int8. Each lane of a vector is one output feature, and a row's sum runs along K in order in its own lane,
+// so the result depends neither on the other rows nor on the register block.
 #pragma once
 
 #include "cpu/product/row_blocks.h"
@@ -8,11 +8,11 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Weights are packed as [micro-panel of output features][step of K][feature][4 bytes]. `Dot` says what a
-/// step is, in kParts parts of kProducts products in each lane, which are added one after the other:
+/// Weights are packed as [micro-panel of output features][step of K][feature][4 bytes]. `Dot` defines a step
+/// as kParts parts of kProducts products in each lane, which are added one after the other:
 ///   Sum                     one vector of sums, of elements Total
-///   weights(bytes, part)    what the lanes' weights are in that part
-///   values(bytes, part)     the same of a row's four bytes, in every lane
+///   weights(bytes, part)    the lanes' weights in that part
+///   values(bytes, part)     a row's values in that part, in every lane
 ///   add(Sum, weights, values)
 template <typename Dot>
 struct StepSums {
@@ -23,7 +23,7 @@ struct StepSums {
     static constexpr int kVectors = RegisterBlocking::kVectors;
     static constexpr int kRowBlock = RegisterBlocking::kRows;
     static constexpr int64_t kSlice = RegisterBlocking::kSteps;
-    static constexpr int kColumns = kVectors * kLanes;  // of a micro-panel
+    static constexpr int kColumns = kVectors * kLanes;  // columns of a micro-panel
     static constexpr int64_t kMicroPanelStepBytes = kColumns * kStepBytes;
     static constexpr int kStepLines = (kMicroPanelStepBytes + kCacheLine - 1) / kCacheLine;
 
@@ -97,7 +97,8 @@ struct StepSums {
         }
     }
 
-    /// Adds a micro-panel's products with `rows` rows to `whole.sums`; `next` is what is read after it.
+    /// Adds a micro-panel's products with `rows` rows to `whole.sums`; `next` is the memory that is read
+    /// next.
     static void add_micro_panel(const Slice& whole, int64_t rows, const char* next) {
         for (int64_t step = 0; step < whole.steps; step += kSlice) {
             const Slice slice{whole.input + step * kStepBytes, whole.input_stride,

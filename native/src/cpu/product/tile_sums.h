@@ -1,6 +1,6 @@
-// TileSums: sums of products by AMX's tiles. An instruction multiplies up to sixteen rows by sixteen output features, 64
-// bytes of K at a time. It computes each row by itself and always in the same order, so neither the other rows nor
-// their number can be seen in a row's bits.
+// TileSums: sums of products with AMX tiles. One instruction multiplies up to sixteen rows by sixteen output
+// features, 64 bytes of K at a time. It computes each row by itself and always in the same order, so a row's
+// result depends neither on the other rows nor on their number.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -9,7 +9,8 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Tiles 0 to 3 hold sums of a panel's features: 0 and 1 neighbouring columns from `first` on, 2 and 3 from `second` on.
+/// Tiles 0 to 3 hold sums of a panel's features: 0 and 1 of neighbouring columns from `first` on, 2 and 3
+/// from `second` on.
 template <typename Total>
 OUTRIDER_INLINE void load_sums(const Total* first, const Total* second) {
     constexpr int64_t kStride = kPanelColumns * sizeof(Total);
@@ -27,18 +28,18 @@ OUTRIDER_INLINE void store_sums(Total* first, Total* second) {
     Tiles::store<3>(second + kLanes, kStride);
 }
 
-/// `Format` says how weights lie in memory, and which numbers they are:
+/// `Format` defines the layout and the type of the weights:
 ///   Total                        the sums' elements
-///   kRowStride, kTileStride      bytes between the rows of a tile of weights, and between the tiles of a step
+///   kRowStride, kTileStride      bytes between a weight tile's rows, and between the tiles of a step
 ///   multiply<sums, rows, weights>()
 template <typename Format>
 struct TileSums {
     using Total = typename Format::Total;
     static constexpr int64_t kColumns = kPanelColumns;
-    static constexpr int64_t kTileStepBytes = kColumns * kTileRowBytes;  // of weights
+    static constexpr int64_t kTileStepBytes = kColumns * kTileRowBytes;  // bytes of weights
     static constexpr int64_t kBlockRows = 2 * kTileRows;
-    static constexpr int64_t kMostRows = 4 * kBlockRows;  // which share the loads of a slice of weights
-    static constexpr int64_t kSliceSteps = 16;  // whose weights fit into the nearest cache, of half a panel
+    static constexpr int64_t kMostRows = 4 * kBlockRows;  // rows that share the loads of a slice of weights
+    static constexpr int64_t kSliceSteps = 16;  // steps whose weights for half a panel fit into the L1 cache
     static constexpr int kStepLines = kTileStepBytes / kCacheLine;
 
     /// Some steps of one panel's product.
@@ -54,7 +55,8 @@ struct TileSums {
         }
     };
 
-    /// Adds a panel's products with up to kMostRows rows to `whole.sums`; `next` is what is read after it.
+    /// Adds a panel's products with up to kMostRows rows to `whole.sums`; `next` is the memory that is read
+    /// next.
     static void add_panel(const Slice& whole, int64_t rows, const char* next) {
         int64_t shape = 0;
         for (int64_t step = 0; step < whole.steps; step += kSliceSteps) {
@@ -69,7 +71,7 @@ struct TileSums {
         Tiles::release();
     }
 
-    /// Adds a slice's products; the first rows to pass over it fetch what is `ahead`.
+    /// Adds a slice's products; the first block of rows prefetches `ahead`.
     static void add_slice(const Slice& slice, int64_t rows, Ahead ahead) {
         int64_t shape = 0;
         add_blocks(slice, rows, ahead, shape);
@@ -89,7 +91,8 @@ struct TileSums {
     }
 
   private:
-    // Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights. Beyond sixteen rows, tiles 2, 3 and 5 hold the others.
+    // Tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 weights. Beyond sixteen rows, tiles 2, 3 and 5 hold the
+    // further ones.
     static void configure(int rows) {
         const int first = static_cast<int>(smaller(kTileRows, rows));
         const int second = rows > kTileRows ? rows - kTileRows : first;
@@ -102,7 +105,7 @@ struct TileSums {
         Tiles::configure(config);
     }
 
-    /// `shape` is the number of rows that tiles are configured for, 0 for none.
+    /// `shape` is the number of rows that the tiles are configured for, 0 if they are not.
     OUTRIDER_INLINE static void add_blocks(const Slice& slice, int64_t rows, Ahead ahead, int64_t& shape) {
         for (int64_t row = 0; row < rows; row += kBlockRows) {
             const int64_t count = smaller(kBlockRows, rows - row);

@@ -1,5 +1,5 @@
-// TiledGroups: the product of many rows with grouped weights by AMX's tiles. The sums within a group are exact, and what
-// they add to a row's sum is written once, in GroupedMicroPanel, so the bits are those of the vectors.
+// TiledGroups: the product of many rows with grouped weights on AMX tiles. The sums within a group are exact,
+// and GroupedMicroPanel adds them to a row's sum, so the results equal those of the vectors.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -13,13 +13,13 @@ struct TiledGroups {
     using Numbers = typename MicroPanel::Numbers;
     using Slice = typename MicroPanel::Slice;
     static constexpr int kSize = MicroPanel::kGroups.size;
-    static constexpr int kSteps = kSize / 4;                       // of four inputs
+    static constexpr int kSteps = kSize / 4;                       // of four inputs each
     static constexpr int64_t kWordBytes = MicroPanel::kWordBytes;  // four inputs of each feature
     static_assert(MicroPanel::kColumns == kPanelColumns, "a micro-panel is a panel");
     static_assert(kSize <= kTileRowBytes, "a group fits into a tile's row");
-    static constexpr int64_t kFewestRows = RegisterBlocking::kRows + 1;  // vectors compute fewer side by side
+    static constexpr int64_t kFewestRows = RegisterBlocking::kRows + 1;  // fewer rows fit into one row block
 
-    /// Adds the products with `rows` rows; the first of them fetch what is `ahead`.
+    /// Adds the products with `rows` rows; the first block of them prefetches `ahead`.
     static void add(const Slice& slice, int64_t rows, Ahead ahead) {
         int64_t configured = 0;
         for (int64_t row = 0; row < rows; row += kTileRows) {
@@ -78,7 +78,7 @@ struct TiledGroups {
         Tiles::multiply_int8<kSums, 4, kWeights>();
     }
 
-    /// A group's numbers, a byte each.
+    /// Unpacks a group's numbers to a byte each.
     OUTRIDER_INLINE static void unpack(const char* numbers, char* to) {
         for (int step = 0; step < kSteps; ++step) {
             const char* words = numbers + step / Numbers::kParts * kWordBytes;

@@ -1,4 +1,4 @@
-// Int8Sums by AMX's tiles: the sums are exact, so they are those of the vectors.
+// Int8Sums on AMX tiles: the sums are exact, so they equal those of the vectors.
 #pragma once
 
 #include "cpu/product/int8_dot.h"
@@ -8,7 +8,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Weights lie as StepSums reads them: four of K for each of a panel's features.
+/// Weights have the layout of StepSums: four of K for each of a panel's features.
 struct Int8Tiles {
     using Total = int32_t;
     static constexpr int64_t kRowStride = kPanelColumns * 4;
@@ -22,13 +22,13 @@ struct Int8Tiles {
 };
 static_assert(kInt8Offset == 128, "the instruction takes its weights without a sign");
 
-/// How this instruction set adds up products of int8; all sets have the same sums.
+/// The sums of int8 products with this instruction set; all sets have the same sums.
 struct Int8Sums : StepSums<Int8Dot> {
     using Sums = TileSums<Int8Tiles>;
     static_assert(kColumns == kPanelColumns, "a micro-panel is a panel");
     static constexpr bool kIsTiled = true;
     static constexpr int64_t kMostRows = Sums::kMostRows;
-    static constexpr int64_t kTileSteps = kTileRows;  // steps of four bytes in one of a tile
+    static constexpr int64_t kTileSteps = kTileRows;  // steps of four bytes per step of a tile
 
     static void add_micro_panel(const Slice& whole, int64_t rows, const char* next) {
         if (rows == 1) {  // vectors keep up with memory
@@ -51,7 +51,7 @@ struct Int8Sums : StepSums<Int8Dot> {
         return {some.input, some.input_stride, some.weights, some.steps / kTileSteps, some.sums};
     }
 
-    /// The steps after the last whole one of a tile.
+    /// Adds the steps after the last whole step of a tile.
     static void add_rest(const Slice& some, int64_t rows) {
         const int64_t done = some.steps / kTileSteps * kTileSteps;
         if (done == some.steps) {

@@ -9,9 +9,9 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 template <typename MicroPanel>
-struct TiledGroups;  // there are none
+struct TiledGroups;  // this instruction set has no tiles
 
-/// How this instruction set adds up products of int8; all sets have the same sums.
+/// The sums of int8 products with this instruction set; all sets have the same sums.
 struct Int8Sums : StepSums<Int8Dot> {
     static constexpr bool kIsTiled = false;
     static constexpr int64_t kMostRows = RegisterBlocking::kPassRows;

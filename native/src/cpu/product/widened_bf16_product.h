@@ -1,4 +1,4 @@
-// The bf16 matrix product of an instruction set without products of bf16.
+// The bf16 matrix product of an instruction set without bf16 products.
 #pragma once
 
 #include "cpu/product/float_dot.h"
@@ -7,7 +7,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Two products, widened on their way into the instruction: the first of a pair is the lower half of a lane.
+/// Two float32 products of widened numbers: the first of a pair is the lower half of a lane.
 struct WidenedDot : FloatDot {
     using Value = BFloat16;
     static constexpr int kParts = 2;

@@ -1,5 +1,5 @@
-// Tiles: AMX's tile instructions in plain C++, for tests on machines without them (Intel's Software Developer's
-// Manual, volume 2). Shapes that the processor refuses end the process.
+// Tiles: AMX's tile instructions in plain C++, for tests on machines without them (Intel's Software
+// Developer's Manual, volume 2). Shapes that the processor would reject abort the process.
 #pragma once
 
 #include "cpu/tiles/tile_config.h"
@@ -41,8 +41,8 @@ struct Tiles {
         __builtin_memset(bytes(kTile), 0, kTileRows * kTileRowBytes);
     }
 
-    /// Sums of even and of odd products, then their sum, as TDPBF16PS adds them; it also takes subnormal numbers for
-    /// zero, which is not done here.
+    /// Adds even and odd products separately, then their sum, as TDPBF16PS does. Unlike TDPBF16PS, it does
+    /// not treat subnormal numbers as zero.
     template <int kSums, int kRows, int kWeights>
     static void multiply_bf16() {
         for_each_sum<kSums, kRows, kWeights>([](int row, int column, int depth) {
@@ -85,7 +85,7 @@ struct Tiles {
         return shapes().rows[tile];
     }
 
-    /// body(row, column, pairs or fours of K)
+    /// Calls body(row, column, number of pairs or quadruples of K).
     template <int kSums, int kRows, int kWeights, typename Body>
     static void for_each_sum(const Body& body) {
         const TileConfig& config = shapes();

@@ -1,5 +1,5 @@
-// Tiles: the tile instructions of AMX. The compiler's own are macros that take digits only, and gcc 12 does not
-// know that they read memory: it drops or moves the stores before them.
+// Tiles: the tile instructions of AMX, as inline assembly. The compiler's intrinsics are macros that only
+// take literals, and gcc 12 does not know that they read memory: it drops or moves the stores before them.
 #pragma once
 
 #include "cpu/tiles/tile_config.h"
@@ -30,7 +30,7 @@ struct Tiles {
     OUTRIDER_INLINE static void multiply_bf16() {
         asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kRows), "i"(kWeights));
     }
-    /// Adds products of four signed values and four weights without a sign.
+    /// Adds products of four signed values and four unsigned weights.
     template <int kSums, int kRows, int kWeights>
     OUTRIDER_INLINE static void multiply_int8() {
         asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kRows), "i"(kWeights));

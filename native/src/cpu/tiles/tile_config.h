@@ -10,7 +10,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 constexpr int kTileRows = 16;
 constexpr int64_t kTileRowBytes = 64;
 
-/// As LDTILECFG reads it.
+/// The operand of LDTILECFG.
 struct alignas(64) TileConfig {
     uint8_t palette = 1;
     uint8_t start_row = 0;

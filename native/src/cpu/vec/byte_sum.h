@@ -1,4 +1,4 @@
-// ByteSum: in each lane, an exact sum of products of bytes. Included after the instruction set's dot_int8.
+// ByteSum: an exact sum of byte products in each lane. Included after the instruction set's dot_int8.
 #pragma once
 
 #include "cpu/vec/vec_types.h"

@@ -1,5 +1,5 @@
-// Elementary functions over vectors, in one version for every lane and every tail; no libm, whose results may
-// differ from machine to machine and from vector to scalar.
+// Elementary functions over vectors, with one implementation for every lane and every tail. They do not use
+// libm, whose results may differ between machines and between vector and scalar code.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -60,8 +60,8 @@ OUTRIDER_INLINE Vec gelu_tanh(Vec x) {
     return x / (1.0f + exponential(cubic * -1.5957691216f));  // 2 * sqrt(2 / pi)
 }
 
-/// x * Phi(x), by the complementary error function of Press et al. (Numerical Recipes in C, section 6.2),
-/// which errs by 1.2e-7 of itself.
+/// The product x * Phi(x), by the complementary error function of Press et al. (Numerical Recipes in C,
+/// section 6.2), whose relative error is 1.2e-7.
 OUTRIDER_INLINE Vec gelu(Vec x) {
     const Vec distance = choose(x < 0.0f, -x, x) * 0.70710678f;  // 1 / sqrt(2)
     const Vec t = 1.0f / multiply_add(distance, splat(0.5f), splat(1.0f));
@@ -79,7 +79,7 @@ OUTRIDER_INLINE Vec gelu(Vec x) {
     return x * choose(x < 0.0f, tail, 1.0f - tail);
 }
 
-/// SiLU of a gate with a steeper sigmoid, times one more than what it gates, both clamped: as GPT-OSS has it.
+/// GPT-OSS's activation: SiLU of the clamped gate with a steeper sigmoid, times one plus the clamped `up`.
 OUTRIDER_INLINE Vec clamped_swiglu(Vec gate, Vec up) {
     const Vec limit = splat(7.0f);
     const Vec below = choose(gate > limit, limit, gate);
@@ -97,7 +97,7 @@ struct SineCosine {
     double cosine;
 };
 
-/// Accurate to 1e-15 for angles below a million: far more than the float32 that it is rounded to.
+/// Accurate to 1e-15 for angles below a million, far beyond the float32 that the result is rounded to.
 /// Reduction by pi/2 in two parts and polynomials as in fdlibm (Sun Microsystems).
 OUTRIDER_INLINE SineCosine sine_cosine(double angle) {
     const double shifter = 6755399441055744.0;  // 1.5 * 2^52 rounds to the nearest integer

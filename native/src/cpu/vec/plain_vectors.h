@@ -1,4 +1,5 @@
-// What vectors do in plain C++, for the instruction sets that have no instruction for it. Included after dot_int8.
+// Vector operations in plain C++, for instruction sets without an instruction for them. Included after
+// dot_int8.
 #pragma once
 
 #include "cpu/vec/byte_sum.h"
@@ -23,7 +24,8 @@ OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return rounded_to_bf16(value);
 }
 
-/// A subnormal's bits, taken as a fraction of 2^-14, make a number that is 2^-14 too large.
+/// The bits of a subnormal, taken as a fraction of 2^-14, give a number that is 2^-14 too large; this is
+/// subtracted.
 OUTRIDER_INLINE Vec from_float16(HalfVec half) {
     const BitsVec bits = __builtin_convertvector(half, BitsVec);
     const BitsVec magnitude = (bits & 0x7FFF) << 13;

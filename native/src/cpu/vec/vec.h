@@ -1,16 +1,16 @@
-// Vec: as many floats as a register of the instruction set holds. Included only by files that are compiled
-// once per instruction set; everything lives in a namespace of that set's name, so that the linker never
-// merges two versions of one function. For the same reason nothing here uses the standard library.
+// Vec: a vector register of floats. Included only by files that are compiled once per instruction set;
+// everything is in a namespace named after the set, so that the linker never merges two versions of one
+// function. For the same reason nothing here uses the standard library.
 //
-// An instruction set is a vec_<isa>.h, which says
-//   kLanes                             of a register, 32 bits each
-//   RegisterBlocking                   how much of a product and of attention is computed side by side:
+// An instruction set is a vec_<isa>.h, which defines
+//   kLanes                             lanes of a register, 32 bits each
+//   RegisterBlocking                   the sizes of blocks that are computed side by side:
 //     kVectors, kRows                    vectors of output features by rows of a product
 //     kInt4Rows                          rows of a product with int4 weights
 //     kInt4Words                         words of a group of int4 weights that are multiplied without a loop
-//     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
+//     kUnpackedRows                      fewest rows for which int4 weights are unpacked once
 //     kQueries                           queries of attention
-//     kSteps                             of K in a slice of weights: they stay in the nearest cache
+//     kSteps                             steps of K in a slice of weights, which fits into the L1 cache
 //     kPassRows                          rows for which a micro-panel is read once (tiles have their own)
 //   lane_indices()                     0, 1, 2 ...
 //   multiply_add(a, b, c)              a * b + c: fused if the instruction set can, else rounded twice; the
@@ -30,7 +30,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// The upper half of a float32.
+/// A bfloat16: the upper half of a float32.
 struct BFloat16 {
     uint16_t bits;
 };
@@ -54,7 +54,7 @@ OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/// The lower halves of all bytes, or the upper ones.
+/// The lower or upper four bits of all bytes.
 OUTRIDER_INLINE ByteVec halves(ByteVec bytes, int index) {
     return index == 0 ? bytes & 15 : upper_halves(bytes);
 }
@@ -93,7 +93,7 @@ OUTRIDER_INLINE void store(BFloat16* to, Vec value) {
     __builtin_memcpy(to, &half, sizeof(half));
 }
 
-/// The first `count` lanes, or all where there are fewer; the others are zero.
+/// Loads the first `count` lanes, at most all; the others are zero.
 template <typename T>
 OUTRIDER_INLINE Vec load_first(const T* from, int64_t count) {
     if (count >= kLanes) {
@@ -125,7 +125,7 @@ OUTRIDER_INLINE T rotated(T value, int by) {
     return __builtin_shuffle(value, (lane_indices() + by) & (kLanes - 1));
 }
 
-/// The sum of all lanes, always by the same tree.
+/// The sum of all lanes, always added in the same tree order.
 template <typename T>
 OUTRIDER_INLINE auto sum_lanes(T value) {
 #pragma GCC unroll 4

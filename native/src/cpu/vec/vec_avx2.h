@@ -1,4 +1,4 @@
-// Vectors of AVX2 with FMA.
+// Vectors with AVX2 and FMA.
 #pragma once
 
 #include <immintrin.h>
@@ -15,8 +15,8 @@ struct RegisterBlocking {
     static constexpr int kVectors = 2;
     static constexpr int kRows = 4;               // 8 of 16 registers hold sums
     static constexpr int kInt4Rows = 4;           // 8 of 16 registers hold a group's sums
-    static constexpr int kInt4Words = 4;          // the compiler would not unroll so much by itself
-    static constexpr int kUnpackedRows = kNever;  // sums of groups take fewer instructions than of bytes
+    static constexpr int kInt4Words = 4;          // more than the compiler unrolls by itself
+    static constexpr int kUnpackedRows = kNever;  // sums of groups take fewer instructions than sums of bytes
     static constexpr int kQueries = 4;            // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
     static constexpr int64_t kPassRows = 32;
@@ -57,8 +57,8 @@ OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
 
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
-    // With the weights' signs given to the values, no pair of products is above 2 * 128 * 127: none
-    // saturates.
+    // The signs of the weights are moved to the values, so no pair of products exceeds 2 * 128 * 127, and
+    // none saturates.
     const __m256i magnitudes = _mm256_abs_epi8((__m256i)weights);
     const __m256i signed_values = _mm256_sign_epi8((__m256i)values, (__m256i)weights);
     const __m256i pairs = _mm256_maddubs_epi16(magnitudes, signed_values);
@@ -66,7 +66,7 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 }
 
 struct GroupSum {
-    __m256i pairs;  // of sums in int16
+    __m256i pairs;  // pairs of int16 sums
 
     OUTRIDER_INLINE static int32_t start_of(int32_t first, int32_t last) {
         return (first & 0xFFFF) | last * 65536;
@@ -74,7 +74,7 @@ struct GroupSum {
     OUTRIDER_INLINE void start(int32_t value) { pairs = _mm256_set1_epi32(value); }
     OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) {
         __m256i sum = _mm256_add_epi16(pairs, _mm256_maddubs_epi16((__m256i)numbers, (__m256i)values));
-        asm("" : "+x"(sum));  // else the compiler would put additions into an order that spills registers
+        asm("" : "+x"(sum));  // else the compiler would order the additions so that registers spill
         pairs = sum;
     }
     OUTRIDER_INLINE IntVec total() const { return (IntVec)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }

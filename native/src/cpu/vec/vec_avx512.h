@@ -1,4 +1,4 @@
-// Vectors of AVX-512 with BF16 and VNNI.
+// Vectors with AVX-512, BF16 and VNNI.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,7 @@ constexpr int kLanes = 16;
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Some instructions take it where without a mask the compiler would warn of its own header.
+/// A full mask for intrinsics whose unmasked form makes the compiler warn about its own header.
 constexpr __mmask16 kAllLanes = 0xFFFF;
 
 OUTRIDER_INLINE IntVec lane_indices() {
@@ -48,13 +48,13 @@ OUTRIDER_INLINE Vec dot_bf16(Vec sum, ByteVec a, ByteVec b) {
     return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }
 
-/// The matrix moves each bit four places down. A shift of bytes would take two operations.
+/// A matrix that moves each bit four places down; a byte shift would take two operations.
 OUTRIDER_INLINE ByteVec upper_halves(ByteVec bytes) {
     const __m512i matrix = _mm512_set1_epi64(0x1020408000000000);
     return (ByteVec)_mm512_gf2p8affine_epi64_epi8((__m512i)bytes, matrix, 0);
 }
 
-constexpr int kInt8Offset = 128;  // the instruction takes its weights without a sign
+constexpr int kInt8Offset = 128;  // the instruction takes unsigned weights
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)values);
 }

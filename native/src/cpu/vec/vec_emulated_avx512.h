@@ -1,5 +1,5 @@
-// AVX-512's vectors in plain C++, for tests on machines without them (Intel's Software Developer's Manual, volume 2).
-// The instructions of bf16 also take subnormal numbers for zero, which is not done here.
+// AVX-512's vectors in plain C++, for tests on machines without them (Intel's Software Developer's Manual,
+// volume 2). Unlike the bf16 instructions, they do not treat subnormal numbers as zero.
 #pragma once
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -9,7 +9,7 @@ constexpr int kLanes = 16;
 #include "cpu/vec/avx512_blocking.h"
 #include "cpu/vec/vec_types.h"
 
-/// Before a function that is called and not inlined: with a copy at each use, compiling would take minutes.
+/// Marks functions that are called, not inlined: with a copy at each use, compiling would take minutes.
 #define OUTRIDER_CALLED __attribute__((noinline)) inline
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -25,7 +25,7 @@ OUTRIDER_CALLED Vec multiply_add(Vec a, Vec b, Vec c) {
     return c;
 }
 
-/// The odd products are added first.
+/// Adds the odd products first.
 OUTRIDER_CALLED Vec dot_bf16(Vec sum, ByteVec a, ByteVec b) {
     const BitsVec left = bit_cast<BitsVec>(a);
     const BitsVec right = bit_cast<BitsVec>(b);

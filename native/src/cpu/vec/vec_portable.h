@@ -1,4 +1,4 @@
-// Vectors of 128 bits, which every vector unit has, without a word of any instruction set.
+// Vectors of 128 bits, which every vector unit has, without intrinsics of any instruction set.
 #pragma once
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -13,7 +13,7 @@ struct RegisterBlocking {
     static constexpr int kVectors = 2;
     static constexpr int kRows = 4;  // 8 of 16 registers hold sums
     static constexpr int kInt4Rows = 4;
-    static constexpr int kInt4Words = 1;  // more takes more time
+    static constexpr int kInt4Words = 1;  // more is slower
     static constexpr int kUnpackedRows = kNever;
     static constexpr int kQueries = 4;  // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;
@@ -28,7 +28,7 @@ OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return a * b + c;
 }
 
-/// In 16 bits, the sum of the products of every two neighbouring bytes.
+/// The sum of the products of every two neighbouring bytes, in 16 bits.
 OUTRIDER_INLINE PairVec pair_products(ByteVec weights, ByteVec values) {
     const auto left = bit_cast<PairVec>(weights);
     const auto right = bit_cast<PairVec>(values);
@@ -45,7 +45,7 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 }
 
 struct GroupSum {
-    /// Without a sign, since sums that are never begun again wrap around (multiply_registers).
+    /// Unsigned, since the endless sums of multiply_registers wrap around.
     typedef uint16_t Pairs __attribute__((vector_size(4 * kLanes)));
     Pairs pairs;
 
@@ -57,7 +57,8 @@ struct GroupSum {
         pairs += bit_cast<Pairs>(pair_products(numbers, values));
     }
     OUTRIDER_INLINE IntVec total() const { return sum_pairs(bit_cast<IntVec>(pairs)); }
-    /// In float32, whose products take less time than those of 32 bits, and which is exact: all are below 2^24.
+    /// Computed in float32, whose products are faster than 32-bit integer ones; exact, as all numbers are
+    /// below 2^24.
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         const auto both = bit_cast<IntVec>(steps_and_offsets);
         const auto steps = __builtin_convertvector((both << 16) >> 16, Vec);

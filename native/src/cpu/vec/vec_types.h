@@ -1,18 +1,18 @@
-// Vector types of kLanes lanes, which each vec_<isa>.h says before it includes this, and what every
-// instruction set does with them in the same way.
+// Vector types of kLanes lanes, which each vec_<isa>.h defines before it includes this, and operations that
+// are the same for every instruction set.
 #pragma once
 
 #include <cstdint>
 
 #define OUTRIDER_INLINE inline __attribute__((always_inline))
-/// Before a loop over an array of vectors that is to stay in registers: the compiler takes an array apart
-/// only where it sees constant indices, and else keeps a copy of it on the stack.
+/// Unrolls a loop over an array of vectors that must stay in registers: unless all indices are constant, the
+/// compiler keeps the array on the stack.
 #define OUTRIDER_UNROLLED _Pragma("GCC unroll 8")
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
 constexpr int kCacheLine = 64;
-constexpr int kNever = 1 << 30;  // so many rows are in no pass
+constexpr int kNever = 1 << 30;  // more rows than any pass has
 
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));

@@ -1,4 +1,4 @@
-// attend: attention over a cache of one format, which a file of its own compiles.
+// attend: attention over a cache of one format; each format is compiled in a file of its own.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace outrider::cuda {
 
 constexpr int kFewRows = 64;
 
-/// Where no context has more than one span, all works are whole.
+/// The number of places for parts, counted in rows; 0 if no context has more than one span, as works are then
+/// not split.
 inline int most_parts(int rows, int max_blocks) {
     const int64_t spans = spans_of(max_blocks);
     const int64_t wanted = rows * (spans + spans / kStretch + 2);
@@ -26,10 +27,11 @@ size_t shared_bytes(const Attention& op, const Depth& depth) {
            Kernel::copy_bytes(depth.stages);
 }
 
-/// As many blocks as there is work for, then as many stages and as few merges as they have memory for.
+/// Chooses as many blocks per multiprocessor as there is work for, then as many stages and as few merges as
+/// fit into memory.
 template <typename Kernel>
 Depth depth_of(const Stream& stream, const Attention& op, int64_t works) {
-    constexpr size_t kReserved = 1 << 10;  // bytes of a multiprocessor's memory, for each of its blocks
+    constexpr size_t kReserved = 1 << 10;  // shared memory reserved for each block, in bytes
     constexpr Depth kLeast{1, kFewestStages, 1};
     const int most = works > stream.multiprocessors() ? Kernel::kBlocksPerMultiprocessor : 1;
     for (int blocks = most; blocks > 0; --blocks) {
@@ -51,7 +53,7 @@ inline Sharing share_works(const Stream& stream, const Attention& op, int64_t wo
     return {static_cast<int>(std::min(fitting, works)), most_parts(op.places.rows, op.places.max_blocks)};
 }
 
-/// At most.
+/// An upper bound on the number of works.
 inline int64_t works_of(const Attention& op, const Grouping& grouping) {
     return int64_t{op.places.rows} * grouping.head_groups * spans_of(op.places.max_blocks);
 }
@@ -80,7 +82,7 @@ void attend_mixed(const Stream& stream, const Attention& op) {
     for_each_block(stream, sharing.blocks, bytes, Kernel{{op, sharing, grouping, depth}, {op, depth}});
 }
 
-/// Chooses a kernel by speed only: those on tensor cores give the same bits.
+/// Chooses the fastest kernel; all kernels on tensor cores give the same bits.
 template <KvFormat kFormat>
 void attend(const Stream& stream, const Attention& op) {
     if (!is_tiled(op.cache.format, op.cache.head_dim)) {

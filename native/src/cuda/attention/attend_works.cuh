@@ -1,4 +1,4 @@
-// attend_works: the way of every block of an attention, whatever it computes with.
+// attend_works: the loop of a block over its works, which all attention kernels share.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace outrider::cuda {
 
-/// Who shares the work of an attention.
+/// How the work of an attention is distributed.
 struct Sharing {
-    int blocks;      // no more than fit on the device at once
+    int blocks;      // at most as many as fit on the device at once
     int most_parts;  // places for the results of parts, counted in rows
 };
 
-/// How a multiprocessor's memory is used.
+/// How a multiprocessor's shared memory is used.
 struct Depth {
-    int blocks;       // of a multiprocessor
+    int blocks;       // per multiprocessor
     int stages;       // of copies
-    int round_units;  // of dimensions that are merged at once
+    int round_units;  // units of dimensions that are merged at once
 };
 
-/// Attends to a work's spans one after the other. What a span gives a row depends on that row alone; it is merged
-/// with those before it in its stretch, and that with the stretches before it, by one block or by several: so
-/// the bits are the same however the work is cut.
+/// Attends to a work's spans in order. A span's result for a row depends on that row alone; it is merged with
+/// the spans before it in its stretch, and the stretch with the stretches before it, by one block or by
+/// several, so the bits are the same however the work is split.
 template <typename Kernel>
 __device__ void attend_work(const Block& block, const Kernel& kernel, const Work& work, char* memory,
                             int& flag) {
@@ -51,8 +51,9 @@ __device__ void attend_work(const Block& block, const Kernel& kernel, const Work
     }
 }
 
-/// Goes through a block's share of the work; `body` gets a work, memory, and a flag that the block shares. Where the
-/// rows are, and what was stored before this pass, is read while the kernels before still run.
+/// Processes a block's share of the works; `body` gets a work, shared memory, and a flag that the block's
+/// threads share. The rows' places, and keys and values stored before this pass, are read while the previous
+/// kernels still run.
 template <int kThreads, typename Body>
 __device__ void attend_works(const Block& block, const Attention& op, const Grouping& grouping,
                              const Sharing& sharing, const Body& body) {
@@ -68,7 +69,7 @@ __device__ void attend_works(const Block& block, const Attention& op, const Grou
     }
 }
 
-/// Where all works are for one kernel.
+/// For an attention whose works all use one kernel.
 template <typename Kernel>
 __device__ void attend_works(const Block& block, const Kernel& kernel) {
     attend_works<Kernel::kThreads>(

@@ -1,4 +1,4 @@
-// Attention over the paged cache: decoding, verification and prefill are one.
+// Attention over the paged cache, for decoding, verification and prefill alike.
 #pragma once
 
 #include "cuda/runtime/stream.h"
@@ -10,7 +10,7 @@ constexpr int kMaxHeadDim = 256;
 
 void attention(const Stream& stream, const Attention& op);
 
-// One for each format, in a file of its own: they take long to compile.
+// One function per cache format, each in a file of its own, since they take long to compile.
 void attend_f32(const Stream& stream, const Attention& op);
 void attend_bf16(const Stream& stream, const Attention& op);
 void attend_int8(const Stream& stream, const Attention& op);

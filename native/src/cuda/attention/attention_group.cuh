@@ -1,4 +1,4 @@
-// Group: the queries that one block attends with.
+// Group: the queries that a block computes together.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace outrider::cuda {
 
-/// n / divisor by a multiplication, for an n below 2^16 / divisor: a division takes many instructions.
+/// Multiplication by this inverse replaces a slow division: n / divisor = n * inverse >> kQuotientBits, for n
+/// below 2^16 / divisor.
 constexpr int kQuotientBits = 16;
 __device__ inline int inverse_of(int divisor) {
     return ((1 << kQuotientBits) + divisor - 1) / divisor;
 }
 
-/// Consecutive rows of one sequence, and heads that share keys and values.
+/// Consecutive rows of one sequence, and query heads that share keys and values.
 struct Group {
     int first_row;
     int position;  // of the first row
@@ -23,9 +24,9 @@ struct Group {
     int heads;
     int kv_head;
     int inverse_heads;
-    Range some;            // positions that some row attends to
-    Range common;          // those that all rows do
-    const int32_t* table;  // the blocks of the sequence
+    Range some;            // positions that at least one row attends to
+    Range common;          // positions that all rows attend to
+    const int32_t* table;  // block table of the sequence
 
     __device__ int queries() const { return rows * heads; }
     __device__ int row_of(int query) const { return query * inverse_heads >> kQuotientBits; }
@@ -33,15 +34,15 @@ struct Group {
     __device__ int head(int query) const { return first_head + query - row_of(query) * heads; }
     __device__ int position_of(int query) const { return position + row_of(query); }
     __device__ int last() const { return position + rows - 1; }
-    /// Some row attends to some position of the chunk.
+    /// Whether some row attends to some position of the chunk.
     __device__ bool reads(int chunk) const { return some.meets(chunk * kBlockSize, kBlockSize); }
-    /// All rows attend to all positions of the chunk.
+    /// Whether all rows attend to all positions of the chunk.
     __device__ bool reads_all(int chunk) const {
         return common.has(chunk * kBlockSize) && common.has((chunk + 1) * kBlockSize - 1);
     }
 };
 
-/// What a softmax begins with: the head's sink, where there are any.
+/// The initial state of a softmax: the head's sink, if there are sinks.
 __device__ inline Softmax first_softmax(const Attention& op, int head) {
     return op.sinks ? Softmax{op.sinks[head], 1.0f} : empty_softmax();
 }
@@ -50,14 +51,14 @@ __device__ inline KvBlock block_of(const Attention& op, const Group& group, int 
     return find_block(op.cache, group.table[chunk], group.kv_head);
 }
 
-/// How rows and heads fall into groups of up to so many. Groups end at absolute multiples of `rows`
-/// positions, so that each row knows by itself whether it begins one.
+/// Divides rows and heads into groups of up to `rows` and `heads`. Groups end at absolute multiples of `rows`
+/// positions, so that each row can tell by itself whether it begins one.
 struct Grouping {
     int rows;
     int heads;
-    int heads_each;   // those that share keys
-    int groups_each;  // of them
-    int head_groups;  // of all
+    int heads_each;   // query heads per KV head
+    int groups_each;  // groups of the heads of one KV head
+    int head_groups;  // groups of all heads
     uint32_t inverse_rows;
 
     static Grouping of(const Attention& op, int rows, int heads) {
@@ -67,7 +68,7 @@ struct Grouping {
         return {rows, heads, each, groups, op.cache.num_kv_heads * groups, inverse};
     }
 
-    /// The group that `row` begins, of no heads yet; one without rows where it begins none.
+    /// The group that `row` begins, without heads yet; it has no rows if `row` begins none.
     __device__ Group find(const Attention& op, int row) const {
         Group group{};
         group.first_row = row;
@@ -93,7 +94,7 @@ struct Grouping {
         group.common = {first_position(op, group.last()), group.position};
     }
 
-    /// Of `rows`; by a multiplication, for positions below 2^26.
+    /// Whether a position is a multiple of `rows`; by a multiplication, for positions below 2^26.
     __device__ bool is_multiple(int position) const {
         const auto quotient =
             static_cast<int>(uint64_t{static_cast<uint32_t>(position)} * inverse_rows >> 32);

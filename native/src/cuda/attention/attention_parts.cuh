@@ -1,4 +1,4 @@
-// Parts: what blocks have computed of a group's context, kept until the last of them is there.
+// Parts: partial results of a group's context, stored until the last of them has been computed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace outrider::cuda {
 
-/// What a part gives one query: a Softmax, and for each dimension the sum of weighted values.
+/// A part's result for one query: a Softmax, and for each dimension the sum of weighted values.
 __device__ inline float* partial(const Attention& op, const Work& work, int part, int query) {
     const Group& group = work.group;
     const int64_t row = int64_t{work.first_part} + part * group.rows;
@@ -18,12 +18,12 @@ __device__ inline float* partial(const Attention& op, const Work& work, int part
     return op.scratch + int64_t{kMostParts} * op.num_heads + place * (op.cache.head_dim + 2);
 }
 
-/// Parts that become one when they are all there: a stretch's spans, or a group's stretches.
+/// Parts that are merged when all of them are complete: a stretch's spans, or a group's stretches.
 struct Join {
     int first;
     int count;
-    int counter;  // the part whose place counts those that are there
-    int to;       // a part; none: the output
+    int counter;  // part whose counter counts the complete ones
+    int to;       // part for the result; negative: the output
     bool is_stretch;
 
     __device__ bool is_final() const { return to < 0; }
@@ -31,7 +31,7 @@ struct Join {
 
 constexpr int kNoPart = -1;
 
-/// The only stretch of a group is its end.
+/// Joins a stretch's spans; if the group has no other stretch, the result is the output.
 __device__ inline Join join_stretch(const Work& work) {
     const int stretch = work.own_stretch();
     const int begin = larger_of(work.first, work.stretch_begin(stretch));
@@ -44,10 +44,10 @@ __device__ inline Join join_group(const Work& work) {
     return {work.first_stretch_part(), work.stretches(), 0, kNoPart, false};
 }
 
-/// Whether all parts of a join but this block's were there before. `flag` is shared. Every thread calls.
+/// Whether this block's part completes a join. `flag` is shared memory. All threads must call.
 __device__ inline bool arrives_last(const Block& block, const Attention& op, const Work& work,
                                     const Join& join, int& flag) {
-    block.synchronize();  // so one thread publishes what all have written
+    block.synchronize();  // so that one thread publishes the writes of all
     if (block.thread == 0) {
         publish_writes();
         const int64_t row = int64_t{work.first_part} + join.counter * work.group.rows;
@@ -85,14 +85,14 @@ struct MergedParts {
         }
     }
 
-    /// Adds parts in their order.
+    /// Adds parts in order.
     __device__ void add_all(const float* from, int64_t stride, int count, int first_dim, int head_dim) {
 #pragma unroll 1
         for (int first = 0; first < count; first += kAhead) {
             Softmax parts[kAhead];
             float values[kAhead][kDims];
 #pragma unroll
-            for (int i = 0; i < kAhead; ++i) {  // all are on their way before the first is looked at
+            for (int i = 0; i < kAhead; ++i) {  // all loads are issued before the first result is used
                 const float* part = from + smaller_of(first + i, count - 1) * stride;
                 parts[i] = {load_written(part), load_written(part + 1)};
 #pragma unroll
@@ -133,7 +133,7 @@ __device__ inline void write_stretch(float* to, int first, int head_dim, const M
     }
 }
 
-/// Merges the parts of a join for a query; a warp calls.
+/// Merges the parts of a join for one query; called by a warp.
 __device__ inline void merge_parts(const Block& block, const Attention& op, const Work& work,
                                    const Join& join, int query) {
     const int head_dim = op.cache.head_dim;
@@ -157,12 +157,12 @@ __device__ inline void merge_parts(const Block& block, const Attention& op, cons
     }
 }
 
-/// Merges what is complete with this block's part, which it has written: nobody else waits for that, and who
-/// does it changes no bit. Every thread of the block calls.
+/// Merges the joins that this block's part completes; the part must have been written. No block waits for
+/// another, and the bits do not depend on which block merges. All threads of the block must call.
 ///
-/// It is a function of its own in the machine code too: inlined, its barriers kept ptxas 13.0 from letting
-/// the lanes of a warp meet again after a loop before it, and the lanes that left the loop first overwrote
-/// uniform registers that the others still needed (seen on an H200, as stores to wrong addresses).
+/// Not inlined: inlined, its barriers kept ptxas 13.0 from reconverging the lanes of a warp after a loop
+/// before it, and the lanes that left the loop first overwrote uniform registers that the others still needed
+/// (seen on an H200, as stores to wrong addresses).
 template <int kThreads>
 __device__ __noinline__ void finish_part(Block block, const Attention& op, const Work& work, int& flag) {
     bool is_whole = !work.is_span;

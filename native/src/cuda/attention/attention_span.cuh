@@ -1,5 +1,5 @@
-// Spans: the context cut at absolute multiples of kSpan positions, and stretches of them. A stretch's spans
-// are merged in their order, and then the stretches in theirs.
+// Spans: the context, cut at absolute multiples of kSpan positions; several spans form a stretch. A stretch's
+// spans are merged in order, and then the stretches in order.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace outrider::cuda {
 
-constexpr int kChunks = 8;  // of a span: blocks of the cache
+constexpr int kChunks = 8;  // chunks of a span: blocks of the cache
 constexpr int kSpan = kChunks * kBlockSize;
-constexpr int kStretch = 8;  // spans
+constexpr int kStretch = 8;  // spans of a stretch
 
 __device__ inline int larger_of(int left, int right) {
     return left > right ? left : right;
@@ -26,19 +26,19 @@ inline int spans_of(int max_blocks) {
     return (max_blocks + kChunks - 1) / kChunks;
 }
 
-/// Where a row's attention begins; it ends at the row itself.
+/// The position of the first key that a row attends to; the row itself is the last.
 __device__ inline int first_position(const Attention& op, int position) {
     return op.window > 0 && position >= op.window ? position - op.window + 1 : 0;
 }
 
-/// Positions that a row attends to, both ends included.
+/// The positions that a row attends to, both ends included.
 struct Range {
     int first;
     int last;
 
     __device__ bool has(int position) const { return position >= first && position <= last; }
     __device__ bool meets(int start, int count) const { return start <= last && start + count > first; }
-    /// Ones in the halves of a register that belong to two neighbouring positions, where the range has them.
+    /// A mask for two neighbouring positions in the halves of a register: ones for positions in the range.
     __device__ uint32_t mask(int position) const {
         return (has(position) ? 0x0000FFFFu : 0) | (has(position + 1) ? 0xFFFF0000u : 0);
     }
@@ -48,7 +48,7 @@ __device__ inline Range range_of(const Attention& op, int position) {
     return {first_position(op, position), position};
 }
 
-/// A span's maximum for one of `queries`, of those of its chunks.  # [kChunks, queries]
+/// A query's maximum over the chunks of a span.  # maxima: [kChunks, queries]
 __device__ inline float span_maximum(const float* maxima, int queries, int query) {
     float maximum = maxima[query];
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ inline float span_maximum(const float* maxima, int queries, int query
     return maximum;
 }
 
-/// The same with the sums, which are below that maximum already and are added in the chunks' order.
+/// The maximum and the sum over the chunks, whose sums are relative to that maximum already; added in order.
 __device__ inline Softmax span_softmax(const float* maxima, const float* sums, int queries, int query) {
     float sum = sums[query];
 #pragma unroll

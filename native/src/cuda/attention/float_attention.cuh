@@ -1,4 +1,4 @@
-// FloatAttention: attention on the float units, a fused multiplication and addition at a time.
+// FloatAttention: attention on the float units, by fused multiply-adds.
 #pragma once
 
 #include "cuda/attention/attend_works.cuh"
@@ -9,19 +9,19 @@
 
 namespace outrider::cuda {
 
-/// A block's shared memory.
+/// The shared memory of a block.
 struct FloatScratch {
     static constexpr int kQueries = 16;
     static constexpr int kDimsAtOnce = 2 * kWarp;
 
     float* queries;       // [head_dim, kQueries]
-    float* totals;        // [kQueries, head_dim], of the spans so far of a stretch
+    float* totals;        // [kQueries, head_dim], of the stretch's spans so far
     float* whole_totals;  // the same, of the stretches so far
     float* weights;       // [kChunks, kQueries, kBlockSize]
     float* values;        // [kChunks, kQueries, kDimsAtOnce]
     float* maxima;        // [kChunks, kQueries]
     float* sums;          // [kChunks, kQueries]
-    Softmax* softmax;     // [kQueries], of the spans so far of a stretch
+    Softmax* softmax;     // [kQueries], of the stretch's spans so far
     Softmax* whole;       // [kQueries], of the stretches so far
 
     __device__ FloatScratch(char* shared, int head_dim, const Depth&)
@@ -42,7 +42,7 @@ struct FloatScratch {
     }
 };
 
-/// Blocks share the works of a WorkList.
+/// The blocks share the works of a WorkList.
 template <KvFormat kFormat>
 struct FloatAttention {
     using Scratch = FloatScratch;
@@ -52,14 +52,14 @@ struct FloatAttention {
     using WaitsItself = void;
     static constexpr int kQueries = FloatScratch::kQueries;
     static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
-    static constexpr int kFewQueries = 4;  // of one row
+    static constexpr int kFewQueries = 4;  // enough for one row
 
     Attention op;
     Sharing sharing;
     Grouping grouping;
     Depth depth;
 
-    /// It reads the cache as it goes.
+    /// Placeholder: this kernel reads the cache directly.
     struct Copies {
         __device__ void begin_all() const {}
     };
@@ -80,7 +80,7 @@ struct FloatAttention {
         block.synchronize();
     }
 
-    /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
+    /// Merges the result of a stretch with the stretches before it, and resets it.
     __device__ void end_stretch(const Block& block, const Group& group, const FloatScratch& scratch) const {
         for_each_total(block, group, [&](int i, int query, int) {
             if (const Softmax part = scratch.softmax[query]; !is_empty(part)) {
@@ -167,7 +167,8 @@ struct FloatAttention {
         }
     }
 
-    /// The scores of the lane's position, minus infinity where it is not attended to, and the chunk's maxima.
+    /// Computes the scores of the lane's position, minus infinity for queries that do not attend to it, and
+    /// the chunk's maxima.
     template <int kCount>
     __device__ void score(const Block& block, const Group& group, const FloatScratch& scratch,
                           const KvBlock& kv, int start, bool is_read, float (&scores)[kCount]) const {
@@ -210,7 +211,7 @@ struct FloatAttention {
         return range_of(op, group.position_of(query)).has(position);
     }
 
-    /// Makes weights of scores, and their sums.
+    /// Turns scores into weights, and computes their sums.
     template <int kCount>
     __device__ void weigh(const Block& block, const Group& group, const FloatScratch& scratch,
                           const KvBlock& kv, int start, const float (&scores)[kCount]) const {
@@ -233,8 +234,9 @@ struct FloatAttention {
         synchronize_warp();
     }
 
-    /// The chunk's weighted values in some dimensions. A weight of zero adds nothing, whatever the value: it
-    /// may be one that only other rows attend to. Those that no row does may be NaN, and are not read.
+    /// Sums up the chunk's weighted values in some dimensions. Values with a weight of zero are skipped,
+    /// since they may be infinite if only other rows attend to them. Positions that no row attends to may
+    /// hold NaN, and are not read.
     template <int kCount>
     __device__ void add_values(const Block& block, const Group& group, const FloatScratch& scratch,
                                const KvBlock& kv, int start, bool is_read, int first) const {
@@ -263,7 +265,7 @@ struct FloatAttention {
         }
     }
 
-    /// Adds the chunks up in their order, and to what the spans before have given.
+    /// Adds up the chunks in order, and merges them with the spans before.
     __device__ void merge_values(const Block& block, const Group& group, const FloatScratch& scratch,
                                  int first) const {
         for (int i = block.thread; i < group.queries() * kDimsAtOnce; i += kThreads) {

@@ -1,4 +1,4 @@
-// KvBlock: one head's keys and values of one block of positions.
+// KvBlock: the keys and values of one head in one block of positions.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace outrider::cuda {
 
 constexpr int kFragmentSize = 8;  // values that a lane reads at once
 
-/// Whether tensor cores can have the cache as their right operands.
+/// Whether the cache has the layout of tensor cores' right operands.
 inline OUTRIDER_HOST_DEVICE bool is_tiled(KvFormat format, int head_dim) {
     return format != KvFormat::f32 && head_dim % kFragmentSize == 0;
 }
 
-/// Fragment of a right operand as it is stored: eight neighbours.
+/// A fragment of a right operand, as it is stored: eight neighbours.
 template <KvFormat kFormat>
 using KvFragment = Words<kFormat == KvFormat::bf16 ? 4 : 2>;
 
-/// The fragment in bf16, which is exact.
+/// Converts a fragment to bf16, which is exact.
 template <KvFormat kFormat>
 __device__ Words<4> unpack(const KvFragment<kFormat>& from) {
     if constexpr (kFormat == KvFormat::bf16) {
@@ -37,10 +37,10 @@ __device__ Words<4> unpack(const KvFragment<kFormat>& from) {
     }
 }
 
-/// For the float units, keys have their positions side by side, values their dimensions. For tensor cores it
-/// is the other way round, in fragments of eight neighbours that share a lane's registers: a key's are
-/// dimensions, a value's are the positions 8 j + 2 c and 8 j + 2 c + 1 for j in 0 ... 3, which are those of
-/// the weights that lane c of four holds.
+/// For the float units, keys are stored with neighbouring positions side by side, values with neighbouring
+/// dimensions. For tensor cores it is the reverse, in fragments of eight neighbours that share a lane's
+/// registers: a key fragment holds dimensions; a value fragment holds the positions 8 j + 2 c and 8 j + 2 c +
+/// 1 for j in 0 ... 3, the positions of the weights that lane c of four holds.
 struct KvBlock {
     char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; for tensor cores
                   // [head_dim / 8, kBlockSize, 8], [head_dim, 4, 8]; then, if the format has them, scales,
@@ -56,7 +56,7 @@ struct KvBlock {
     __device__ float value(int slot, int dim) const {
         return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
     }
-    /// What keys, or else values, of a slot are multiplied by.
+    /// The scale of a slot's key, or of its value.
     template <KvFormat kFormat>
     __device__ float scale(bool of_key, int slot) const {
         return has_scales(kFormat) ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
@@ -66,12 +66,12 @@ struct KvBlock {
         store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index_of(is_key, slot, dim),
               value);
     }
-    /// Stores value * factor, which must be within what the format holds.
+    /// Stores value * factor, which must be in the range of the format.
     __device__ void set_scaled(bool is_key, int slot, int dim, float value, float factor) const {
         bytes[index_of(is_key, slot, dim)] = static_cast<char>(
             format == KvFormat::int8 ? nearest_integer(value, factor) : nearest_e4m3(value * factor));
     }
-    /// The largest magnitude that the format, which has scales, can hold.
+    /// The largest magnitude of the format, which must have scales.
     __device__ float largest() const { return format == KvFormat::int8 ? 127.0f : kLargestE4m3; }
     __device__ void set_scale(bool of_key, int slot, float scale) const {
         scales()[(of_key ? 0 : kBlockSize) + slot] = scale;
@@ -89,7 +89,7 @@ struct KvBlock {
         return (head_dim + dim) * kBlockSize + slot % 8 / 2 * kFragmentSize +
                in_fragment(slot / 8 * 2 + slot % 2);
     }
-    /// Place in a fragment: of four bytes the second and the third have changed places, as in a ByteTile.
+    /// The place in a fragment: in every four bytes, the second and the third are swapped, as in a ByteTile.
     __device__ int in_fragment(int i) const {
         return format == KvFormat::bf16 ? i : i / 4 * 4 + ByteTile::swapped(i % 4);
     }
@@ -108,14 +108,14 @@ struct KvBlock {
     }
 };
 
-/// Blocks follow one another with all their heads.
+/// Finds one head of a block; a block's heads follow one another.
 __device__ inline KvBlock find_block(const KvLayer& cache, int64_t block, int64_t head) {
     const int64_t head_bytes = 2 * kBlockSize * kv_bytes(cache.format, cache.head_dim);
     return {static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes, cache.format,
             cache.head_dim};
 }
 
-/// The blocks of a row's sequence.  # [max_blocks]
+/// The block table of a row's sequence.  # [max_blocks]
 __device__ inline const int32_t* table_of(const RowPlaces& places, int64_t row) {
     return places.block_tables + static_cast<int64_t>(places.sequences[row]) * places.max_blocks;
 }

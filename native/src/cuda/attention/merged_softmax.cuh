@@ -1,5 +1,5 @@
-// Softmax: what parts of a running softmax (Milakov, Gimelshein, arXiv 1805.02867) are, and how two become
-// one.
+// Softmax: the parts of a running softmax (Milakov, Gimelshein, arXiv 1805.02867), and how two of them are
+// merged.
 #pragma once
 
 #include "cuda/primitives/reduce.cuh"
@@ -7,13 +7,13 @@
 
 namespace outrider::cuda {
 
-/// A softmax so far: the maximum of the scores, and the sum of the exponentials of what they are below it.
+/// The softmax of some scores: their maximum, and the sum of e^(score - maximum).
 struct Softmax {
     float maximum;
     float sum;
 };
 
-/// What two parts of a softmax are multiplied by when they become one.
+/// The factors of two parts of a softmax that are merged.
 struct Merge {
     float maximum;
     float first;
@@ -24,7 +24,7 @@ struct Merge {
           first(exponential_below_one(before.maximum - maximum)),
           second(exponential_below_one(part.maximum - maximum)) {}
 
-    /// A part that is -0 is taken for 0, which it has become where it was kept between two merges.
+    /// Takes a part of -0 for 0, since -0 becomes 0 if a part is stored between two merges.
     __device__ float of(float before, float part) const { return fmaf(before, first, part * second + 0.0f); }
 };
 
@@ -32,12 +32,12 @@ __device__ inline Softmax empty_softmax() {
     return {minus_infinity(), 0.0f};
 }
 
-/// Nothing of the part is attended to.
+/// Whether no score of the part is attended to.
 __device__ inline bool is_empty(const Softmax& part) {
     return part.maximum == minus_infinity();
 }
 
-/// How a part joins those before it.
+/// How a part is merged with those before it; an empty part changes nothing.
 struct PartMerge {
     Merge merge;
     bool is_empty;

@@ -1,4 +1,4 @@
-// MixedAttention: rows of prompts and rows that decode, each by the kernel that is for them.
+// MixedAttention: computes prompt rows and decoding rows, each with the kernel that suits them.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace outrider::cuda {
 
-/// Blocks share the works of a WorkList, whose groups are as long as a PromptAttention's; those of one tile are a
-/// TileAttention's.
+/// The blocks share the works of a WorkList with groups as long as PromptAttention's; TileAttention computes
+/// those that fit into one tile.
 template <KvFormat kFormat>
 struct MixedAttention {
     using Tile = TileAttention<kFormat, false>;

@@ -1,5 +1,5 @@
-// PromptAttention: attention of many rows of a sequence on tensor cores, with the bits of TileAttention. Each warp has
-// a tile of queries of its own, and goes through the blocks of the cache that all warps have copied.
+// PromptAttention: attention of many rows of a sequence on tensor cores, with the same bits as TileAttention.
+// Each warp has its own tile of queries, and goes through the cache blocks that all warps have copied.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace outrider::cuda {
 
-constexpr int kPromptTiles = 8;       // of a block: a warp's each
-constexpr int kMostPromptDims = 128;  // of a head: as many as registers have sums for
+constexpr int kPromptTiles = 8;       // per block: one for each warp
+constexpr int kMostPromptDims = 128;  // per head: registers have room for as many sums
 
-/// A block's shared memory.
+/// The shared memory of a block.
 struct PromptScratch {
     static constexpr int kThreads = kPromptTiles * kWarp;
 
     Words<4>* queries;    // [kPromptTiles, units, kSteps, kWarp]
-    Softmax* softmax;     // [kPromptTiles, kTileQueries], of the spans so far of a stretch
+    Softmax* softmax;     // [kPromptTiles, kTileQueries], of the stretch's spans so far
     Softmax* whole;       // [kPromptTiles, kTileQueries], of the stretches so far
-    float* totals;        // [values, kThreads], of the spans so far of a stretch
+    float* totals;        // [values, kThreads], of the stretch's spans so far
     float* whole_totals;  // the same, of the stretches so far
 
     __device__ PromptScratch(char* shared, int head_dim, const Depth&)
@@ -33,7 +33,7 @@ struct PromptScratch {
           totals(reinterpret_cast<float*>(whole + kPromptTiles * kTileQueries)),
           whole_totals(totals + values_of(head_dim) * kThreads) {}
 
-    /// A thread's sums.
+    /// The number of sums of a thread.
     OUTRIDER_HOST_DEVICE static int values_of(int head_dim) {
         return units_of(head_dim) * kUnitDims * kTileQueries / kWarp;
     }
@@ -66,7 +66,7 @@ struct PromptAttention {
         return Copies(block, op, group, memory, begin, end);
     }
 
-    /// A warp's rows of a group, maybe none.
+    /// A warp's rows of a group; there may be none.
     __device__ Group tile_of(const Group& group, int warp) const {
         const int rows = kTileQueries / group.heads;
         Group own = group;
@@ -114,7 +114,7 @@ struct PromptAttention {
         join_span(block, scratch, softmax, sums);
     }
 
-    /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
+    /// Merges the result of a stretch with the stretches before it, and resets it.
     __device__ void end_stretch(const Block& block, const Group&, const Scratch& scratch) const {
 #pragma unroll 1
         for (int half = 0; half < kHalves; ++half) {
@@ -156,7 +156,7 @@ struct PromptAttention {
     }
 
   private:
-    /// Of a span.
+    /// A thread's sums of a span.
     struct Sums {
         float values[kMostUnits][kNTiles][4];
     };
@@ -165,7 +165,7 @@ struct PromptAttention {
         return scratch.queries + block.warp() * units_of(op.cache.head_dim) * kSteps * kWarp;
     }
 
-    /// Attends to a block of the cache, and merges that with those before it in the span.
+    /// Attends to one chunk, and merges it with those before it in the span.
     __device__ void add_chunk(const Block& block, const Group& own, const Scratch& scratch,
                               const Copies& copies, int chunk, Softmax (&softmax)[kHalves],
                               Sums& sums) const {
@@ -217,8 +217,8 @@ struct PromptAttention {
         synchronize_warp();
     }
 
-    /// Calls `body` with a query of the warp's rows, its place, and the index and dimension of each of the thread's
-    /// totals for it.
+    /// Calls `body` with a query of the warp's rows, its place, and the index and the dimension of each of
+    /// the thread's totals for it.
     template <typename Body>
     __device__ void for_each_total(const Block& block, const Group& own, const Body& body) const {
 #pragma unroll 1
@@ -233,8 +233,8 @@ struct PromptAttention {
         }
     }
 
-    /// Calls `body` with the indices of a thread's values of a half, and the dimensions that the first lane of their
-    /// query has at these.
+    /// Calls `body` with the index of each of a thread's values in a half, and the dimension that the first
+    /// lane of the value's query has there.
     template <typename Body>
     __device__ void for_each_value(int half, const Body& body) const {
 #pragma unroll 1

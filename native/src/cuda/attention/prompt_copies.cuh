@@ -1,4 +1,4 @@
-// PromptCopies: keys and values on their way into the block's memory, for all of its warps.
+// PromptCopies: asynchronous copies of keys and values into shared memory, for all warps of a block.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace outrider::cuda {
 
-/// A ring of stages; each is a block of the cache: keys as [units, slots, 4 fragments], so that a warp's lanes find
-/// those of one operand side by side, then values as they are in the cache, then scales.
+/// A ring of stages; each holds a block of the cache: keys as [units, slots, 4 fragments], so that the lanes
+/// of a warp find an operand side by side, then values in the cache's layout, then scales.
 template <KvFormat kFormat>
 class PromptCopies {
   public:
@@ -20,7 +20,7 @@ class PromptCopies {
 
     OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim) { return kStages * stage_bytes(head_dim); }
 
-    /// For the blocks of the spans `begin` ... `end` - 1 that some row reads.
+    /// For the cache blocks of the spans `begin` ... `end` - 1 that some row reads.
     __device__ PromptCopies(const Block& place, const Attention& operation, const Group& queries,
                             char* shared, int begin, int end)
         : block(place),
@@ -30,7 +30,7 @@ class PromptCopies {
           next(larger_of(begin * kChunks, queries.some.first / kBlockSize)),
           last(smaller_of(end * kChunks - 1, queries.some.last / kBlockSize)) {}
 
-    /// When the pass has stored all of its keys and values.
+    /// Starts the first copies, after the pass has stored all of its keys and values.
     __device__ void begin_all() {
 #pragma unroll 1
         for (int stage = 1; stage < kStages; ++stage) {
@@ -38,7 +38,8 @@ class PromptCopies {
         }
     }
 
-    /// Waits for the next block. Every thread calls: it has read the block before, whose place is filled again.
+    /// Waits for the next block. All threads must call, after they have read the block before, whose stage is
+    /// reused.
     __device__ void wait() {
         wait_for_copies<kStages - 2>();
         block.synchronize();
@@ -75,10 +76,10 @@ class PromptCopies {
     const Attention& op;
     const Group& group;
     char* memory;
-    int next;                // chunk that is begun next
-    int last;                // of all
-    int begun = 0;           // its stage
-    int read = kStages - 1;  // the stage that was waited for
+    int next;                // chunk to copy next
+    int last;                // last chunk
+    int begun = 0;           // stage for `next`
+    int read = kStages - 1;  // stage that was last waited for
 
     OUTRIDER_HOST_DEVICE static int stage_bytes(int head_dim) {
         return 2 * units_of(head_dim) * kUnitBytes + kScaleBytes;
@@ -106,9 +107,9 @@ class PromptCopies {
         return op.cache.head_dim * kBlockSize / kFragmentSize * int{sizeof(Fragment)};
     }
 
-    /// Zeros for dimensions that are not there.
+    /// Fills dimensions beyond head_dim with zeros.
     __device__ void begin_keys(char* to, const char* from) const {
-        constexpr int kCopies = kBlockSize / kSlotsOfCopy;  // of a fragment's dimensions
+        constexpr int kCopies = kBlockSize / kSlotsOfCopy;  // for a fragment's dimensions
         const int copies = units_of(op.cache.head_dim) * kUnitBytes / kCopyBytes;
 #pragma unroll 1
         for (int copy = block.thread; copy < copies; copy += kThreads) {

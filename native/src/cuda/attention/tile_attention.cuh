@@ -1,10 +1,10 @@
-// TileAttention: attention on tensor cores. Queries are the rows of an mma_m16n8k16, which do not meet;
-// its columns are positions where they meet keys, and dimensions where weights meet values. Each warp attends
-// to a block of the cache by itself, below the block's own maximum; then the block's threads merge what the
-// warps have given in the order of the positions.
+// TileAttention: attention on tensor cores. Queries are the rows of an mma_m16n8k16, which do not affect one
+// another; its columns are positions when queries are multiplied with keys, and dimensions when weights are
+// multiplied with values. Each warp attends to one cache block by itself, relative to the maximum of that
+// block; then all threads merge the results of the warps in the order of the positions.
 //
-// Keys and values come straight from the cache as the registers that the instruction takes, and the weights of a
-// lane are its left operand: a warp waits for no other before the merge.
+// Keys and values are stored in the register layout of the instruction, and the weights of a lane are its
+// left operand: no warp waits for another before the merge.
 #pragma once
 
 #include "cuda/attention/attend_works.cuh"
@@ -16,7 +16,7 @@
 
 namespace outrider::cuda {
 
-/// Blocks share the works of a WorkList.
+/// The blocks share the works of a WorkList.
 template <KvFormat kFormat, bool kIsCapped>
 struct TileAttention {
     using Scratch = TileAttentionScratch;
@@ -26,7 +26,7 @@ struct TileAttention {
     static constexpr bool kIsReferenced = true;
     using WaitsItself = void;
     static constexpr int kQueries = Scratch::kQueries;
-    static constexpr int kDims = 4;  // neighbours that a thread merges at once
+    static constexpr int kDims = 4;  // neighbouring dimensions that a thread merges at once
 
     Attention op;
     Sharing sharing;
@@ -82,7 +82,7 @@ struct TileAttention {
         }
     }
 
-    /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
+    /// Merges the result of a stretch with the stretches before it, and resets it.
     __device__ void end_stretch(const Block& block, const Group& group, const Scratch& scratch) const {
         if (block.thread < group.queries()) {
             const int query = block.thread;
@@ -130,7 +130,7 @@ struct TileAttention {
     }
 
   private:
-    /// A warp's weights for its block of the span.
+    /// Computes a warp's weights for its chunk of the span.
     __device__ TileWeights score(const Block& block, const Group& group, const Scratch& scratch,
                                  Copies& copies, int span) const {
         const int chunk = span * kChunks + block.warp();
@@ -157,7 +157,7 @@ struct TileAttention {
         }
     }
 
-    /// A warp's sums of some units, if it reads its block of the span.
+    /// Computes a warp's sums of some units, if it reads its chunk of the span.
     __device__ void add_values(const Block& block, const Group& group, const TileWeights& weights,
                                const Scratch& scratch, Copies& copies, int span, int first, int end) const {
         const int chunk = span * kChunks + block.warp();
@@ -173,7 +173,7 @@ struct TileAttention {
         }
     }
 
-    /// How each chunk joins those before it in the span, and how the span joins the stretch.
+    /// Computes how each chunk is merged with those before it in the span, and the span with the stretch.
     __device__ static void make_merges(const Block& block, const Group& group, const Scratch& scratch) {
         const int query = block.thread % kQueries;
         const int chunk = block.thread / kQueries;
@@ -188,7 +188,7 @@ struct TileAttention {
         }
     }
 
-    /// Of the dimensions of a round.
+    /// Merges the sums of all chunks in the dimensions of a round.
     __device__ void merge_sums(const Block& block, const Group& group, const Scratch& scratch,
                                int first_dim) const {
         const int dims = smaller_of(scratch.round_dims, op.cache.head_dim - first_dim);
@@ -214,7 +214,7 @@ struct TileAttention {
         });
     }
 
-    /// Calls `body` for the dimensions that a thread merges, kDims at a time; a query is one warp's.
+    /// Calls `body` for the dimensions that a thread merges, kDims at a time; each query belongs to one warp.
     template <typename Body>
     __device__ static void for_each_total(const Block& block, const Group& group, int dims,
                                           const Body& body) {

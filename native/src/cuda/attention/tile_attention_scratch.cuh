@@ -12,23 +12,23 @@
 
 namespace outrider::cuda {
 
-/// Left operands lie as lanes have them.
+/// Left operands are stored in the order of the lanes.
 struct TileAttentionScratch {
     static constexpr int kQueries = kTileQueries;
     static constexpr int kThreads = kChunks * kWarp;
     static constexpr int kApart =
-        8;  // floats between the sums of two queries, which so lie in different banks
+        8;  // floats between the sums of two queries, so that they are in different banks
 
     Words<4>* queries;    // [units, kSteps, kWarp]
     PartMerge* merges;    // [kChunks, kQueries], of a span's chunks
     PartMerge* joins;     // [kQueries], of a span, or of a stretch
     Softmax* parts;       // [kChunks, kQueries]
-    Softmax* softmax;     // [kQueries], of the spans so far of a stretch
+    Softmax* softmax;     // [kQueries], of the stretch's spans so far
     Softmax* whole;       // [kQueries], of the stretches so far
-    float* totals;        // [kQueries, head_dim], of the spans so far of a stretch
+    float* totals;        // [kQueries, head_dim], of the stretch's spans so far
     float* whole_totals;  // the same, of the stretches so far
     float* sums;          // [kChunks, kQueries, round_dims + kApart]
-    int round_dims;       // that are merged at once
+    int round_dims;       // dimensions that are merged at once
 
     __device__ TileAttentionScratch(char* shared, int head_dim, const Depth& depth)
         : queries(reinterpret_cast<Words<4>*>(shared)),
@@ -45,19 +45,18 @@ struct TileAttentionScratch {
     __device__ float* sums_of(int chunk, int query) const {
         return sums + (chunk * kQueries + query) * (round_dims + kApart);
     }
-    /// A query's maximum of the first chunks of a span.
+    /// A query's maximum over the first `chunks` chunks of a span.
     __device__ float maximum_of(int query, int chunks) const {
         float maximum = minus_infinity();
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
             const Softmax& part = parts[chunk * kQueries + query];
-            const bool is_joined =
-                chunk < chunks && !is_empty(part);  // as a NaN would be lost in an empty one
+            const bool is_joined = chunk < chunks && !is_empty(part);  // an empty part could hide a NaN
             maximum = is_joined ? Greater()(maximum, part.maximum) : maximum;
         }
         return maximum;
     }
-    /// A query's softmax of a span, whose merges are there.
+    /// A query's softmax of a span, whose merges must have been computed.
     __device__ Softmax softmax_of_span(int query) const {
         float sum = 0.0f;
 #pragma unroll

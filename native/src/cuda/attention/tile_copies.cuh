@@ -1,4 +1,5 @@
-// TileCopies: a warp's keys and values on their way into the block's memory, some stages ahead of their use.
+// TileCopies: a warp's asynchronous copies of keys and values into shared memory, some stages ahead of their
+// use.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +14,19 @@ namespace outrider::cuda {
 
 constexpr int kFewestStages = 2;
 
-/// A ring of stages; each stage is four fragments of every lane: a unit of dimensions of the warp's own block of a
-/// span. Its keys come first, then its values. So no warp reads what another has copied, and none waits for another.
+/// A ring of stages; each holds four fragments of every lane: one unit of dimensions of the warp's own block
+/// of a span. The stages of its keys come first, then those of its values. No warp reads the copies of
+/// another, so none waits for another.
 template <KvFormat kFormat>
 class TileCopies {
   public:
     using Fragment = KvFragment<kFormat>;
-    static constexpr int kFragments = 4;  // of a lane in a stage
+    static constexpr int kFragments = 4;  // per lane and stage
 
     static size_t bytes(int stages) { return size_t{kChunks} * bytes_of_warp(stages); }
 
-    /// Begins to copy the spans `begin` ... `end` - 1, as far as their keys and values are older than the pass.
+    /// Starts to copy the spans `begin` ... `end` - 1, as far as their keys and values were stored before the
+    /// pass.
     __device__ TileCopies(const Block& place, const Attention& operation, const Group& queries, char* shared,
                           int num_stages, int begin, int end)
         : block(place),
@@ -46,7 +49,7 @@ class TileCopies {
         }
     }
 
-    /// Begins the others of the first stages, when the pass has stored all of its keys and values.
+    /// Starts the rest of the first stages, after the pass has stored all of its keys and values.
     __device__ void begin_all() {
 #pragma unroll 1
         for (; begun < stages; ++begun) {
@@ -67,17 +70,17 @@ class TileCopies {
         }
         meet();
     }
-    /// Has used the oldest stage, and begins another in its place.
+    /// Releases the oldest stage, and starts another in its place.
     __device__ void advance() {
         meet();
         begin_next();
     }
 
-    /// Of the oldest stage, which is of this unit.
+    /// Keys of the oldest stage, which must hold this unit.
     __device__ Fragment keys(int, int n_tile) const {
         if constexpr (kIsWide) {
             return fragment_at((n_tile * kWarp + block.lane()) * kCopyBytes);
-        } else {  // a copy has two neighbouring slots
+        } else {  // a copy holds two neighbouring slots
             const int g = block.lane() / 4;
             const int copy = n_tile * (kWarp / 2) + block.lane() % 4 * 4 + g / 2;
             return fragment_at(copy * kCopyBytes + g % 2 * kCopyBytes / 2);
@@ -86,7 +89,8 @@ class TileCopies {
     __device__ Fragment values(int, int n_tile) const {
         return fragment_at((n_tile * kWarp + block.lane()) * int{sizeof(Fragment)});
     }
-    /// Of a slot of the warp's own block of a span, from the span's first stage on until the next span's.
+    /// The scale of a slot in the warp's own block of a span; valid from the span's first stage until the
+    /// next span's.
     __device__ float scale(int of_span, bool of_key, int slot) const {
         if constexpr (has_scales(kFormat)) {
             return reinterpret_cast<const float*>(scales_of(of_span))[(of_key ? 0 : kBlockSize) + slot];
@@ -97,30 +101,30 @@ class TileCopies {
   private:
     static constexpr bool kIsWide = sizeof(Fragment) == kCopyBytes;
     static constexpr int kStageBytes = kFragments * kWarp * int{sizeof(Fragment)};
-    static constexpr int kCopies = kStageBytes / kWarp / kCopyBytes;  // of a lane in a stage
+    static constexpr int kCopies = kStageBytes / kWarp / kCopyBytes;  // per lane and stage
     static constexpr int kScaleBytes = has_scales(kFormat) ? 2 * kBlockSize * int{sizeof(float)} : 0;
-    static constexpr int kScaleSets = 8;  // at most five spans are under way: each has two stages or more
+    static constexpr int kScaleSets = 8;  // at most five spans are in flight: each has two stages or more
 
     const Block& block;
     const Group& group;
     int head_dim;
-    const char* heads;  // the head in the first block of the cache
+    const char* heads;  // address of the head in the first block of the cache
     int block_bytes;
-    char* memory;  // the warp's: stages, scales
-    char* stage;   // that is begun next, which is the oldest as well
+    char* memory;  // memory of the warp: stages, then scales
+    char* stage;   // stage to start next, which is also the oldest
     int stages;
     int units;
-    int steps;  // of a span
-    int span;   // of the stage that is begun next
+    int steps;  // per span
+    int span;   // span of the stage to start next
     int last;
     int step = 0;
-    int begun = 0;  // of the first stages
+    int begun = 0;  // number of the first stages that are started
 
     OUTRIDER_HOST_DEVICE static int bytes_of_warp(int stages) {
         return stages * kStageBytes + kScaleSets * kScaleBytes;
     }
 
-    /// Where a lane reads only what it has copied itself, lanes need not meet.
+    /// Synchronises the lanes, unless each reads only its own copies.
     __device__ void meet() const {
         if constexpr (!kIsWide) {
             synchronize_warp();
@@ -138,7 +142,7 @@ class TileCopies {
         return heads + int64_t{group.table[chunk]} * block_bytes;
     }
 
-    /// Whether the next stage is of positions before the first row that its sequence has in this pass.
+    /// Whether the positions of the next stage were certainly stored before this pass.
     __device__ bool is_old() const {
         return (span * kChunks + block.warp() + 1) * kBlockSize <= group.position - group.first_row;
     }
@@ -158,7 +162,7 @@ class TileCopies {
         stage = stage == memory + stages * kStageBytes ? memory : stage;
     }
 
-    /// Zeros for dimensions that are not there.
+    /// Fills dimensions beyond head_dim with zeros.
     __device__ void begin_keys(const char* bytes) const {
         const int lane = block.lane();
         const int c = (kIsWide ? lane : lane / 4) % 4;

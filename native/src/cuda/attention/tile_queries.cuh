@@ -9,15 +9,16 @@
 
 namespace outrider::cuda {
 
-constexpr int kTileQueries = 16;  // the instruction's rows
-constexpr int kSteps = 2;         // that go through 32 k: dimensions of keys, or a block's positions
+constexpr int kTileQueries = 16;  // rows of the instruction
+constexpr int kSteps = 2;         // instructions per 32 of K: dimensions of keys, or a block's positions
 constexpr int kUnitDims = 32;
 
 inline OUTRIDER_HOST_DEVICE int units_of(int head_dim) {
     return (head_dim + kUnitDims - 1) / kUnitDims;
 }
 
-/// All heads that share keys, if a tile can have them, and as many rows as then fit into so many tiles.
+/// Groups all heads that share keys, if they fit into a tile, and as many rows as then fit into `tiles`
+/// tiles.
 inline Grouping grouping_of_tiles(const Attention& op, int tiles) {
     const int each = op.num_heads / op.cache.num_kv_heads;
     const int groups = (each + kTileQueries - 1) / kTileQueries;
@@ -25,7 +26,7 @@ inline Grouping grouping_of_tiles(const Attention& op, int tiles) {
     return Grouping::of(op, kTileQueries / heads * tiles, heads);
 }
 
-/// Four dimensions of a query, rounded to bf16; zeros where there is no such query, or dimension.
+/// Four dimensions of a query, rounded to bf16; zeros for a query or dimension that does not exist.
 __device__ inline Words<2> four_dims(const Attention& op, const Group& group, int query, int dim) {
     if (query >= group.queries() || dim >= op.cache.head_dim) {
         return {};
@@ -37,7 +38,7 @@ __device__ inline Words<2> four_dims(const Attention& op, const Group& group, in
     return {{bfloat16_pair(value(0), value(1)), bfloat16_pair(value(2), value(3))}};
 }
 
-/// What a lane has of a tile's queries in a step.  # index in [units, kSteps, kWarp]
+/// A lane's operand: its part of a tile's queries in a step.  # index in [units, kSteps, kWarp]
 __device__ inline Words<4> query_operand(const Attention& op, const Group& group, int index) {
     const int lane = index % kWarp;
     const int step = index / kWarp;

@@ -1,4 +1,4 @@
-// TileScores: what a warp makes of one block of keys: weights, below the block's own maximum.
+// TileScores: computes a warp's weights for one block of keys, relative to the maximum of that block.
 #pragma once
 
 #include "cuda/attention/attention_group.cuh"
@@ -8,7 +8,8 @@
 
 namespace outrider::cuda {
 
-/// A lane's weights as left operands, and the softmax of the two queries that it has some of: g and g + 8.
+/// A lane's weights as left operands, and the softmax of the two queries that the lane has values of: g and g
+/// + 8.
 struct TileWeights {
     static constexpr int kHalves = 2;
 
@@ -16,9 +17,9 @@ struct TileWeights {
     Softmax softmax[kHalves];
 };
 
-/// The columns of an mma_m16n8k16 are eight positions. Whether scores are capped is known when it is
-/// compiled: the code of the cap, once for each score of a lane, would not fit into the instruction cache
-/// beside the rest.
+/// The columns of an mma_m16n8k16 are eight positions. Whether scores are capped is a template parameter: the
+/// code of the cap, repeated for each score of a lane, would not fit into the instruction cache beside the
+/// rest.
 template <KvFormat kFormat, typename Copies, bool kIsCapped>
 struct TileScores {
     static constexpr int kNTiles = kBlockSize / kFragmentSize;
@@ -33,7 +34,7 @@ struct TileScores {
     __device__ TileScores(const Attention& operation, const Group& queries, int own_lane, int own_chunk)
         : op(operation), group(queries), lane(own_lane), chunk(own_chunk) {}
 
-    /// One unit of dimensions.  # queries: [units, kSteps, kWarp]
+    /// Adds the products of one unit of dimensions.  # queries: [units, kSteps, kWarp]
     __device__ void multiply(const Words<4>* queries, const Copies& copies, int unit) {
         const Words<4> steps[kSteps] = {queries[unit * kSteps * kWarp + lane],
                                         queries[(unit * kSteps + 1) * kWarp + lane]};
@@ -48,7 +49,7 @@ struct TileScores {
         }
     }
 
-    /// Nothing of the block is attended to.
+    /// The weights of a block that no query attends to.
     __device__ static TileWeights no_weights() { return {{}, {empty_softmax(), empty_softmax()}}; }
 
     __device__ TileWeights weights(const Copies& copies, int span) {
@@ -75,7 +76,7 @@ struct TileScores {
   private:
     __device__ int slot_of(int n_tile, int which) const { return n_tile * 8 + lane % 4 * 2 + which; }
 
-    /// Scales and caps the scores, which become minus infinity where a position is not attended to.
+    /// Scales and caps the scores; those of positions that are not attended to become minus infinity.
     __device__ void mask(int half, const float (&scales)[kNTiles][2]) {
         const int start = chunk * kBlockSize;
         const Range range =
@@ -89,13 +90,13 @@ struct TileScores {
         }
     }
 
-    /// What a query attends to; of a query that is not there, what the last one does.
+    /// The positions that a query attends to; for a query that does not exist, those of the last one.
     __device__ Range range_of_query(int half) const {
         const int position = group.position_of(half * 8 + lane / 4);
         return range_of(op, position < group.last() ? position : group.last());
     }
 
-    /// Makes weights of scores.
+    /// Turns scores into weights.
     __device__ Softmax weigh(int half) {
         float maximum = minus_infinity();
 #pragma unroll
@@ -113,7 +114,7 @@ struct TileScores {
         return {maximum, reduce_warp<4>(sum, Sum())};
     }
 
-    /// Two weights times their values' scales, which may be NaN where nothing is attended to.
+    /// Two weights times their values' scales, which may be NaN where the weight is zero.
     __device__ uint32_t operand(int n_tile, int half, const float (&scales)[kNTiles][2]) const {
         const float low = scores[n_tile][half * 2];
         const float high = scores[n_tile][half * 2 + 1];

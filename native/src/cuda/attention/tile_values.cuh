@@ -1,4 +1,4 @@
-// TileValues: a block's weighted values in a unit of dimensions.
+// TileValues: the sums of a block's weighted values in a unit of dimensions.
 #pragma once
 
 #include "cuda/attention/attention_group.cuh"
@@ -30,7 +30,7 @@ struct TileValues {
         }
     }
 
-    /// Stores those of queries that are there where a warp's sums of a unit begin.
+    /// Stores the sums of existing queries among a warp's sums, from `first_dim` on.
     __device__ void store(const TileAttentionScratch& scratch, const Group& group, int warp, int lane,
                           int first_dim) const {
 #pragma unroll
@@ -49,9 +49,9 @@ struct TileValues {
     }
 
   private:
-    /// Each row has zeros of its own where it attends to nothing: a value that only other rows attend to may
-    /// be infinite, and one that nobody does may be anything. It is multiplied with its neighbours' weights,
-    /// too, which are not kept.
+    /// Multiplies row by row, with zeros for the values that a row does not attend to: a value that only
+    /// other rows attend to may be infinite, and one that no row attends to may be anything. The products
+    /// with other rows' weights are discarded.
     __device__ static void multiply_rows(const Attention& op, const Group& group, const TileWeights& weights,
                                          const Words<4>& values, int lane, int start, float (&kept)[4]) {
         const int upper = group.row_of(lane / 4);

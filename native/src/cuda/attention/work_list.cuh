@@ -1,5 +1,5 @@
-// WorkList: what the blocks of an attention have to do, cut so that all have about as much of it, however
-// different the lengths of their rows' contexts are.
+// WorkList: the works of an attention's blocks, split so that all blocks have about the same amount of work,
+// however different the lengths of the contexts are.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,26 @@
 
 namespace outrider::cuda {
 
-/// Where the results of parts are kept, in op.scratch: first a counter for each, all zero whenever no
+/// The capacity for the results of parts in op.scratch: first a counter for each part, all zero while no
 /// attention runs, then the parts.
-constexpr int kMostParts = 1 << 12;  // times rows
+constexpr int kMostParts = 1 << 12;  // counted in rows
 
-/// A group's spans: all of them, or one part of several, which are stretches or else spans.
+/// A group's spans: all of them, or one of several parts; the parts are stretches or single spans.
 struct Work {
     Group group;
-    int first;  // span
+    int first;  // first span
     int last;
-    int first_part;  // the place of the group's first part, in rows
-    int part;        // of the group's
-    int parts;       // 1: all spans are one block's
+    int first_part;  // place of the group's first part, counted in rows
+    int part;        // index of this part
+    int parts;       // 1: one block has all spans
     bool is_span;
 
-    /// The stretches of the group; where parts are spans, their results come after those.
+    /// The number of stretches of the group; if parts are spans, the stretches' results follow those of the
+    /// parts.
     __device__ int stretches() const { return last / kStretch - first / kStretch + 1; }
     __device__ int first_stretch_part() const { return is_span ? parts : 0; }
     __device__ int own_stretch() const { return (first + part) / kStretch - first / kStretch; }
-    /// The spans of the part.
+    /// The first span of the part, and the one after its last.
     __device__ int begin() const {
         return parts == 1 ? first : is_span ? first + part : larger_of(first, stretch_begin(part));
     }
@@ -38,12 +39,12 @@ struct Work {
     __device__ int stretch_begin(int stretch) const { return (first / kStretch + stretch) * kStretch; }
 };
 
-/// Every block makes the same list of the rows' places, which takes less time than one more launch. Each
-/// thread has a shelf of consecutive rows; if there are few rows, every warp makes the list by itself.
+/// Every block computes the same list from the rows' places, which takes less time than another launch. Each
+/// thread has a shelf of consecutive rows; if there are few rows, every warp computes the list by itself.
 template <int kThreads>
 class WorkList {
   public:
-    /// `most_parts`, times rows, have places. Every thread of the block calls.
+    /// Results of parts may take `most_parts` places, counted in rows. All threads of the block must call.
     __device__ WorkList(const Block& block, const Attention& operation, const Grouping& groups,
                         int num_blocks, int most_parts)
         : op_(operation),
@@ -78,7 +79,7 @@ class WorkList {
 
     __device__ int size() const { return size_; }
 
-    /// Puts a work where the block's threads share it. Every one of them calls.
+    /// Puts a work into shared memory. All threads of the block must call.
     __device__ const Work& at(const Block& block, int index) const {
         const int rest = index - works_before_ * grouping_.head_groups;
         const bool is_asked = !is_short_ || block.warp() == 0;
@@ -89,7 +90,7 @@ class WorkList {
         return shared_.work;
     }
 
-    /// Shared by the block's threads, for whatever they like.
+    /// A shared variable for any use by the block's threads.
     __device__ int& flag() const { return shared_.flag; }
 
     static constexpr size_t bytes() { return sizeof(Shared); }
@@ -110,7 +111,7 @@ class WorkList {
         return sum_before<kThreads>(block, value, shared_.sums, total);
     }
 
-    /// What a block has to do, in spans. Too much for a number is as much as it can hold, for speed alone.
+    /// A block's share of the work, in spans. It is limited to the range of int, which affects speed only.
     __device__ int share_of(int spans, int num_blocks) const {
         constexpr int64_t kMost = 0x7FFF'FFFF;
         const int64_t all = int64_t{spans} * grouping_.head_groups + num_blocks - 1;
@@ -118,7 +119,7 @@ class WorkList {
                                 static_cast<uint32_t>(num_blocks));
     }
 
-    /// Of the shelf's works, which come group by group, a group's head by head.
+    /// Finds a work of the shelf; works are ordered by group, and those of a group by head.
     __device__ Work find(int rest) const {
         Work found{};
         for_each_cut_group([&](const Work& all) {
@@ -136,7 +137,7 @@ class WorkList {
         return found;
     }
 
-    /// Calls `body` for the groups that begin in the shelf's rows; the first row's group is known.
+    /// Calls `body` for the groups that begin in the shelf's rows; the group of the first row is known.
     template <typename Body>
     __device__ void for_each_group(const Body& body) const {
         Group group = first_;
@@ -153,7 +154,7 @@ class WorkList {
         }
     }
 
-    /// The same of groups as they are cut; ends when `body` returns true.
+    /// The same for groups after they are cut; ends when `body` returns true.
     template <typename Body>
     __device__ void for_each_cut_group(const Body& body) const {
         bool is_done = false;
@@ -169,7 +170,7 @@ class WorkList {
         });
     }
 
-    /// A group stays whole that takes no more than half of what a block has to do.
+    /// Cuts a group into parts, unless it takes at most half of a block's share.
     __device__ Work cut(const Work& all) const {
         Work one = all;
         const int spans = all.last - all.first + 1;
@@ -190,10 +191,10 @@ class WorkList {
     bool is_short_;
     int next_row_;
     int end_row_;
-    Group first_{};  // that of the first row
-    int share_ = 0;  // spans of a block
+    Group first_{};  // group of the first row
+    int share_ = 0;  // spans per block
     int parts_before_ = 0;
-    int works_before_ = 0;  // the shelf's, of one head
+    int works_before_ = 0;  // works before the shelf's, of one head
     int works_ = 0;
     int size_ = 0;
 };

@@ -61,8 +61,8 @@ __device__ inline uint32_t folded(const Words<4>& words) {
     return words.words[0] ^ words.words[1] ^ words.words[2] ^ words.words[3];
 }
 
-/// Writes back what was read there, but so seldom that it takes no time. Without it loads would be left out, as
-/// nothing is made of them.
+/// Writes back the value read there, but so rarely that it takes no time. Without it the compiler would drop
+/// the loads, as their values are not used otherwise.
 __device__ inline void write_seldom(uint32_t sum, char* place, uint32_t read) {
     constexpr uint32_t kSeldom = 0x9E3779B9;
     if (sum == kSeldom) {
@@ -70,7 +70,7 @@ __device__ inline void write_seldom(uint32_t sum, char* place, uint32_t read) {
     }
 }
 
-/// A block reads a stretch of memory, each of its threads several words of 16 bytes at once.
+/// A block reads one contiguous range of memory; each thread loads several words of 16 bytes at once.
 struct ReadStretch {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -101,7 +101,7 @@ struct ReadStretch {
 struct ReadSweep {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 6;
-    static constexpr int kBlocks = 16;  // for each multiprocessor
+    static constexpr int kBlocks = 16;  // per multiprocessor
     static constexpr int kLoads = 4;
 
     char* from;
@@ -149,7 +149,7 @@ void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
 }
 
-/// Stripes are read by all blocks in turn.
+/// In stripes, all blocks sweep over the memory together; otherwise each block reads a range of its own.
 void read(const Stream& stream, const Read& op) {
     char* const from = const_cast<char*>(op.from);
     const auto bytes = static_cast<int64_t>(op.bytes);

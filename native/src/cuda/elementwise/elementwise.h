@@ -1,4 +1,4 @@
-// Operations whose outputs depend on single elements.
+// Element-wise operations.
 #pragma once
 
 #include "cuda/runtime/stream.h"

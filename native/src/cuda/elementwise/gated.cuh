@@ -1,4 +1,4 @@
-// gated: what an MLP's activation makes of a gate and what it gates.
+// gated: an MLP's activation of a gate, times its `up` value.
 #pragma once
 
 #include "cuda/values/elementary.cuh"
@@ -6,7 +6,7 @@
 
 namespace outrider::cuda {
 
-/// Without gates, `up` is 1, which changes no bit.
+/// Without gates, `up` must be 1, which changes no bit.
 __device__ inline float gated(const Activate& op, float value, float up) {
     switch (op.activation) {
         case Activation::silu:

@@ -6,8 +6,8 @@
 namespace outrider::cuda {
 namespace {
 
-/// A block has one row, each of its threads the same columns throughout, every kThreads-th, so that none
-/// reads what another has written.
+/// A block computes one row. Each thread has the same columns throughout, every kThreads-th, so that no
+/// thread reads the writes of another.
 struct LayerNormRow {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;

@@ -5,7 +5,7 @@
 
 namespace outrider::cuda {
 
-/// The residual's addition and norm where that is a layer norm, and the delta has none.
+/// residual_norm for a layer norm, without a norm of the delta.
 void layer_norm(const Stream& stream, const ResidualNorm& op);
 
 }  // namespace outrider::cuda

@@ -1,4 +1,4 @@
-// RMSNorm (Zhang, Sennrich, arXiv 1910.07467): its factor.
+// The factor of RMSNorm (Zhang, Sennrich, arXiv 1910.07467).
 #pragma once
 
 #include <cmath>
@@ -13,12 +13,13 @@ __device__ inline float inverse_rms(float sum_of_squares, int64_t width, float e
     return 1.0f / sqrtf(sum_of_squares / static_cast<float>(width) + eps);
 }
 
-/// A block's sum, lane by lane and then warp by warp. Shared memory is for a value of each warp.
+/// The sum over a block, lane by lane and then warp by warp. Shared memory needs room for a float of each
+/// warp.
 template <int kThreads>
 __device__ float sum_of_block(const Block& block, float value) {
     auto* sums = reinterpret_cast<float*>(block.shared);
     value = reduce_warp(value, Sum());
-    block.synchronize();  // a sum before this one has been read
+    block.synchronize();  // the previous sum has been read
     if (block.lane() == 0) {
         sums[block.warp()] = value;
     }

@@ -1,4 +1,4 @@
-// RMSNorm after the addition to the residual, and layer norm by another kernel.
+// RMSNorm after the addition to the residual; layer norms have their own kernel.
 #include "cuda/elementwise/layer_norm.h"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/elementwise/residual_norm.h"
@@ -8,17 +8,17 @@
 namespace outrider::cuda {
 namespace {
 
-/// A block has one row. Each of its threads has the same columns throughout, every kThreads-th, so that none
-/// reads what another has written; a row's sums are added up lane by lane and then warp by warp, whatever the
-/// other rows are.
+/// A block computes one row. Each thread has the same columns throughout, every kThreads-th, so that no
+/// thread reads the writes of another; a row's sums are added up lane by lane and then warp by warp,
+/// independent of the other rows.
 ///
-/// A thread's columns are in its registers, kColumns of them, and all that it reads is on its way before it
-/// waits for anything. A wider row goes through them again and again.
+/// A thread keeps kColumns columns in registers, and issues all loads before it waits for any of them. A
+/// wider row is processed in several rounds.
 template <int kColumns>
 struct NormaliseRow {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = kColumns > 16 ? 1 : 2;
-    static constexpr int kWidth = kThreads * kColumns;  // of columns that are in registers at once
+    static constexpr int kWidth = kThreads * kColumns;  // columns that are in registers at once
     using WaitsItself = void;
 
     ResidualNorm op;
@@ -56,7 +56,7 @@ struct NormaliseRow {
         }
     }
 
-    /// Brings weights nearer while what is normalised is still on its way.
+    /// Prefetches weights while the values to normalise are still being loaded.
     __device__ void prefetch_weights(const Block& block, const float* weights) const {
         constexpr int kLine = 128 / sizeof(float);
         for (int column = block.thread * kLine; weights && column < op.width; column += kThreads * kLine) {
@@ -64,7 +64,7 @@ struct NormaliseRow {
         }
     }
 
-    /// Zeros beyond the row, or where there is none.
+    /// Loads columns; zeros beyond the row, or if `from` is null.
     __device__ void load(const Block& block, const float* from, int first, Columns& to) const {
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
@@ -116,7 +116,7 @@ struct NormaliseRow {
         return sum;
     }
 
-    /// A zero adds nothing.
+    /// Adds the squares; zeros beyond the row add nothing.
     __device__ static float add_squares(const Columns& columns, float sum) {
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
@@ -138,7 +138,7 @@ void normalise(const Stream& stream, const ResidualNorm& op) {
 
 }  // namespace
 
-/// Chooses how much is in registers by speed only: all give the same bits.
+/// Chooses the number of registers by speed only: all choices give the same bits.
 void residual_norm(const Stream& stream, const ResidualNorm& op) {
     if (op.norm && op.kind == NormKind::layer) {
         layer_norm(stream, op);

@@ -7,7 +7,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// Where a column of one position's input is stored.
+/// The index of one column of a position's stored input.
 __device__ inline int64_t place_of(const ShortConvolution& op, int64_t row, int position, int64_t column) {
     const int64_t table = static_cast<int64_t>(op.places.sequences[row]) * op.places.max_blocks;
     const int64_t block = op.places.block_tables[table + position / kBlockSize];
@@ -30,7 +30,7 @@ struct StoreInput {
     }
 };
 
-/// One column of one row, whose inputs are all stored.
+/// Computes one column of one row; all inputs must be stored.
 struct Convolve {
     ShortConvolution op;
 
@@ -55,7 +55,7 @@ struct Convolve {
 
 }  // namespace
 
-/// A row reads what others of the pass have stored: all do so first.
+/// A row reads inputs that other rows of the pass store, so all rows store first.
 void short_convolution(const Stream& stream, const ShortConvolution& op) {
     const int64_t count = int64_t{op.places.rows} * op.cache.width;
     for_each(stream, count, StoreInput{op});

@@ -8,7 +8,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// One output in float32 of one of the gathered rows, where its expert is in the table.
+/// Computes one float32 output of one gathered row, if its expert is in the table.
 struct ExpertValue {
     ExpertTable table;
 
@@ -45,7 +45,7 @@ bool are_alike(const ExpertTable& table, const ExpertMatrix& matrix) {
 
 }  // namespace
 
-/// Launches one kernel for all matrices, or for each run of those that are held alike.
+/// Launches one kernel for all matrices, or one for each run of matrices of the same kind.
 void expert_products(const Stream& stream, const ExpertProducts& op) {
     ExpertTable table;
     const auto launch = [&] {

@@ -1,4 +1,4 @@
-// ExpertTable: matrices of experts that are held alike, as one launch multiplies them.
+// ExpertTable: experts' matrices of the same kind, which one launch multiplies.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace outrider::cuda {
 
-/// As many as an old GPU's 4 KiB of a kernel's arguments hold.
+/// As many as fit into the 4 KiB of kernel arguments of older GPUs.
 constexpr int kMostMatrices = 120;
 
-/// It goes to the kernel by value, so that a recording keeps it.
+/// Passed to the kernel by value, so that a recording keeps it.
 struct ExpertTable {
     ExpertProducts op;  // without its matrices
-    WeightView kind;    // without an address: of each of them
+    WeightView kind;    // format and shape of each matrix, without an address
     int first_column = 0;
     int count = 0;
     int32_t experts[kMostMatrices];
@@ -44,7 +44,7 @@ struct ExpertTable {
         return view;
     }
 
-    /// What one of them is multiplied with. The input's rows are in bf16 where there are tiles.
+    /// The product of one matrix. The input's rows are bf16 if the weights are tiles.
     OUTRIDER_HOST_DEVICE Product product(int index) const {
         const int64_t first = first_row(index);
         const int64_t bytes = op.input.format == Format::f32 ? 4 : 2;
@@ -58,7 +58,8 @@ struct ExpertTable {
         return product;
     }
 
-    /// Tiles of so many rows that there can be at most: each matrix that has rows may have one in part.
+    /// The greatest possible number of tiles of `tile_rows` rows: each matrix that has rows may have a
+    /// partial one.
     int64_t most_tiles(int64_t tile_rows) const {
         const int64_t begun = std::min<int64_t>(op.rows, count);
         return begun + (op.rows - begun) / tile_rows;

@@ -1,4 +1,4 @@
-// The matrix products of experts on tensor cores: those of any product, by the rows that go to each.
+// The matrix products of experts on tensor cores: ordinary products with the rows of each expert.
 #pragma once
 
 #include "cuda/experts/expert_table.h"
@@ -7,8 +7,8 @@
 
 namespace outrider::cuda {
 
-/// Which rows go to whom is known on the device alone. So there are as many blocks as could be needed, and
-/// each finds the one tile of rows that is its own, or none. Kernel is one of the products on tensor cores.
+/// The rows of each expert are known only on the device. So as many blocks are launched as could be needed,
+/// and each finds its tile of rows, or none. Kernel is one of the products on tensor cores.
 template <typename Kernel>
 struct ExpertTiles {
     static constexpr int kThreads = Kernel::kThreads;
@@ -18,7 +18,7 @@ struct ExpertTiles {
     ExpertTable table;
     int m_blocks;
 
-    /// The blocks of one tile follow one another.
+    /// The blocks of one tile are consecutive.
     __device__ void operator()(const Block& block) const {
         int64_t tile = block.index / m_blocks;
         for (int index = 0; index < table.count; ++index) {
@@ -42,7 +42,7 @@ struct ExpertTiles {
         }
     }
 
-    /// One block's rows of a product.
+    /// The part of a product with one block's rows.
     __device__ static Product rows_of(Product op, int64_t first) {
         op.input.data = static_cast<char*>(op.input.data) + first * op.input.stride * 2;
         op.out += first * op.out_stride;
@@ -59,7 +59,7 @@ void launch_expert_tiles(const Stream& stream, const ExpertTable& table) {
                    ExpertTiles<Kernel>{table, static_cast<int>(m_blocks)});
 }
 
-/// Chooses one of three shapes, by the rows that an expert has on average; all give the same bits.
+/// Chooses one of three shapes by the average number of rows per expert; all give the same bits.
 template <typename Tile>
 void expert_tile_products(const Stream& stream, const ExpertTable& table) {
     const int64_t average = table.op.rows / table.count;

@@ -1,4 +1,4 @@
-// Which experts each row goes to, and where its copies for them are gathered.
+// Routing: chooses the experts of each row, and gathers the rows by expert.
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/experts/experts.h"
 #include "cuda/primitives/launch.cuh"
@@ -8,15 +8,15 @@
 namespace outrider::cuda {
 namespace {
 
-/// Greater for a greater logit, and among equal ones (-0 and 0 differ) for a lower id.
+/// Orders the experts by logit (-0 and 0 are equal), ties by lowest id.
 __device__ int64_t rank_of(const float* logits, int id) {
     const auto bits = bit_cast<int32_t>(logits[id] + 0.0f);
     const int32_t ordered = bits ^ (bits >> 31 & 0x7FFFFFFF);
     return ordered * (int64_t{1} << 32) - id;
 }
 
-/// A block has one row. Its threads share the experts out; a sum is added up thread by thread, lane by lane
-/// and then warp by warp, whatever the other rows are.
+/// A block routes one row. Its threads share the experts; sums are added up thread by thread, lane by lane
+/// and then warp by warp, independent of the other rows.
 struct RouteRow {
     static constexpr int kThreads = 128;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -68,7 +68,7 @@ struct RouteRow {
     }
 };
 
-/// A block has one expert. Each of its threads has a stretch of the choices of all rows, in their order.
+/// A block gathers the rows of one expert. Each thread has a contiguous range of the choices of all rows.
 struct GatherExpert {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;

@@ -1,4 +1,4 @@
-// Barriers in a block's memory, and copies of many bytes that arrive at them. (PTX ISA, sections on mbarrier and
+// Barriers in shared memory, and bulk copies that signal them. (PTX ISA, sections on mbarrier and
 // cp.async.bulk; compute capability 9.0.)
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace outrider::cuda {
 
-/// A phase ends when all arrivals have come and all bytes that they expect; the phases' parities are 0, 1, 0 …
+/// A phase ends when all arrivals and all expected bytes have come; the phases' parities are 0, 1, 0 …
 struct Barrier {
     uint64_t state;
 
-    /// One thread calls, before publish_barriers.
+    /// Called by one thread, before publish_barriers.
     __device__ void initialise(int arrivals) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(place()), "r"(arrivals) : "memory");
     }
@@ -19,7 +19,7 @@ struct Barrier {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(place()) : "memory");
     }
 
-    /// Arrives, and makes the phase wait for so many bytes besides.
+    /// Arrives, and makes the phase also wait for `bytes` bytes.
     __device__ void arrive_expecting(int bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                      :
@@ -27,8 +27,8 @@ struct Barrier {
                      : "memory");
     }
 
-    /// Waits until a phase of this parity has ended; one of parity 1 has ended before the first. What does not end for
-    /// some ten seconds never will, and is an error.
+    /// Waits until a phase of this parity has ended; parity 1 counts as ended before the first phase. Traps
+    /// after some ten seconds, since such a wait would never end.
     __device__ void wait(uint32_t parity) {
         constexpr long long kMostCycles = 20'000'000'000;
         if (has_ended(parity)) {
@@ -58,13 +58,14 @@ struct Barrier {
     }
 };
 
-/// Copies and other threads see barriers that this thread has initialised, after the next __syncthreads.
+/// Makes barriers that this thread has initialised visible to copies and other threads, after the next
+/// __syncthreads.
 __device__ inline void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Begins to copy into the block's memory; addresses and bytes are multiples of 16.
+/// Starts a copy into shared memory; addresses and sizes must be multiples of 16 bytes.
 __device__ inline void begin_bulk_copy(char* to, const void* from, int bytes, Barrier& arrives_at) {
     const auto place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"

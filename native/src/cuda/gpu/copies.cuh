@@ -1,16 +1,16 @@
-// Copies to a block's memory that go on while a thread does something else. (PTX ISA, section on cp.async;
-// compute capability 8.0.)
+// Asynchronous copies into shared memory. (PTX ISA, section on cp.async; compute capability 8.0.)
 #pragma once
 
 #include <cstdint>
 
 namespace outrider::cuda {
 
-/// Bytes of one copy; both addresses are multiples of them.
+/// The bytes of one copy; both addresses must be multiples of it.
 constexpr int kCopyBytes = 16;
 
-/// Begins to copy into the block's memory, or to fill it with zeros where there is nothing; `from` is an
-/// address all the same. kOnce: no other block of the multiprocessor reads it again, so it bypasses L1.
+/// Starts a copy into shared memory, or fills the place with zeros if `is_there` is false; `from` must be a
+/// valid address all the same. kOnce: no other block of the multiprocessor reads the data, so the copy
+/// bypasses L1.
 template <bool kOnce>
 __device__ void begin_copy(char* to, const void* from, bool is_there = true) {
     const auto place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -28,13 +28,13 @@ __device__ void begin_copy(char* to, const void* from, bool is_there = true) {
     }
 }
 
-/// The copies that this thread has begun since it last closed a group are one, which may be empty.
+/// Commits the copies that this thread has started since the last call as a group, which may be empty.
 __device__ inline void close_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Waits until this thread sees what all of its groups but the last kOpen have copied. Other threads see it
-/// after the next barrier of their warp or block.
+/// Waits until all of this thread's groups but the last kOpen are complete and visible to it. Other threads
+/// see the data after the next barrier of their warp or block.
 template <int kOpen>
 __device__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" : : "n"(kOpen) : "memory");

@@ -1,5 +1,5 @@
-// What a group of four warps does together: every thread of the group calls, at the same place. (PTX ISA, section
-// on wgmma; compute capability 9.0 alone.)
+// Operations of a warpgroup, four warps: every thread of the group must call, at the same place. (PTX ISA,
+// section on wgmma; only compute capability 9.0.)
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace outrider::cuda {
 
 constexpr int kGroup = 4 * kWarp;
 
-/// Right operands in the block's memory: cores of 8 columns by 8 k, 16 bytes for each column. The second core
-/// of a step's 16 k follows the first after `along_k` bytes, and the next eight columns after `along_columns`.
+/// A right operand in shared memory: cores of 8 columns by 8 k, 16 bytes for each column. The second core of
+/// a step's 16 k follows the first after `along_k` bytes, and the next eight columns after `along_columns`.
 /// (PTX ISA, "Matrix Descriptor Format": leading and stride dimension byte offsets, no swizzle.)
 struct RightOperand {
     uint64_t descriptor;
@@ -22,7 +22,7 @@ struct RightOperand {
                      static_cast<uint64_t>(along_columns >> 4) << 32) {}
 };
 
-/// The compiler moves nothing that concerns these registers across this place.
+/// Prevents the compiler from moving accesses to these registers across this place.
 template <int kCount>
 __device__ void pin(float (&registers)[kCount]) {
 #pragma unroll
@@ -38,24 +38,25 @@ __device__ void pin(uint32_t (&registers)[kCount]) {
     }
 }
 
-/// Before a multiplication of registers that other instructions have written.
+/// Must be called before a multiplication of registers that other instructions have written.
 __device__ inline void begin_multiplying() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/// The multiplications since the last call are one set.
+/// Commits the multiplications since the last call as one set.
 __device__ inline void close_multiplications() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until all sets but the last kOpen are done: until then nothing may touch what they use.
+/// Waits until all sets but the last kOpen are done; until then nothing may touch their operands and sums.
 template <int kOpen>
 __device__ void wait_for_multiplications() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kOpen) : "memory");
 }
 
-/// Begins sums += a * b, 64 rows by kColumns columns over 16 k in bf16. Each warp has 16 of the rows, whose
-/// registers of `a` are those of mma_m16n8k16, and so are sums[4 j] ... sums[4 j + 3] of columns 8 j ... 8 j + 7.
+/// Starts sums += a * b, 64 rows by kColumns columns over 16 k in bf16. Each warp has 16 of the rows; its
+/// registers of `a` are laid out as in mma_m16n8k16, and so are sums[4 j] ... sums[4 j + 3] for columns 8 j
+/// ... 8 j + 7.
 template <int kColumns>
 __device__ void multiply_group(float (&sums)[kColumns / 2], const uint32_t (&a)[4], RightOperand b);
 
@@ -98,14 +99,14 @@ __device__ inline void multiply_group<192>(float (&sums)[96], const uint32_t (&a
 #undef OUTRIDER_SUMS_16
 #undef OUTRIDER_SUMS_4
 
-/// The threads 0 ... kThreads - 1 of a block wait for one another, and for no other.
+/// A barrier for the threads 0 ... kThreads - 1 of a block only.
 template <int kThreads>
 __device__ void synchronize_first() {
     asm volatile("bar.sync 1, %0;" : : "n"(kThreads) : "memory");
 }
 
-/// Registers that each of the group's threads has from now on: more, once others have given enough away; else the call
-/// waits for ever.
+/// Sets the number of registers of each thread of the group: take_registers raises it, and waits for ever
+/// unless other groups have given up enough.
 template <int kCount>
 __device__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kCount));

@@ -1,4 +1,4 @@
-// Instructions of one lane that C++ has no words for. (PTX ISA, sections on ld, fma and cvt.)
+// Instructions of one lane that C++ cannot express. (PTX ISA, sections on ld, fma and cvt.)
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace outrider::cuda {
 
-/// Reads aligned words that no thread writes meanwhile, but earlier kernels may have while this one waited
-/// for them, so they are not read as constants (ld.global.nc). kOnce: no other thread of the multiprocessor
-/// reads them again, so they bypass L1.
+/// Reads aligned words that no thread writes meanwhile. Earlier kernels may have written them while this one
+/// waited for them, so they are not read as constants (ld.global.nc). kOnce: no other thread of the
+/// multiprocessor reads them, so they bypass L1.
 template <int kCount, bool kOnce>
 __device__ Words<kCount> load_words(const void* from) {
     static_assert(kCount == 1 || kCount == 2 || kCount == 4, "no load has such a width");
@@ -35,46 +35,46 @@ __device__ Words<kCount> load_words(const void* from) {
     return to;
 }
 
-/// Bits of a word where the mask has ones, beside further bits: one instruction, if these are in a register.
+/// (word & mask) | bits, in one instruction if `bits` is in a register.
 __device__ inline uint32_t masked_beside(uint32_t word, uint32_t mask, uint32_t bits) {
     uint32_t result;
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
     return result;
 }
 
-/// Brings what lies there into the L2 cache.
+/// Prefetches data into the L2 cache.
 __device__ inline void prefetch(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(from));
 }
 
-/// a * b + c of two bf16 values in a register each, rounded once; subnormals are kept.
+/// a * b + c for two bf16 values per register, rounded once; subnormals are kept.
 __device__ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t result;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
     return result;
 }
 
-/// Adds to what other threads may add to as well; returns what it was.
+/// Adds atomically; returns the value before.
 __device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
 }
 
-/// Counts some more; returns how many have been counted before.
+/// Adds `count` to a counter atomically; returns the value before.
 __device__ inline uint32_t arrive(uint32_t* counter, uint32_t count = 1) {
     return atomicAdd(counter, count);
 }
 
-/// A thread that sees this thread's later writes also sees its earlier ones (a fence).
+/// A fence: a thread that sees later writes of this thread also sees its earlier ones.
 __device__ inline void publish_writes() {
     __threadfence();
 }
 
-/// Reads what another block may have written while this kernel ran.
+/// Reads a value that another block may have written while this kernel ran.
 __device__ inline float load_written(const float* from) {
     return __ldcg(from);
 }
 
-/// Four neighbours at once, aligned.
+/// The same for four aligned neighbours at once.
 __device__ inline Words<4> load_written_words(const void* from) {
     Words<4> to;
     asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -83,7 +83,7 @@ __device__ inline Words<4> load_written_words(const void* from) {
     return to;
 }
 
-/// Two values rounded to bf16, the nearest and ties to even, in a register.
+/// Two values rounded to bf16, to nearest with ties to even, in one register.
 __device__ inline uint32_t bfloat16_pair(float low, float high) {
     uint32_t result;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));

@@ -1,4 +1,4 @@
-// for_each and for_each_block: the two ways in which kernels run.
+// for_each and for_each_block: the two ways to run kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,15 +12,15 @@ namespace outrider::cuda {
 constexpr int kThreadsPerBlock = 128;
 constexpr int kWarp = 32;
 
-/// The next kernel may be brought to the multiprocessors from now on. It waits for this one, which waits for
-/// the one before. (CUDA C++ Programming Guide, "Programmatic Dependent Launch".)
+/// Lets the next kernel be loaded onto the multiprocessors from now on. It waits for this kernel, which waits
+/// for the previous one. (CUDA C++ Programming Guide, "Programmatic Dependent Launch".)
 __device__ inline void admit_next() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-/// What was enqueued before is complete, and seen by this thread.
+/// Waits until all kernels enqueued before are complete, and their writes visible to this thread.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -37,8 +37,8 @@ __global__ void run(const Body body, const int64_t count) {
     }
 }
 
-/// Enqueues a kernel. One that is early is brought to the multiprocessors while the one before still runs,
-/// where both can.
+/// Enqueues a kernel. If it is early, it is loaded onto the multiprocessors while the previous kernel still
+/// runs, if both support that.
 template <typename Body, typename... Arguments>
 void launch(const Stream& stream, bool is_early, unsigned blocks, int threads, size_t shared_bytes,
             void (*kernel)(Body, Arguments...), const Body& body, Arguments... arguments) {
@@ -56,8 +56,8 @@ void launch(const Stream& stream, bool is_early, unsigned blocks, int threads, s
     stream.check_launch();
 }
 
-/// Enqueues body(0) ... body(count - 1), each in a thread of its own and in no order: none may read what
-/// another writes. So no sum is split between threads, and what a thread computes depends on its index alone.
+/// Enqueues body(0) ... body(count - 1), each in a thread of its own and in any order: none may read what
+/// another writes. So no sum is split between threads, and a thread's result depends on its index alone.
 template <typename Body>
 void for_each(const Stream& stream, int64_t count, const Body& body) {
     if (count > 0) {
@@ -67,27 +67,27 @@ void for_each(const Stream& stream, int64_t count, const Body& body) {
     }
 }
 
-/// A thread's place.
+/// A thread's position, and the shared memory of its block.
 struct Block {
     int64_t index;  // of the block
     int thread;     // in the block
-    char* shared;   // the block's memory, 128-byte aligned, holding anything
+    char* shared;   // the block's shared memory, 128-byte aligned, uninitialised
 
     __device__ int warp() const { return thread / kWarp; }
     __device__ int lane() const { return thread % kWarp; }
-    /// Every thread of the block calls: what each has written before, all see after.
+    /// A barrier: all threads of the block must call, and then see each other's earlier writes.
     __device__ void synchronize() const { __syncthreads(); }
 };
 
-/// Whether a kernel runs alone: it is not launched early, and the next one begins when it has ended. Early launches
-/// pay for short kernels; beside a long one, blocks that wait take room from blocks that work.
+/// Whether a kernel runs alone: it is not launched early, and the next one starts after it has ended. Early
+/// launches pay off for short kernels; beside a long one, waiting blocks take room from working ones.
 template <typename Kernel>
 constexpr bool runs_alone() {
     return requires { typename Kernel::RunsAlone; };
 }
 
-/// Whether a kernel is compiled for this architecture: Hopper alone has the instructions of groups. On others it is
-/// never launched (Stream::multiplies_in_groups).
+/// Whether a kernel is compiled for this architecture: only Hopper has warpgroup instructions. On other GPUs
+/// such a kernel is never launched (Stream::multiplies_in_groups).
 template <typename Kernel>
 constexpr bool is_compiled() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiproce
     run_in_order(kernel);
 }
 
-/// The same for a kernel that passes references to itself to functions which are not inlined: it stays where
-/// it is, where each thread would copy it to its own memory.
+/// The same for a kernel that passes references to itself to functions that are not inlined: it stays in the
+/// memory of kernel arguments; otherwise each thread would copy it to local memory.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
     run_block_in_place(const __grid_constant__ Kernel kernel) {
@@ -138,13 +138,13 @@ constexpr auto block_function() {
 }
 
 /// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps). Each thread calls the kernel with its
-/// place. Blocks run in any order, Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are
-/// small enough. All threads must reach every barrier and every operation of their warp, and, in a kernel
-/// that waits itself, wait_for_previous. What such a kernel does before that may only read memory that was
-/// written before the last kernel that held the next one (hold_next), or by it, or by no kernel.
+/// position. Blocks run in any order, up to Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if
+/// they are small enough. All threads must reach every barrier and every warp operation, and, in a kernel
+/// that waits itself, wait_for_previous. Before that, such a kernel may only read memory that was written
+/// before the last kernel that held the next one (hold_next), or by it, or by no kernel.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
-    constexpr size_t kUnasked = 48 << 10;  // bytes of shared memory that every kernel may have
+    constexpr size_t kUnasked = 48 << 10;  // bytes of shared memory that a kernel gets without opting in
     if (blocks > 0) {
         stream.select();
         if (shared_bytes > kUnasked) {

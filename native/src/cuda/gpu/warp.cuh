@@ -1,5 +1,5 @@
-// What a warp's lanes do together: every lane of the warp calls, at the same place. (PTX ISA, sections on
-// shfl and mma; compute capability 8.0.)
+// Operations of a warp: every lane must call, at the same place. (PTX ISA, sections on shfl and mma; compute
+// capability 8.0.)
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ __device__ T shuffle_xor(T value, int mask) {
     return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
 }
 
-/// The value of a tree whose leaves are kLanes neighbours: first two of them are combined, then four, and so
-/// on. All of these get the same, since `combine` is commutative to the bit.
+/// Reduces kLanes neighbouring lanes by a tree: first pairs are combined, then fours, and so on. All lanes
+/// get the same result, since `combine` is commutative to the bit.
 template <int kLanes = kWarp, typename T, typename Combine>
 __device__ T reduce_warp(T value, const Combine& combine) {
 #pragma unroll
@@ -29,13 +29,13 @@ __device__ T reduce_warp(T value, const Combine& combine) {
     return value;
 }
 
-/// sums += a * b, 16 rows by 8 columns over 16 k in bf16, two to a register, the lower k in its lower half.
-/// With g = lane / 4 and c = lane % 4, a lane holds
+/// sums += a * b, 16 rows by 8 columns over 16 k in bf16, two values per register, the lower k in the lower
+/// half. With g = lane / 4 and c = lane % 4, a lane holds
 ///   a: k 2c and 2c + 1 of rows g and g + 8, then k 2c + 8 and 2c + 9 of these;
 ///   b: k 2c and 2c + 1 of column g, then k 2c + 8 and 2c + 9 of it;
 ///   sums: columns 2c and 2c + 1 of row g, then of row g + 8.
 __device__ inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    // volatile: or it might be moved to where only some lanes are.
+    // volatile: the compiler must not move it to a place that only some lanes reach.
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -1,4 +1,4 @@
-// EightValues: neighbouring values, read at once.
+// EightValues: eight neighbouring values, loaded together.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct EightValues {
     float at[kValues];
 };
 
-/// Of an aligned address.
+/// `from` must be aligned.
 __device__ inline EightValues load_eight(const float* from) {
     EightValues values;
 #pragma unroll
@@ -28,7 +28,7 @@ __device__ inline EightValues load_eight(const float* from) {
     return values;
 }
 
-/// Likewise, in bf16.
+/// The same for bf16.
 __device__ inline EightValues load_eight(const uint16_t* from) {
     const Words<4> words = load_words<4, false>(from);
     EightValues values;
@@ -44,7 +44,7 @@ struct alignas(16) FourFloats {
     float at[4];
 };
 
-/// Adds the first `count` of the values, or all of them, to what is there.
+/// Adds the first `count` of the values, at most all, to the values at `to`.
 __device__ inline void add_eight(float* to, const EightValues& values, int count) {
     if (count >= kValues && reinterpret_cast<uintptr_t>(to) % sizeof(FourFloats) == 0) {
 #pragma unroll

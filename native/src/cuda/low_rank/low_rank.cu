@@ -1,5 +1,5 @@
-// The two products of low-rank updates. Each output is summed up in one order, whatever the other rows are: the
-// rows of a thread block only share the weights that it loads.
+// The two products of low-rank updates. Each output is summed in one order, independent of the other rows:
+// the rows of a thread block only share the weights that it loads.
 #include <cmath>
 #include <span>
 
@@ -11,28 +11,28 @@
 namespace outrider::cuda {
 namespace {
 
-/// Rows of a thread block, where an update has more than one.
+/// The number of rows per thread block, if any update has more than one.
 constexpr int kMostRowsTogether = 4;
 
-/// inner[row, rank] = scale * (down[rank] . input[row]); a thread block has kRankAlignment ranks.
+/// inner[row, rank] = scale * (down[rank] . input[row]); a thread block computes kRankAlignment ranks.
 ///
-/// A warp takes every kWarps-th stretch of kDownBlock inputs and reads it for all of these ranks at once:
-/// kLanes lanes share a rank, and each has eight of its inputs. The sums of the lanes are added in a tree, then
-/// those of the warps in order.
+/// A warp processes every kWarps-th range of kDownBlock inputs, for all of these ranks at once: kLanes lanes
+/// share a rank, and each has eight of the inputs. The sums of the lanes are added in a tree, then those of
+/// the warps in order.
 template <typename T, typename U, int kRows>
 struct Down {
     static constexpr int kThreads = 512;
     static constexpr int kBlocksPerMultiprocessor = 1;
     static constexpr int kWarps = kThreads / kWarp;
     static constexpr int kLanes = kDownBlock / kValues;
-    static constexpr int kBlocksAtOnce = kRows == 1 ? 8 : 2;  // whose loads are under way together
+    static constexpr int kBlocksAtOnce = kRows == 1 ? 8 : 2;  // blocks whose loads are in flight together
     static_assert(kLanes * kRankAlignment == kWarp, "a warp reads a whole block");
 
     LowRankTable table;
 
     static size_t shared_bytes() { return kWarps * kRows * kRankAlignment * sizeof(float); }
 
-    /// The blocks that compute an update.
+    /// The number of thread blocks that compute an update.
     static int blocks_of(const LowRankEntry& entry) {
         return (entry.count + kRows - 1) / kRows * (entry.weight.rank / kRankAlignment);
     }
@@ -48,7 +48,7 @@ struct Down {
         add_up(block, entry, first_rank, first_row, sums);
     }
 
-    /// One lane's part of each row's product with one rank.
+    /// Computes a lane's part of each row's product with one rank.
     __device__ void multiply(const Block& block, const LowRankEntry& entry, int first_rank, int first_row,
                              float (&sums)[kRows]) const {
         const int64_t stride = entry.weight.in_stride;
@@ -74,7 +74,7 @@ struct Down {
         }
     }
 
-    /// Adds these parts, and stores the sums.
+    /// Adds up the parts, and stores the sums.
     __device__ void add_up(const Block& block, const LowRankEntry& entry, int first_rank, int first_row,
                            const float (&sums)[kRows]) const {
         auto* of_warps = reinterpret_cast<float*>(block.shared);  // [kWarps, kRows, kRankAlignment]
@@ -98,8 +98,8 @@ struct Down {
     }
 };
 
-/// out[row, column] += the sum over ranks, in order, of inner[row, rank] * up[rank, column]; a thread has eight
-/// neighbouring columns.
+/// out[row, column] += the sum over ranks, in order, of inner[row, rank] * up[rank, column]; a thread
+/// computes eight neighbouring columns.
 template <typename T, int kRows>
 struct Up {
     static constexpr int kThreads = 64;
@@ -115,7 +115,7 @@ struct Up {
         return (entry.weight.columns + kColumns - 1) / kColumns;
     }
 
-    /// The blocks that compute an update.
+    /// The number of thread blocks that compute an update.
     static int blocks_of(const LowRankEntry& entry) {
         return (entry.count + kRows - 1) / kRows * column_blocks(entry);
     }
@@ -195,7 +195,7 @@ void launch_both(const Stream& stream, LowRankTable& table) {
 
 }  // namespace
 
-/// How many rows share the loaded weights is chosen for speed only: the bits are the same.
+/// Chooses the number of rows that share loaded weights by speed only: the bits are the same.
 void low_rank(const Stream& stream, const LowRank& op) {
     for (size_t first = 0; first < op.updates.size(); first += kMostUpdates) {
         LowRankTable table(op);

@@ -10,7 +10,7 @@
 
 namespace outrider::cuda {
 
-/// As many as an old GPU's 4 KiB of a kernel's arguments hold.
+/// As many as fit into the 4 KiB of kernel arguments of older GPUs.
 constexpr int kMostUpdates = 40;
 
 /// One of the updates.
@@ -19,14 +19,14 @@ struct LowRankEntry {
     const int32_t* rows;  // [count], device memory
     float* inner;         // [count, weight.rank]
     int count;
-    int first_block;  // of the launch
+    int first_block;  // first block of the launch that computes it
 
-    /// A row's place in `rows`; a row beyond them has the last one's.
+    /// A row's index in `rows`; rows beyond the last one get the index of the last.
     OUTRIDER_HOST_DEVICE int64_t place(int row) const { return row < count ? row : count - 1; }
     OUTRIDER_HOST_DEVICE int64_t row(int row) const { return rows[place(row)]; }
 };
 
-/// It is passed to the kernels by value.
+/// Passed to the kernels by value.
 struct LowRankTable {
     Activations input;
     float* out;
@@ -34,21 +34,21 @@ struct LowRankTable {
     int count = 0;
     LowRankEntry entries[kMostUpdates];
 
-    /// Without its updates.
+    /// Starts without updates.
     explicit LowRankTable(const LowRank& op) : input(op.input), out(op.out), out_stride(op.out_stride) {}
 
     void add(const LowRankUpdate& update) {
         entries[count++] = {*update.weight, update.rows, update.inner, update.count, 0};
     }
 
-    /// The most rows of an update.
+    /// The greatest number of rows of any update.
     int most_rows() const {
         return std::max_element(entries, entries + count,
                                 [](const auto& left, const auto& right) { return left.count < right.count; })
             ->count;
     }
 
-    /// Gives each update its blocks of the launch, of the number that `blocks_of` returns, and returns their sum.
+    /// Assigns each update its blocks of the launch, `blocks_of` of them, and returns their total.
     template <typename BlocksOf>
     int64_t share_blocks(const BlocksOf& blocks_of) {
         int blocks = 0;

@@ -1,4 +1,4 @@
-// Barriers in a block's memory, and copies of many bytes, on a GPU or, in tests, on the host.
+// Barriers in shared memory, and bulk copies, on a GPU or, in tests, on the host.
 #pragma once
 
 #if defined(OUTRIDER_CUDA_EMULATION)

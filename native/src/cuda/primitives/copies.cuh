@@ -1,4 +1,4 @@
-// Copies that go on while a thread does something else, on a GPU or, in tests, on the host.
+// Asynchronous copies, on a GPU or, in tests, on the host.
 #pragma once
 
 #if defined(OUTRIDER_CUDA_EMULATION)

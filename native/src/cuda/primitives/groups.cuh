@@ -1,4 +1,4 @@
-// What a group of four warps does together, on a GPU or, in tests, on the host.
+// Operations of a warpgroup, four warps, on a GPU or, in tests, on the host.
 #pragma once
 
 #if defined(OUTRIDER_CUDA_EMULATION)

@@ -1,4 +1,4 @@
-// for_each and for_each_block: the two ways in which kernels run, on a GPU or, in tests, on the host.
+// for_each and for_each_block: the two ways to run kernels, on a GPU or, in tests, on the host.
 #pragma once
 
 #if defined(OUTRIDER_CUDA_EMULATION)

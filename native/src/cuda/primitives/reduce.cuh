@@ -1,4 +1,5 @@
-// reduce: one value of all of a block's threads; sum_before: of those before each.
+// reduce: combines a value of each of a block's threads; sum_before: sums the values of the threads before
+// each.
 #pragma once
 
 #include "cuda/primitives/warp.cuh"
@@ -26,13 +27,13 @@ struct Sum {
     }
 };
 
-/// Every thread gets the same, whatever the order: `combine` is associative and commutative to the bit.
-/// Shared memory is for a value of each warp.
+/// All threads get the same result, whatever the order: `combine` must be associative and commutative to the
+/// bit. Shared memory needs room for a value of each warp.
 template <int kThreads, typename T, typename Combine>
 __device__ T reduce(const Block& block, T value, const Combine& combine) {
     auto* values = reinterpret_cast<T*>(block.shared);
     value = reduce_warp(value, combine);
-    block.synchronize();  // what was reduced before has been read
+    block.synchronize();  // the previous reduction's result has been read
     if (block.lane() == 0) {
         values[block.warp()] = value;
     }
@@ -44,24 +45,24 @@ __device__ T reduce(const Block& block, T value, const Combine& combine) {
     return value;
 }
 
-/// The sum of an integer of each lane before this one; `value` becomes that of all lanes.
+/// The sum of an integer over the lanes before this one; `value` becomes the sum over all lanes.
 template <typename T>
 __device__ T sum_before_in_warp(const Block& block, T& value) {
     T before = 0;
     for (int mask = 1; mask < kWarp; mask *= 2) {
-        const T beside = shuffle_xor(value, mask);  // of as many lanes as `value` by now is of
+        const T beside = shuffle_xor(value, mask);  // sum over as many lanes as `value` covers by now
         before += (block.lane() & mask) != 0 ? beside : 0;
         value += beside;
     }
     return before;
 }
 
-/// The sum of an integer of each thread before this one; `total` gets that of all threads.
+/// The sum of an integer over the threads before this one; `total` gets the sum over all threads.
 /// # sums: [kThreads / kWarp], shared
 template <int kThreads, typename T>
 __device__ T sum_before(const Block& block, T value, T* sums, T* total) {
     T before = sum_before_in_warp(block, value);
-    block.synchronize();  // what was summed before has been read
+    block.synchronize();  // the previous sums have been read
     if (block.lane() == 0) {
         sums[block.warp()] = value;
     }

@@ -1,4 +1,4 @@
-// What a warp's lanes do together, on a GPU or, in tests, on the host.
+// Operations of a warp, on a GPU or, in tests, on the host.
 #pragma once
 
 #if defined(OUTRIDER_CUDA_EMULATION)

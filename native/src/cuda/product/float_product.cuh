@@ -1,4 +1,4 @@
-// The matrix product in float32: one output.
+// One output of the float32 matrix product.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace outrider::cuda {
 
-/// Writes one output, its sum along K in order.
+/// Computes and writes one output, summed along K in order.
 __device__ inline void write_product(const Product& op, const WeightView& weight, int64_t row,
                                      int64_t column) {
     const auto* weights = reinterpret_cast<const float*>(weight.data) + column;

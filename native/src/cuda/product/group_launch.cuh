@@ -1,4 +1,4 @@
-// group_product: the tiles of rows that are for a product, and its launch.
+// group_product: chooses the tiles of rows for a product, and launches it.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ void launch_group(const Stream& stream, const Product& op, const WeightView& wei
                    Kernel{op, weight, rows, {units, segments, blocks}, row_tiles});
 }
 
-/// Whether it can run, and is faster than a WideProduct.
+/// Whether a GroupProduct can run, and is faster than a WideProduct.
 inline bool is_grouped(const Stream& stream, const Product& op) {
     return stream.multiplies_in_groups() && op.scratch && op.rows >= kFewestGroupedRows;
 }
 
-/// Taller tiles read fewer weights, unless too many of their rows are not there. Sums of scaled groups have no
-/// room beside so many others.
+/// Uses taller tiles, which read fewer weights, unless too many of their rows would be padding. With scaled
+/// groups there are not enough registers for taller tiles.
 template <typename Tile>
 void group_product(const Stream& stream, const Product& op, const WeightView& weight) {
     if constexpr (!Tile::kHasGroupScales) {

@@ -1,6 +1,6 @@
-// GroupProduct: the matrix product of many rows on Hopper, with the bits of the others. Two groups of four warps
-// multiply what a further thread copies into the block's memory; a group's instructions take activations from
-// there, and weights, unpacked, from registers.
+// GroupProduct: the matrix product of many rows on Hopper, with the same bits as the other products. Two
+// groups of four warps multiply the data that a further thread copies into shared memory; a group's
+// instructions take activations from there, and unpacked weights from registers.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct GroupProduct {
     static constexpr int kReaderRegisters = 232;
     static_assert(kGroup * kCopyRegisters + kReaders * kReaderRegisters <= 65536,
                   "else the block waits for ever");
-    static constexpr int kAtOnce = 4;  // outputs whose parts registers hold
+    static constexpr int kAtOnce = 4;  // outputs whose parts are in registers at once
     static_assert(kQuads % kAtOnce == 0, "outputs come in whole batches");
     static constexpr size_t kSharedBytes = Ring::kBytes + sizeof(uint64_t);
 
@@ -102,7 +102,8 @@ struct GroupProduct {
         }
     }
 
-    /// Of a unit that several blocks have, each keeps its part, and the last that is there adds them up and writes.
+    /// Writes the unit's outputs. If several blocks share the unit, each stores its part, and the last one
+    /// adds up all parts and writes.
     __device__ void finish(const Block& block, const GroupRun& run,
                            const float (&totals)[Sums::kValues]) const {
         if (run.first == 0 && run.end == work.segments) {
@@ -126,8 +127,9 @@ struct GroupProduct {
         return {{values[4 * quad], values[4 * quad + 1], values[4 * quad + 2], values[4 * quad + 3]}};
     }
 
-    /// A block keeps the total of a unit's first segments as part 0, and the sum of another segment as the part of
-    /// that number: its units begin and end in different segments.
+    /// The place of a part. A block stores the total of its segments from a unit's first one on as part 0,
+    /// and the sum of any other segment as the part of that number. So the parts of the unit that it ends and
+    /// of the one that it begins do not collide.
     __device__ Quad* part_of(int block_index, int part, int thread) const {
         return reinterpret_cast<Quad*>(op.scratch + kCutCounters) +
                (int64_t{block_index} * kSegments + part) * (kQuads * kReaders) + thread;
@@ -141,15 +143,16 @@ struct GroupProduct {
         }
     }
 
-    /// The item of a unit's first segment.
+    /// The item of the unit's first segment.
     __device__ int first_item_of(const GroupRun& run) const {
         return (run.unit - work.whole() * work.blocks) * work.segments;
     }
 
-    /// Fewer units are left over than there are blocks, so at most one of them begins in a block, which has the counter.
+    /// There are fewer shared units than blocks, so at most one of them begins in each block, whose counter
+    /// it uses.
     __device__ bool arrives_last(const Block& block, const GroupRun& run) const {
         auto& flag = *reinterpret_cast<uint32_t*>(block.shared + Ring::kBytes);
-        synchronize_first<kReaders>();  // all have stored their part, and read the flag of the run before
+        synchronize_first<kReaders>();  // all have stored their part, and read the previous run's flag
         if (block.thread == 0) {
             auto* const counter = reinterpret_cast<uint32_t*>(op.scratch) + work.block_of(first_item_of(run));
             const auto segments = static_cast<uint32_t>(run.end - run.first);
@@ -164,7 +167,7 @@ struct GroupProduct {
         return flag != 0;
     }
 
-    /// Adds them up in the order of the segments.
+    /// Adds up the parts in the order of the segments.
     __device__ void write_parts(const Block& block, const GroupRun& run) const {
         const int item = first_item_of(run);
         const int first_block = work.block_of(item);
@@ -185,7 +188,7 @@ struct GroupProduct {
         });
     }
 
-    /// Some outputs' parts are all on their way before the first are added.
+    /// Loads the parts of some outputs, all before the first addition.
     __device__ void add_parts(const Quad* const (&parts)[kSegments], int first, int prefix,
                               Quad (&totals)[kAtOnce]) const {
         Quad sums[kSegments][kAtOnce];

@@ -1,4 +1,4 @@
-// GroupRing: the block's memory as a ring of stages, which one thread fills and two groups of warps multiply.
+// GroupRing: shared memory as a ring of stages, which one thread fills and two groups of warps multiply.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace outrider::cuda {
 
-/// A stage has two K tiles of eight M tiles and of a tile of rows, or one at the end of a segment. Warps that
-/// multiply wait until it is full, and the one that copies until all of them have released it.
+/// A stage holds two K tiles (one at the end of a segment) of eight M tiles and of a tile of rows. The warps
+/// that multiply wait until it is full, and the thread that copies waits until all of them have released it.
 template <typename Tile, int kRows>
 struct GroupRing {
     static constexpr int kTiles = 2;
-    static constexpr int kWeightBytes = kTiles * static_cast<int>(Tile::kBytes);  // of an M tile
+    static constexpr int kWeightBytes = kTiles * static_cast<int>(Tile::kBytes);  // per M tile
     static constexpr int kInputs = kUnitMTiles * kWeightBytes;
     static constexpr int kStageBytes = kInputs + kTiles * kRows * RowTiles::kRowBytes;
     static constexpr int kStages = std::min(8, (208 << 10) / kStageBytes);
@@ -27,12 +27,12 @@ struct GroupRing {
     static constexpr int kReadingWarps = 8;
 
     char* shared;
-    int slot = 0;         // of the stage that comes next
-    uint32_t parity = 0;  // of that stage's turn
+    int slot = 0;         // of the next stage
+    uint32_t parity = 0;  // of the next stage's turn
 
     __device__ explicit GroupRing(const Block& block) : shared(block.shared) {}
 
-    /// One thread calls, before a barrier of the block.
+    /// Called by one thread, before a barrier of the block.
     __device__ void initialise() const {
         for (int i = 0; i < kStages; ++i) {
             full(i).initialise(1);
@@ -46,7 +46,7 @@ struct GroupRing {
         parity ^= slot == 0 ? 1 : 0;
     }
 
-    /// One thread begins to copy `count` K tiles, from `k_tile` on, into the next stage.
+    /// One thread starts to copy `count` K tiles, from `k_tile` on, into the next stage.
     __device__ void fill(const WeightView& weight, int m_tile, const RowTiles& rows, int row_tile, int k_tile,
                          int count) const {
         const auto left = static_cast<int>(m_tiles_of(weight)) - m_tile;
@@ -67,7 +67,7 @@ struct GroupRing {
     /// Waits for the next stage.
     __device__ void wait() const { full(slot).wait(parity); }
 
-    /// Every warp that multiplies calls when it has read a stage; nothing is released where there is none (-1).
+    /// Releases a stage (-1: none); called by every warp that multiplies, after it has read the stage.
     __device__ void release(int of_slot, int lane) const {
         synchronize_warp();
         if (lane == 0 && of_slot >= 0) {
@@ -78,7 +78,7 @@ struct GroupRing {
     __device__ const char* weights(int m_tile, int tile) const {
         return stage(slot) + m_tile * kWeightBytes + tile * static_cast<int>(Tile::kBytes);
     }
-    /// What is multiplied in one step of a K tile.
+    /// The activations of one step of a K tile.
     __device__ const char* inputs(int tile, int step) const {
         return stage(slot) + kInputs + tile * kRows * RowTiles::kRowBytes + step * 2 * RowTiles::kCoreBytes;
     }

@@ -1,4 +1,4 @@
-// GroupShape and GroupWork: how a GroupProduct is cut into units, and which block of threads has which.
+// GroupShape and GroupWork: divide a GroupProduct into units, and the units among thread blocks.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,13 @@ constexpr int padded_rows(int rows, int tile) {
     return (rows + tile - 1) / tile * tile;
 }
 
-/// Floats at the beginning of a product's scratch: counters, and the parts of units that several blocks have.
+/// The floats at the beginning of a product's scratch: counters, and the parts of units that several blocks
+/// share.
 constexpr size_t group_parts(int multiprocessors) {
     return kCutCounters + size_t{kSegments} * kUnitFeatures * kMostUnitRows * multiprocessors;
 }
 
-/// Floats of the whole scratch; the activations follow the parts.
+/// The floats of the whole scratch; the activations follow the parts.
 constexpr size_t group_scratch(int multiprocessors, int rows, int64_t in_features) {
     const int64_t inputs = (in_features + kTileInputs - 1) / kTileInputs * kTileInputs;
     return rows < kFewestGroupedRows
@@ -34,7 +35,7 @@ constexpr size_t group_scratch(int multiprocessors, int rows, int64_t in_feature
                : group_parts(multiprocessors) + static_cast<size_t>(rows + kMostUnitRows) * inputs / 2;
 }
 
-/// Some neighbouring segments of a unit: of 128 output features by a tile of activation rows.
+/// Neighbouring segments of one unit: 128 output features by a tile of activation rows.
 struct GroupRun {
     int unit;
     int first;
@@ -43,16 +44,16 @@ struct GroupRun {
     OUTRIDER_HOST_DEVICE bool is_empty() const { return first >= end; }
 };
 
-/// A product's units of `segments` segments. Each block has as many whole units as all blocks can have; the
-/// segments of the units that are left over are shared by all. Blocks that run at one time have neighbouring units, which
-/// read the same weights.
+/// A product's units, each of `segments` segments. Each block gets the same number of whole units, as many as
+/// possible; the segments of the remaining units are shared by all blocks. Blocks that run at the same time
+/// have neighbouring units, which read the same weights.
 struct GroupWork {
     int units;
-    int segments;  // of a unit
+    int segments;  // per unit
     int blocks;
 
     OUTRIDER_HOST_DEVICE int whole() const { return units / blocks; }
-    /// The segments of the units that are left over, in order, are items.
+    /// Items are the segments of the remaining units, in order.
     OUTRIDER_HOST_DEVICE int first_item(int block) const {
         return (units - whole() * blocks) * segments * block / blocks;
     }
@@ -62,7 +63,7 @@ struct GroupWork {
     }
     OUTRIDER_HOST_DEVICE int unit_of(int item) const { return whole() * blocks + item / segments; }
 
-    /// A block's work, turn by turn, until it is empty.
+    /// A block's runs, turn by turn; the one after the last is empty.
     OUTRIDER_HOST_DEVICE GroupRun run(int block, int turn) const {
         if (turn < whole()) {
             return {turn * blocks + block, 0, segments};

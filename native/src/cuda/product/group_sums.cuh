@@ -1,4 +1,4 @@
-// GroupSums: what a warp of a GroupProduct adds up for a segment.
+// GroupSums: the sums of one warp of a GroupProduct over a segment.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace outrider::cuda {
 
-/// Sums of 16 features by kRows rows: values[4 j] ... values[4 j + 3] are a lane's four of rows 8 j ... 8 j + 7.
+/// Sums of 16 features by kRows rows: values[4 j] ... values[4 j + 3] are a lane's four sums in rows 8 j ...
+/// 8 j + 7.
 template <typename Tile, int kRows>
 struct GroupSums {
     static constexpr int kValues = kRows / 2;
@@ -18,7 +19,7 @@ struct GroupSums {
 
     float values[kValues];
 
-    /// The products of `tiles` K tiles, stage by stage.
+    /// Adds the products of `tiles` K tiles, stage by stage.
     __device__ void add(Ring& ring, int tiles, int warp, int lane) {
         if constexpr (Tile::kHasGroupScales) {
             add_scaled(ring, tiles, warp, lane);
@@ -46,17 +47,17 @@ struct GroupSums {
         return left;
     }
 
-    /// Until here nothing else may be in these registers.
+    /// Keeps these registers from being reused before this place.
     __device__ static void keep(LeftOperands& left) {
         pin(left.steps[0]);
         pin(left.steps[1]);
     }
 
-    /// One tile is multiplied while the next one's weights are read.
+    /// Multiplies one tile while the weights of the next are being read.
     __device__ void add_plain(Ring& ring, int tiles, int warp, int lane) {
         static_assert(Ring::kTiles == 2, "two sets of registers take turns");
         LeftOperands left[Ring::kTiles] = {};
-        int read = -1;  // the slot of the stage before
+        int read = -1;  // slot of the stage before
         pin(values);
 #pragma unroll 1
         for (int tile = 1; tile < tiles; tile += Ring::kTiles) {
@@ -82,7 +83,7 @@ struct GroupSums {
         }
     }
 
-    /// A stage of one tile.
+    /// Adds a stage of one tile.
     __device__ void add_last(Ring& ring, int warp, int lane) {
         ring.wait();
         const LeftOperands left = pinned(Tile::read(ring.weights(warp, 0), lane));
@@ -93,7 +94,7 @@ struct GroupSums {
         ring.advance();
     }
 
-    /// A tile's sum is multiplied with the scales that its weights share.
+    /// Multiplies each tile's sum with the scales that its weights share.
     __device__ void add_scaled(Ring& ring, int tiles, int warp, int lane) {
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += Ring::kTiles) {

@@ -10,8 +10,8 @@
 namespace outrider::cuda {
 namespace {
 
-/// One output in float32. A warp is one row's strip of columns, and the rows of one strip follow one another,
-/// so that they find its weights in the nearest caches.
+/// Computes one float32 output. A warp computes a strip of one row's columns; the rows of one strip are
+/// consecutive, so that they find its weights in the caches.
 struct ProductValue {
     Product op;
     WeightView weight;

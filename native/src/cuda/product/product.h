@@ -15,7 +15,8 @@ void activated_product(const Stream& stream, const Product& op, const WeightView
 /// Device::product_scratch.
 size_t product_scratch(const Stream& stream, int rows, int out_features, int in_features);
 
-// One for each format, in a file of its own: they take long to compile. `activate` may be null.
+// One function per format, each in a file of its own, since they take long to compile. `activate` may be
+// null.
 void product_bf16(const Stream& stream, const Product& op, const WeightView& weight,
                   const Activate* activate);
 void product_int8(const Stream& stream, const Product& op, const WeightView& weight,

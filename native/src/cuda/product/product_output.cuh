@@ -1,4 +1,4 @@
-// The end of a product on tensor cores: what is made of an output's sum.
+// The last step of a product on tensor cores: scaling an output's sum and adding its bias.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace outrider::cuda {
 
-/// Scales the sum of an output, which is there, and adds the bias.
+/// Scales the sum of an existing output, and adds the bias.
 template <typename Tile>
 __device__ float finished_output(const Product& op, const WeightView& weight, int64_t feature, float total) {
     if constexpr (Tile::kLargest > 0.0f) {
@@ -19,7 +19,7 @@ __device__ float finished_output(const Product& op, const WeightView& weight, in
     return op.bias ? total + op.bias[feature] : total;
 }
 
-/// Brings the scales and biases of a tile's outputs nearer, if there are such outputs.
+/// Prefetches the scale and the bias of an output, if the output exists.
 template <typename Tile>
 __device__ void prefetch_ending(const Product& op, const WeightView& weight, int64_t feature) {
     if (feature < weight.out_features) {

@@ -5,7 +5,8 @@
 namespace outrider::cuda {
 namespace {
 
-/// One row's inputs of one K tile. Neighbouring threads have neighbouring rows, which lie beside each other.
+/// Arranges one row's inputs of one K tile. Neighbouring threads have neighbouring rows, which are written
+/// side by side.
 struct ArrangeRow {
     Activations from;
     int rows;

@@ -11,14 +11,15 @@
 
 namespace outrider::cuda {
 
-/// bf16, [row tiles][K tiles][rows of a tile / 8][4 cores][8 rows][8 inputs]. Core j has, of each row, the inputs
-/// 2 j and 2 j + 1 of every eight neighbours: those of one register of a left operand's four lanes.
+/// bf16, [row tiles][K tiles][rows of a tile / 8][4 cores][8 rows][8 inputs]. Core j holds, for each row, the
+/// inputs 2 j and 2 j + 1 of every eight neighbours: the values of one register in a left operand's four
+/// lanes.
 struct RowTiles {
     char* data;
     int tile_rows;
     int k_tiles;
 
-    static constexpr int kRowBytes = kTileInputs * 2;  // of one K tile
+    static constexpr int kRowBytes = kTileInputs * 2;  // per K tile
     static constexpr int kCoreBytes = 8 * 16;
     static constexpr int kCores = 4;
 
@@ -27,7 +28,7 @@ struct RowTiles {
     }
 };
 
-/// Fills all tiles of so many rows; rows that are not there are zeros.
+/// Fills all tiles of `rows` rows; padding rows are zeros.
 void arrange_rows(const Stream& stream, const Activations& from, int rows, const RowTiles& to);
 
 }  // namespace outrider::cuda

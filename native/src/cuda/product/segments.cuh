@@ -1,5 +1,5 @@
-// Segments: K is cut into kSegments of them, whatever the number of rows, each goes through its tiles in
-// order, and their sums are added up in order.
+// Segments: K is cut into kSegments of them, whatever the number of rows. Each segment's sum adds its tiles
+// in order, and the sums of the segments are added in order.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace outrider::cuda {
 
 constexpr int kSegments = 8;
 constexpr int kNTileRows = 8;                    // activation rows of an N tile, columns of the instruction
-constexpr int kMostSlicedRows = 2 * kNTileRows;  // of any SlicedProduct; where outputs are few, twice as many
+constexpr int kMostSlicedRows = 2 * kNTileRows;  // of any SlicedProduct; twice as many with few outputs
 
-/// Tiles of a segment; the last ones may have fewer, or none.
+/// The K tiles of a segment; the last segments may have fewer, or none.
 struct Segment {
     int first;
     int tiles;
@@ -24,7 +24,7 @@ inline OUTRIDER_HOST_DEVICE int segment_tiles(const WeightView& weight) {
     return static_cast<int>((k_tiles_of(weight) + kSegments - 1) / kSegments);
 }
 
-/// Segments that are not empty.
+/// The number of segments that are not empty.
 inline OUTRIDER_HOST_DEVICE int num_segments(const WeightView& weight) {
     const int each = segment_tiles(weight);
     return (static_cast<int>(k_tiles_of(weight)) + each - 1) / each;

@@ -1,12 +1,13 @@
-// SlicedProduct: the matrix product on tensor cores for few activation rows. What takes its time there is to
-// read the weights, so as much of them as possible is on its way at any moment.
+// SlicedProduct: the matrix product on tensor cores for few activation rows. Its time is spent on reading the
+// weights, so as many loads as possible are kept in flight.
 //
-// A block's warps are the segments of the same outputs. Each has a ring of stages in the block's memory, into
-// which weights and activations are copied in the order of the instruction's registers, and which goes on
-// from one of the block's outputs to the next: only where a segment's sum meets the others does a warp wait.
-// The first weights are on their way before the kernel that computes the activations has ended. (Registers
-// would not do: a warp can wait for six loads apart, and a wait for the oldest of more is one for the
-// newest.) Where outputs are gates and ups, a block has both of the same columns, and writes what they make.
+// The warps of a block compute the segments of the same outputs. Each has a ring of stages in shared memory,
+// into which weights and activations are copied in the order of the instruction's registers; the copies
+// continue from one of the block's outputs to the next, so a warp waits for others only to add up the
+// segments' sums. The first weights are loaded before the kernel that computes the activations has ended.
+// (Registers would not do: a warp can wait for six loads separately, and with more of them a wait for the
+// oldest is a wait for the newest.) If the outputs are gates and ups, a block has both of the same columns,
+// and writes their activation.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +24,16 @@
 
 namespace outrider::cuda {
 
-/// How a product of few rows is cut: M is output features and N activation rows, as in the instruction's
+/// The shape of a product of few rows. M is output features and N activation rows, as in the instruction's
 /// name, mma.m16n8k16. All rows are in one N.
 struct SlicedShape {
-    int m_tiles = 1;                   // of an item of work, 16 output features each
+    int m_tiles = 1;                   // per item of work, 16 output features each
     int n_tiles = 1;                   // 8 activation rows each
-    int kilobytes = kSharedKilobytes;  // of a block's memory
-    bool is_gated = false;             // an item's two M tiles are gates and their ups
+    int kilobytes = kSharedKilobytes;  // of shared memory per block
+    bool is_gated = false;             // the two M tiles of an item are gates and their ups
 
-    static constexpr int kSharedKilobytes = 96;  // two blocks have room on Hopper, and one on smaller GPUs
-    static constexpr int kWholeKilobytes = 200;  // one block has room, on Hopper
+    static constexpr int kSharedKilobytes = 96;  // two blocks fit on Hopper, and one on smaller GPUs
+    static constexpr int kWholeKilobytes = 200;  // one block fits on Hopper
 };
 
 template <typename Tile, SlicedShape kShape>
@@ -51,14 +52,14 @@ struct SlicedProduct {
     static constexpr int kWritten = kIsGated ? kOutputs / 2 : kOutputs;
     static constexpr int kSumsBytes = kSegments * kOutputs * static_cast<int>(sizeof(float));
 
-    // A stage is some tiles along K, of weights and activations: no more than leave room for three stages, and
-    // no more than a kilobyte or so of each M tile.
+    // A stage holds some tiles along K of weights and activations: few enough that there is room for three
+    // stages, and at most about a kilobyte of each M tile.
     static constexpr int kWarpBytes = ((kShape.kilobytes << 10) - kSumsBytes) / kSegments;
     static constexpr int kTileBytes = kMTiles * static_cast<int>(Tile::kBytes) + kNTiles * kInputTileBytes;
     static constexpr int kTilesOfStage =
         std::clamp(kWarpBytes / kTileBytes / 3, 1, 1152 / static_cast<int>(Tile::kBytes));
-    static constexpr int kWeightBytes = kTilesOfStage * static_cast<int>(Tile::kBytes);  // of an M tile
-    static constexpr int kInputBytes = kTilesOfStage * kInputTileBytes;                  // of an N tile
+    static constexpr int kWeightBytes = kTilesOfStage * static_cast<int>(Tile::kBytes);  // per M tile
+    static constexpr int kInputBytes = kTilesOfStage * kInputTileBytes;                  // per N tile
     static constexpr int kStageBytes = kMTiles * kWeightBytes + kNTiles * kInputBytes;
     static constexpr int kStages = std::min(12, kWarpBytes / kStageBytes);
     static_assert(kStages >= 2, "one stage is copied while another is multiplied");
@@ -67,14 +68,14 @@ struct SlicedProduct {
 
     Product op;
     WeightView weight;
-    int items;               // of work: outputs of kMTiles by kNTiles tiles
-    int blocks;              // that share them
-    Activate activate = {};  // what is made of gates and ups
+    int items;               // items of work: outputs of kMTiles by kNTiles tiles
+    int blocks;              // blocks that share them
+    Activate activate = {};  // activation of gates and ups
 
-    /// What a lane copies next: a stage of its segment, or of the next item's.
+    /// The place from which a lane copies next: a stage of its segment, or of the next item's.
     struct Source {
         int item;
-        int tiles;                     // of the segment that are left
+        int tiles;                     // remaining tiles of the segment
         const char* weights[kMTiles];  // of the next tile
         const char* inputs[kNTiles];   // of the next tile, in the lane's row of each N tile
     };
@@ -94,7 +95,7 @@ struct SlicedProduct {
         }
         char* const last_stage = ring + (kStages - 1) * kStageBytes;
         char* stage = ring;
-        char* const first_copy = ring + lane * kCopyBytes;  // where the lane's own go
+        char* const first_copy = ring + lane * kCopyBytes;  // place of the lane's own copies
         char* copy = last_stage + lane * kCopyBytes;
 #pragma unroll 1
         for (int item = static_cast<int>(block.index); item < items; item += blocks) {
@@ -120,8 +121,8 @@ struct SlicedProduct {
     }
 
   private:
-    /// Begins to copy weights while what they are multiplied with is still on its way, and prefetches the
-    /// outputs' scales and biases.
+    /// Starts to copy weights while the activations are still being computed, and prefetches the outputs'
+    /// scales and biases.
     __device__ void begin_weights(const Block& block, const Segment& segment, char* ring) const {
         Source from = source_of(segment, first_item(block, segment), block.lane());
 #pragma unroll
@@ -141,7 +142,7 @@ struct SlicedProduct {
     __device__ int m_tile_of(int item, int i) const {
         return kIsGated ? item + i * items : item * kMTiles + i;
     }
-    /// None where the segment is empty.
+    /// The block's first item; none if the segment is empty.
     __device__ int first_item(const Block& block, const Segment& segment) const {
         return segment.tiles > 0 ? static_cast<int>(block.index) : items;
     }
@@ -158,8 +159,8 @@ struct SlicedProduct {
         return from;
     }
 
-    /// Where there is no such M tile or row, the last M tile and the first row take its place: nothing is made
-    /// of them.
+    /// Copies the last M tile or the first row in place of an M tile or row that does not exist; the results
+    /// are not used.
     __device__ void begin_segment(Source& from, const Segment& segment, int lane) const {
         const int last = static_cast<int>(m_tiles_of(weight)) - 1;
         from.tiles = from.item < items ? segment.tiles : 0;
@@ -194,7 +195,7 @@ struct SlicedProduct {
         }
     }
 
-    /// A stage of weights, as far as the segment has them.
+    /// Copies a stage of weights, as far as the segment goes.
     __device__ static void copy_weights(const Source& from, char* to, int lane) {
         constexpr int kRound = kWarp * kCopyBytes;
         const int left = from.tiles * static_cast<int>(Tile::kBytes);
@@ -210,7 +211,7 @@ struct SlicedProduct {
         }
     }
 
-    /// The activations of a stage, those of rows that are there.
+    /// Copies the activations of a stage, for the rows that exist.
     __device__ void copy_inputs(const Source& from, char* to, int lane) const {
         to += kMTiles * kWeightBytes;
 #pragma unroll
@@ -247,7 +248,7 @@ struct SlicedProduct {
         }
     }
 
-    /// Adds the segments' sums up in their order.
+    /// Adds up the segments' sums in order.
     __device__ void finish(const Block& block, int item, const Sums& sums) const {
         auto* const shared = reinterpret_cast<float*>(block.shared + kSegments * kRingBytes);
 #pragma unroll
@@ -263,7 +264,7 @@ struct SlicedProduct {
                 write(shared + output, place.row, feature);
             }
         }
-        block.synchronize();  // the next item's sums come to the same place
+        block.synchronize();  // the next item's sums use the same memory
     }
 
     __device__ void write(const float* sums, int row, int feature) const {
@@ -297,18 +298,18 @@ void launch_sliced(const Stream& stream, const Product& op, const WeightView& we
     for_each_block(stream, blocks, Kernel::kSharedBytes, Kernel{op, weight, items, blocks, activate});
 }
 
-/// Whether a block for each multiprocessor has all outputs, and much memory.
+/// Whether one block per multiprocessor can compute all outputs, and can have much shared memory.
 inline bool is_low(const Stream& stream, const WeightView& weight) {
     return m_tiles_of(weight) <= 2 * stream.multiprocessors() &&
            stream.block_memory() >= size_t{SlicedShape::kWholeKilobytes} << 10;
 }
 
-/// Whether it is faster than a WideProduct.
+/// Whether a SlicedProduct is faster than a WideProduct.
 inline bool is_sliced(const Stream& stream, const Product& op, const WeightView& weight) {
     return op.rows <= kMostSlicedRows || (op.rows <= 2 * kMostSlicedRows && is_low(stream, weight));
 }
 
-/// The product and what is made of its gates and ups, which are of whole tiles.
+/// The product with the activation of its gates and ups, which must be whole tiles.
 template <typename Tile>
 void gated_product(const Stream& stream, const Product& op, const WeightView& weight,
                    const Activate& activate) {
@@ -318,8 +319,8 @@ void gated_product(const Stream& stream, const Product& op, const WeightView& we
         : launch_sliced<Tile, SlicedShape{2, 1, kShared, true}>(stream, op, weight, activate);
 }
 
-/// Chooses a shape by speed alone. Taller items read fewer activations, if there are enough of them; a block
-/// for each multiprocessor has as much on its way as two, if it has the memory.
+/// Chooses a shape by speed alone. Taller items read fewer activations, if there are enough items; one block
+/// per multiprocessor keeps as many loads in flight as two, if it has enough memory.
 template <typename Tile>
 void sliced_product(const Stream& stream, const Product& op, const WeightView& weight) {
     constexpr int kWhole = SlicedShape::kWholeKilobytes;

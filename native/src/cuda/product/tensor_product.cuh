@@ -1,4 +1,4 @@
-// tensor_product: the matrix product on tensor cores, by the number of rows.
+// tensor_product: chooses a matrix product on tensor cores by the number of rows.
 #pragma once
 
 #include "cuda/product/group_launch.cuh"
@@ -7,7 +7,7 @@
 
 namespace outrider::cuda {
 
-/// `activate` is null, or what is made of gates and ups; then there are few rows.
+/// `activate` is the activation of gates and ups, only with few rows, or null.
 template <typename Tile>
 void tensor_product(const Stream& stream, const Product& op, const WeightView& weight,
                     const Activate* activate) {

@@ -1,4 +1,4 @@
-// TileSums: what a warp's tensor-core instructions have added up.
+// TileSums: the sums of a warp's tensor-core instructions.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace outrider::cuda {
 
-constexpr int kInputTileBytes = kNTileRows * kTileInputs * 2;  // of an N tile's bf16 activations
+constexpr int kInputTileBytes = kNTileRows * kTileInputs * 2;  // bytes of an N tile's bf16 activations
 
-/// Right operands of a tile's two steps: lane g, c has inputs 8c ... 8c + 7 of each N tile's row g.
+/// Right operands of a tile's two steps: lane (g, c) has inputs 8c ... 8c + 7 of row g of each N tile.
 template <int kNTiles>
 struct InputTiles {
     Words<4> n_tiles[kNTiles];
 };
 
-/// One output of a warp, from the first of its features and rows on.
+/// The feature and the row of one output of a warp, relative to the warp's first.
 struct OutputPlace {
     int feature;
     int row;
 };
 
-/// Sums of kMTiles by kNTiles tiles of outputs.
+/// The sums of kMTiles by kNTiles tiles of outputs.
 template <typename Tile, int kMTiles, int kNTiles>
 struct TileSums {
-    static constexpr int kValues = kMTiles * kNTiles * 4;  // of a lane
+    static constexpr int kValues = kMTiles * kNTiles * 4;  // per lane
 
     float values[kMTiles][kNTiles][4];
 
@@ -38,8 +38,8 @@ struct TileSums {
                 index / 4 % kNTiles * kNTileRows + lane % 4 * 2 + index % 2};
     }
 
-    /// Adds the products of one of the M tiles. Its two steps come in order; where a tile's weights share
-    /// scales, those multiply the sum of both.
+    /// Adds the products of one M tile. Its two steps are added in order; if a tile's weights share scales,
+    /// these multiply the sum of both steps.
     __device__ void add(int m_tile, const typename Tile::Words& weights, const InputTiles<kNTiles>& inputs) {
         const LeftOperands left = Tile::unpack(weights);
 #pragma unroll

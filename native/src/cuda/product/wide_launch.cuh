@@ -1,4 +1,4 @@
-// wide_product: which WideShape is for a product, and its launch.
+// wide_product: chooses the WideShape of a product, and launches it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace outrider::cuda {
 
-/// Blocks of outputs.
+/// The number of blocks of outputs.
 inline int64_t outputs_of(const WideShape& shape, const Product& op, const WeightView& weight) {
     return (m_tiles_of(weight) + shape.block_m_tiles() - 1) / shape.block_m_tiles() *
            ((op.rows + shape.block_rows() - 1) / shape.block_rows());
@@ -25,7 +25,7 @@ void launch_wide(const Stream& stream, const Product& op, const WeightView& weig
                    Kernel{op, weight});
 }
 
-/// Few outputs are cut, if there is scratch for that.
+/// Splits K into segments if there are few outputs and scratch for it.
 template <typename Tile, int kNTiles>
 void few_rows_product(const Stream& stream, const Product& op, const WeightView& weight) {
     constexpr WideShape kWhole = kFewRows<Tile, kNTiles>;

@@ -1,4 +1,4 @@
-// WideOutputs: writes what a block of a WideProduct has computed.
+// WideOutputs: writes the outputs of a WideProduct's block.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct alignas(16) Quad {
     }
 };
 
-/// The outputs of a block.
+/// The place of a block's outputs.
 struct WidePlace {
     int m_block;
     int n_block;
-    int segment;  // where it is cut
+    int segment;  // if K is cut
 };
 
 template <typename Tile, WideShape kShape>
@@ -35,7 +35,7 @@ struct WideOutputs {
     Product op;
     WeightView weight;
 
-    /// What is done to the total of a feature.
+    /// The scale and the bias of a feature.
     struct Ending {
         bool is_there = false;
         float scale = 1.0f;
@@ -60,7 +60,7 @@ struct WideOutputs {
         *to = op.bias ? total + ending.bias : total;
     }
 
-    /// All outputs of a lane; `total_of` gives those of one M tile and one N tile.
+    /// Writes all outputs of a lane; `total_of` returns those of one M tile and one N tile.
     template <typename TotalOf>
     __device__ void write(const Block& block, const WidePlace& place, const TotalOf& total_of) const {
         const int64_t m_tile =

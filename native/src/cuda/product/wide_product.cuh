@@ -1,5 +1,5 @@
-// WideProduct: the matrix product of more rows than SlicedProduct is for, with its bits. Both operands pass
-// through the block's memory, so that warps share what they read.
+// WideProduct: the matrix product for more rows than SlicedProduct takes, with the same bits. Both operands
+// pass through shared memory, so that warps share loads.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ struct WideProduct {
     static constexpr int kBlockRows = kShape.block_rows();
     static constexpr int kThreads = kShape.warps() * kWarp;
     static constexpr int kBlocksPerMultiprocessor = kShape.blocks_per_multiprocessor;
-    static constexpr int kQuads = kMTiles * kNTiles;  // a lane's four outputs of two tiles
+    static constexpr int kQuads = kMTiles * kNTiles;  // a lane's four outputs of an M tile and an N tile
     static constexpr bool kSharesTotals = kShape.shares_totals;
     static constexpr int kStagesBytes = kShape.stages * Stages::kBytes;
     static constexpr size_t kSharedBytes = kStagesBytes + (kSharesTotals ? kQuads * kThreads * 16 : 0);
-    static constexpr int kRaster = 16;  // N blocks whose activations stay in the L2 cache beside one another
+    static constexpr int kRaster = 16;  // N blocks whose activations fit into the L2 cache together
 
     struct Sums {
         Quad quads[kQuads];
@@ -44,8 +44,8 @@ struct WideProduct {
 
     __device__ int n_blocks() const { return (op.rows + kShape.block_rows() - 1) / kShape.block_rows(); }
 
-    /// Where blocks are cut, a place's segments follow one another; else the N blocks of a group do, which
-    /// read the same weights, and then the M blocks, which read the group's activations again.
+    /// If K is cut, the segments of a place are consecutive; else the N blocks of a group are, which read the
+    /// same weights, followed by the M blocks, which read the group's activations again.
     __device__ Place place_of(int64_t block) const {
         const int index = static_cast<int>(block);
         if constexpr (kShape.is_cut) {
@@ -80,7 +80,7 @@ struct WideProduct {
 #pragma unroll 1
         for (int stage = 0; cursor_of_use.count() > 0; stage = Stages::following(stage)) {
             wait_for_copies<kShape.stages - 2>();
-            block.synchronize();  // and the stage that is filled now has been read by all
+            block.synchronize();  // and all have read the stage that is filled now
             stages.fill(Stages::preceding(stage));
             multiply_stage(block, stages, stage, cursor_of_use.count(), sums);
             if (!kShape.is_cut && cursor_of_use.ends_segment()) {
@@ -110,7 +110,7 @@ struct WideProduct {
         }
     }
 
-    /// One K tile of all outputs of a warp.
+    /// Multiplies one K tile of all outputs of a warp.
     __device__ void multiply_tiles(const char* weights, const char* rows, int lane, Sums& sums) const {
         typename Tile::Words words[kMTiles];
         LeftOperands left[kMTiles];
@@ -132,9 +132,9 @@ struct WideProduct {
         }
     }
 
-    /// Where words are as loads bring them, the compiler would move them to where an instruction takes them,
-    /// and anew for each. An operation that changes nothing, which it cannot know, gives them their places
-    /// once.
+    /// If words are used exactly as they are loaded, the compiler would move them into an instruction's
+    /// registers, again for each instruction. An operation that changes nothing, which the compiler cannot
+    /// know, gives them fixed registers.
     __device__ LeftOperands in_own_registers(LeftOperands left) const {
         if constexpr (Tile::kIsPlain) {
             const auto nothing = static_cast<uint32_t>(op.rows >> 31);
@@ -146,7 +146,7 @@ struct WideProduct {
         return left;
     }
 
-    /// The steps of different outputs alternate: an instruction does not wait for the one before.
+    /// The steps of different outputs alternate, so that an instruction does not wait for the one before.
     __device__ static void multiply_steps(const LeftOperands (&left)[kMTiles], const Words<4>& right,
                                           Quad* sums) {
 #pragma unroll
@@ -177,12 +177,12 @@ struct WideProduct {
         WideOutputs<Tile, kShape>{op, weight}.write(block, place, total_of);
     }
 
-    /// A thread's own totals in the block's memory.
+    /// A thread's own totals in shared memory.
     __device__ static Quad& shared_total(const Block& block, int quad) {
         return reinterpret_cast<Quad*>(block.shared + kStagesBytes)[quad * kThreads + block.thread];
     }
 
-    /// Adds a segment's sums to the totals, and begins the next.
+    /// Adds a segment's sums to the totals, and resets them.
     __device__ static void end_segment(const Block& block, bool is_first, Sums& sums, Sums& totals) {
 #pragma unroll
         for (int i = 0; i < kQuads; ++i) {
@@ -192,7 +192,7 @@ struct WideProduct {
         }
     }
 
-    /// Keeps the sums of a segment; who comes last adds up all segments of the place.
+    /// Stores the sums of a segment; the last block to arrive adds up all segments of the place.
     __device__ void finish_cut(const Block& block, const Place& place, const Sums& sums) const {
         const int64_t tile = int64_t{place.m_block} * n_blocks() + place.n_block;
         auto* const counter = reinterpret_cast<uint32_t*>(op.scratch) + tile;
@@ -205,7 +205,7 @@ struct WideProduct {
         if (!arrives_last(block, counter)) {
             return;
         }
-        Quad totals[kNTiles];  // of an M tile: all are read before any is written, as many as registers hold
+        Quad totals[kNTiles];  // of an M tile, as many as registers hold: all are read before any is written
         write_outputs(block, place, [&](int quad) {
             if (quad < kMTiles) {
 #pragma unroll
@@ -232,7 +232,7 @@ struct WideProduct {
         return flag != 0;
     }
 
-    /// All are on their way before the first is added.
+    /// Loads all parts before the first addition.
     __device__ Quad sum_of_segments(const Quad* kept) const {
         const int segments = num_segments(weight);
         Quad sums[kSegments];

@@ -1,4 +1,4 @@
-// WideShape: how a product of many rows is cut into blocks, warps and stages.
+// WideShape: how a product of many rows is divided into blocks, warps and stages.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,18 @@
 
 namespace outrider::cuda {
 
-/// All warps of a block go through K together, a stage of some tiles at a time; M is output features, N
+/// All warps of a block go through K together, a stage of some tiles at a time. M is output features, N
 /// activation rows, as in SlicedShape.
 struct WideShape {
-    int m_tiles = 2;  // of a warp, 16 output features each
-    int n_tiles = 8;  // of a warp, 8 activation rows each
-    int warps_m = 4;  // of a block
+    int m_tiles = 2;  // per warp, 16 output features each
+    int n_tiles = 8;  // per warp, 8 activation rows each
+    int warps_m = 4;  // per block
     int warps_n = 1;
-    int stage_tiles = 1;  // K tiles of a stage
-    int stages = 3;       // that the block's memory holds
+    int stage_tiles = 1;  // K tiles per stage
+    int stages = 3;       // stages in shared memory
     int blocks_per_multiprocessor = 2;
-    bool shares_totals = false;  // the totals of segments are in the block's memory, not in registers
-    bool is_cut = false;         // a block has one segment, and the last that is there adds them up
+    bool shares_totals = false;  // the totals of segments are in shared memory, not in registers
+    bool is_cut = false;         // a block computes one segment, and the last one to arrive adds them up
 
     constexpr int warps() const { return warps_m * warps_n; }
     constexpr int block_m_tiles() const { return m_tiles * warps_m; }
@@ -28,8 +28,8 @@ struct WideShape {
     constexpr int block_rows() const { return block_n_tiles() * kNTileRows; }
 };
 
-/// For many rows: blocks of 256 features by 128 rows read little for what they compute. The sums of scaled
-/// groups need registers, too, so more warps share the outputs.
+/// For many rows: blocks of 256 features by 128 rows read little for the work that they do. The sums of
+/// scaled groups take registers too, so more warps share the outputs.
 template <typename Tile>
 inline constexpr WideShape kManyRows{.m_tiles = Tile::kHasGroupScales ? 2 : 4,
                                      .warps_m = Tile::kHasGroupScales ? 8 : 4,
@@ -39,12 +39,12 @@ inline constexpr WideShape kManyRows{.m_tiles = Tile::kHasGroupScales ? 2 : 4,
                                      .blocks_per_multiprocessor = 1,
                                      .shares_totals = true};
 
-/// For few rows, which wait for the weights: as many of them as possible are on their way.
+/// For few rows, whose time is spent on loading weights: keeps as many loads in flight as possible.
 template <typename Tile, int kNTiles>
 inline constexpr WideShape kFewRows{
     .n_tiles = kNTiles, .stage_tiles = Tile::kBytes > 512 ? 2 : 4, .stages = Tile::kBytes > 512 ? 4 : 3};
 
-/// For few outputs, whose blocks would leave multiprocessors out.
+/// For few outputs, whose blocks would not occupy all multiprocessors.
 template <typename Tile, int kNTiles>
 inline constexpr WideShape kFewOutputs{
     .n_tiles = kNTiles,
@@ -53,11 +53,11 @@ inline constexpr WideShape kFewOutputs{
     .blocks_per_multiprocessor = Tile::kBytes <= 512 && kNTiles > 4 ? 2 : 3,
     .is_cut = true};
 
-constexpr int kCutFeatures = 128;  // of a block, and most rows
+constexpr int kCutFeatures = 128;  // of a block, which has at most kCutRows rows
 constexpr int kCutRows = 64;
-constexpr int kCutCounters = 1024;  // at the beginning of the scratch: zeros whenever no product runs
+constexpr int kCutCounters = 1024;  // at the beginning of the scratch: zeros while no product runs
 
-/// Blocks of outputs are cut if there are fewer.
+/// K is cut if there are fewer blocks of outputs than this.
 constexpr int64_t most_cut_outputs(int multiprocessors) {
     return std::min<int64_t>(kCutCounters, int64_t{multiprocessors} * 3 / 4);
 }

@@ -1,4 +1,4 @@
-// WideStages: the block's memory as a ring of stages, which copies fill while others are multiplied.
+// WideStages: shared memory as a ring of stages; some are filled by copies while another is multiplied.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace outrider::cuda {
 
-/// K tiles in stages of at most kTiles; no stage reaches into the next segment.
+/// Iterates over K tiles in stages of at most kTiles; no stage crosses the end of a segment.
 template <int kTiles>
 struct StageCursor {
-    int tile;           // the stage's first
-    int segment_end;    // of its segment
-    int end;            // of all
-    int segment_tiles;  // of a segment that is not the last
+    int tile;           // first tile of the stage
+    int segment_end;    // end of its segment
+    int end;            // end of all tiles
+    int segment_tiles;  // tiles of each segment but the last
 
     __device__ static int smaller(int left, int right) { return left < right ? left : right; }
 
-    /// Segments `first` ... `last`, at least one.
+    /// Iterates over segments `first` ... `last`, at least one.
     __device__ StageCursor(int k_tiles, int segment_tiles_of, int first, int last)
         : tile(first * segment_tiles_of),
           segment_end(smaller((first + 1) * segment_tiles_of, k_tiles)),
           end(smaller((last + 1) * segment_tiles_of, k_tiles)),
           segment_tiles(segment_tiles_of) {}
 
-    /// Tiles of the stage; none after the last.
+    /// The number of tiles of the stage; 0 after the last.
     __device__ int count() const { return smaller(kTiles, segment_end - tile); }
     __device__ bool ends_segment() const { return tile + kTiles >= segment_end; }
-    __device__ bool is_in_first() const { return tile < segment_tiles; }  // segment of all
+    __device__ bool is_in_first() const { return tile < segment_tiles; }  // first segment of all
     __device__ void advance() {
         tile += kTiles;
         if (tile >= segment_end) {
@@ -41,18 +41,18 @@ struct StageCursor {
     }
 };
 
-/// Both operands lie there as a warp's lanes take them: the weights as they are stored, and the activations
-/// in tiles of 8 rows by 32 inputs, 16 bytes for each lane.
+/// Both operands are stored in the order of a warp's lanes: the weights as they are packed, and the
+/// activations in tiles of 8 rows by 32 inputs, 16 bytes for each lane.
 template <typename Tile, WideShape kShape>
 struct WideStages {
     static constexpr int kTiles = kShape.stage_tiles;
     static constexpr int kWarps = kShape.warps();
-    static constexpr int kWeightBytes = kTiles * static_cast<int>(Tile::kBytes);  // of an M tile
+    static constexpr int kWeightBytes = kTiles * static_cast<int>(Tile::kBytes);  // per M tile
     static constexpr int kRowTileBytes = kWarp * kCopyBytes;
-    static constexpr int kRowsBytes = kTiles * kRowTileBytes;  // of an N tile
+    static constexpr int kRowsBytes = kTiles * kRowTileBytes;  // per N tile
     static constexpr int kInputs = kShape.block_m_tiles() * kWeightBytes;
     static constexpr int kBytes = kInputs + kShape.block_n_tiles() * kRowsBytes;
-    static constexpr int kWeightCopies = kShape.block_m_tiles() / kWarps;  // M tiles that a warp copies
+    static constexpr int kWeightCopies = kShape.block_m_tiles() / kWarps;  // M tiles that each warp copies
     static constexpr int kRowCopies = kShape.block_n_tiles() / kWarps;
     static_assert(kShape.block_m_tiles() % kWarps == 0 && kShape.block_n_tiles() % kWarps == 0);
     using Cursor = StageCursor<kTiles>;
@@ -60,7 +60,7 @@ struct WideStages {
     char* shared;
     int warp;
     int lane;
-    const char* weights[kWeightCopies];  // this lane's first bytes; null where there is no such M tile
+    const char* weights[kWeightCopies];  // this lane's first bytes; null if there is no such M tile
     const char* rows[kRowCopies];
     bool has_rows[kRowCopies];
     Cursor next;
@@ -91,7 +91,7 @@ struct WideStages {
         return shared + stage * kBytes + kInputs + n_tile * kRowsBytes + tile * kRowTileBytes;
     }
 
-    /// Begins to fill a stage; after the last tiles, only closes a group of no copies.
+    /// Starts to fill a stage; after the last tiles, only closes an empty group of copies.
     __device__ void fill(int stage) {
         const int count = next.count();
         if (count > 0) {

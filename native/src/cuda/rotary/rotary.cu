@@ -28,17 +28,17 @@ __device__ inline int64_t num_heads_of_row(const RotateAndStore& op) {
     return op.num_heads + 2 * op.cache.num_kv_heads;
 }
 
-/// One head of queries or keys, normalised in place by a warp.
+/// Normalises one head of queries or keys in place, by a warp.
 struct NormaliseHeads {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int kWarps = kThreads / kWarp;
-    static constexpr int kColumns = kMaxHeadDim / kWarp;  // of a lane
+    static constexpr int kColumns = kMaxHeadDim / kWarp;  // per lane
 
     RotateAndStore op;
 
     __device__ void operator()(const Block& block) const {
-        const int64_t normalised = op.num_heads + op.cache.num_kv_heads;  // of a row
+        const int64_t normalised = op.num_heads + op.cache.num_kv_heads;  // per row
         const int64_t index = block.index * kWarps + block.warp();
         if (index >= op.places.rows * normalised) {
             return;
@@ -77,7 +77,7 @@ struct NormaliseHeads {
         return (head < op.num_heads ? op.q_norm : op.k_norm) + first;
     }
 
-    /// What lies beyond the head stays zero.
+    /// Subtracts the mean; values beyond the head stay zero.
     __device__ void take_off_mean(const Block& block, float (&own)[kColumns]) const {
         float sum = 0.0f;
 #pragma unroll
@@ -92,7 +92,7 @@ struct NormaliseHeads {
     }
 };
 
-/// All heads of a row's queries, or of its keys, normalised in place as one by a block.
+/// Normalises all heads of a row's queries, or of its keys, in place as one vector, by a block.
 struct NormaliseAllHeads {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -119,7 +119,8 @@ struct NormaliseAllHeads {
     }
 };
 
-/// One dimension of one head, with that which turns with it: dimension i turns with i + half_dim.
+/// Rotates and stores one dimension of one head, together with its partner: dimension i rotates with i +
+/// half_dim.
 struct RotateAndStoreValue {
     RotateAndStore op;
 
@@ -159,13 +160,13 @@ struct RotateAndStoreValue {
     }
 };
 
-/// One head's key or value in a format with scales, the largest magnitude becoming the format's, by a warp.
-/// One that is not finite has a scale that is NaN, so that what is computed from it is NaN too.
+/// Quantises one head's key or value for a format with scales, by a warp; the largest magnitude becomes the
+/// format's. If a value is not finite, the scale is NaN, so that results computed from it are NaN too.
 struct QuantiseHead {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int kWarps = kThreads / kWarp;
-    static constexpr int kColumns = kMaxHeadDim / kWarp;  // of a lane
+    static constexpr int kColumns = kMaxHeadDim / kWarp;  // per lane
 
     RotateAndStore op;
 

@@ -35,7 +35,7 @@ PassShape CudaPassRecorder::padded(const PassShape& shape) const {
             power_of_two_from(shape.blocks)};
 }
 
-/// Passes that ask for the logits of each row: decoding and verification. Others are recorded on demand.
+/// Passes with the logits of every row: decoding and verification. Others are recorded on demand.
 std::vector<PassShape> CudaPassRecorder::usual(const PassShape& most) const {
     const int most_rows = std::min(padded_rows(std::min(most.rows, most.logits)), kRecordedRows.back());
     const int most_blocks = power_of_two_from(most.blocks);

@@ -1,4 +1,4 @@
-// CudaPassRecorder: the passes of one decoder as recordings, one for each shape.
+// CudaPassRecorder: records one decoder's passes, one recording per shape.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 
 namespace outrider::cuda {
 
-/// Passes over many rows are never padded, nor recorded: their operations take longer than enqueueing them.
+/// Passes over many rows are neither padded nor recorded: their operations take longer than enqueueing them
+/// does.
 class CudaPassRecorder final : public PassRecorder {
   public:
     explicit CudaPassRecorder(Stream& stream) : recordings_(stream) {}

@@ -1,4 +1,4 @@
-// Memory: room for values on a stream's device, given back when its owner goes.
+// Memory: an array on a stream's device, released on destruction.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Memory {
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
-    /// Room for `size` values; what it held is lost when it grows.
+    /// Makes room for `size` values; the contents are lost when it grows.
     T* reserve(size_t size) {
         if (size > size_) {
             release();

@@ -1,4 +1,4 @@
-// memory_shortage: that a device has too little memory, with the figures.
+// memory_shortage: the error text for too little device memory.
 #pragma once
 
 #include <cstdio>

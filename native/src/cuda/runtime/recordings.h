@@ -1,4 +1,4 @@
-// Recordings: work that a stream is given again and again, as one thing for each kind of it.
+// Recordings: records work that a stream repeats, and replays it as a whole.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace outrider::cuda {
 
-/// Keys must have an order.
+/// One recording per key; keys must be ordered.
 template <typename Key>
 class Recordings {
   public:
     explicit Recordings(Stream& stream) : stream_(stream) {}
 
-    /// Enqueues what `enqueue` does, which the key decides. The first time it is run as it is enqueued, so
-    /// that all that is done once is done; the second time it is recorded.
+    /// Runs the work of `enqueue`, which must be the same for the same key. The first run enqueues it
+    /// directly, so that one-time initialisation is done; the second run records it.
     void run(const Key& key, const std::function<void()>& enqueue) {
         const auto [entry, is_first] = find(key);
         if (is_first) {
@@ -33,7 +33,7 @@ class Recordings {
         entry->recording->replay();
     }
 
-    /// Records it before it is run for the first time: what is done once must have been done.
+    /// Records the work before its first run; its one-time initialisation must have been done already.
     void prepare(const Key& key, const std::function<void()>& enqueue) {
         Entry* entry = find(key).first;
         if (!entry->recording) {
@@ -47,11 +47,11 @@ class Recordings {
     static constexpr size_t kMost = 256;
 
     struct Entry {
-        std::unique_ptr<Recording> recording{};  // null where it has been run once
+        std::unique_ptr<Recording> recording{};  // null after only one run
         uint64_t last_run = 0;
     };
 
-    /// And whether there was none.
+    /// Returns the key's entry, and whether it is new.
     std::pair<Entry*, bool> find(const Key& key) {
         if (recordings_.size() == kMost && recordings_.count(key) == 0) {
             forget_oldest();
@@ -61,7 +61,7 @@ class Recordings {
         return {&place->second, is_first};
     }
 
-    /// The one that has not been run for longest goes.
+    /// Evicts the least recently used recording.
     void forget_oldest() {
         recordings_.erase(std::min_element(
             recordings_.begin(), recordings_.end(),
@@ -75,7 +75,7 @@ class Recordings {
         } catch (...) {
             try {
                 stream_.end_recording();
-            } catch (const std::exception&) {  // follows from what is thrown on
+            } catch (const std::exception&) {  // a consequence of the exception that is rethrown
             }
             throw;
         }

@@ -1,4 +1,4 @@
-// require: a CUDA runtime call's failure as a DeviceError.
+// require: turns a failed CUDA runtime call into a DeviceError.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@ namespace outrider::cuda {
 
 inline void require(cudaError_t status, const char* call, int device) {
     if (status != cudaSuccess) {
-        cudaGetLastError();  // or it would be reported once more by the next call that looks
+        cudaGetLastError();  // clears the error; else the next check would report it again
         throw DeviceError(std::string(call) + " failed on CUDA device " + std::to_string(device) + ": " +
                           cudaGetErrorString(status));
     }

@@ -28,7 +28,7 @@ void Staging::release() noexcept {
         if (buffer.free != nullptr) {
             cudaEventDestroy(buffer.free);
         }
-        cudaFreeHost(buffer.memory);  // null is no buffer, and no error
+        cudaFreeHost(buffer.memory);  // accepts null
     }
 }
 

@@ -42,7 +42,7 @@ class Graph final : public Recording {
     int device_;
 };
 
-/// Whether a kernel compiled so waits by itself, and the driver can record that it does.
+/// Whether a kernel of this architecture waits for its predecessor by itself, and the driver can record that.
 bool can_launch_early(const cudaFuncAttributes& attributes) {
     constexpr int kFirstArchitecture = 90;
     constexpr int kFirstVersion = 12030;
@@ -52,8 +52,8 @@ bool can_launch_early(const cudaFuncAttributes& attributes) {
            CUDART_VERSION >= kFirstVersion;
 }
 
-/// Stands for all kernels: they are compiled for the same architectures. It has shared memory where these have the
-/// instructions of groups, as only `sm_90a` has.
+/// A probe for all kernels, which are compiled for the same architectures. It has shared memory only where
+/// warpgroup instructions exist, which is on `sm_90a`.
 __global__ void nothing() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     __shared__ volatile int has_groups;
@@ -85,7 +85,7 @@ Stream::Stream(int device) : device_(device) {
 
 Stream::~Stream() {
     cudaSetDevice(device_);
-    cudaStreamSynchronize(handle_);  // what is enqueued still reads the staging memory
+    cudaStreamSynchronize(handle_);  // enqueued copies still read the staging memory
     cudaStreamDestroy(handle_);
 }
 
@@ -110,7 +110,7 @@ void* Stream::allocate(size_t bytes) {
 void Stream::release(void* memory) noexcept {
     const std::lock_guard lock(calls_);
     cudaSetDevice(device_);
-    cudaStreamSynchronize(handle_);  // what is enqueued may still use it
+    cudaStreamSynchronize(handle_);  // enqueued work may still use it
     cudaFree(memory);
 }
 
@@ -151,7 +151,7 @@ void Stream::synchronize() {
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
 }
 
-/// Other streams' calls by other threads go on meanwhile.
+/// Other threads may use other streams meanwhile.
 void Stream::begin_recording() {
     select();
     std::unique_lock lock(calls_);

@@ -14,7 +14,7 @@ struct CUstream_st;
 
 namespace outrider::cuda {
 
-/// What was enqueued on a stream from one moment to another, as one thing to be enqueued again.
+/// A sequence of work recorded on a stream, which can be enqueued again as a whole.
 class Recording {
   public:
     virtual ~Recording() = default;
@@ -23,30 +23,30 @@ class Recording {
 
 class Staging;
 
-/// Copies, fills and kernels run in the order in which they are enqueued; only downloads wait for them. What
-/// an upload reads may be changed when it returns. Any thread may allocate and copy. Every failure is a DeviceError that
-/// names the call and the device; one of a kernel may come with a later call.
+/// Copies, fills and kernels run in the order in which they are enqueued; only downloads wait for them. The
+/// source of an upload may be changed as soon as it returns. Any thread may allocate and copy. Every failure
+/// is a DeviceError that names the call and the device; a kernel's failure may be reported by a later call.
 class Stream {
   public:
-    /// Throws DeviceError where there is no such device, or where this build has no kernels for it.
+    /// Throws DeviceError if there is no such device, or if this build has no kernels for it.
     explicit Stream(int device);
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
-    /// What kind of device it is, e.g. "cuda-sm_90".
+    /// The kind of device, e.g. "cuda-sm_90".
     std::string device_name() const;
     int multiprocessors() const { return multiprocessors_; }
-    /// Bytes of shared memory that one block of threads can have.
+    /// The most shared memory of one block of threads, in bytes.
     size_t block_memory() const { return block_memory_; }
-    /// Whether groups of four warps multiply together, as on Hopper alone.
+    /// Whether the device has warpgroup multiplications, as only Hopper does.
     bool multiplies_in_groups() const { return multiplies_in_groups_; }
-    /// Whether the next kernel waits for those before itself, and so may be launched while these run.
+    /// Whether the next kernel waits for its predecessors by itself, and so may be launched while they run.
     bool launches_early() const { return !std::exchange(is_held_, false) && launches_early_; }
-    /// The next kernel is launched when all before it is complete, and so is every kernel after it.
+    /// Launches the next kernel, and so every later one, only after all kernels before it are complete.
     void hold_next() const { is_held_ = true; }
 
-    /// Returns zeroed memory. Throws DeviceError, with the memory asked for and free, where there is too
+    /// Returns zeroed memory. Throws DeviceError, with the requested and the free memory, if there is too
     /// little.
     void* allocate(size_t bytes);
     void release(void* memory) noexcept;
@@ -57,16 +57,16 @@ class Stream {
     void fill(void* to, unsigned char byte, size_t bytes);
     void synchronize();
 
-    /// From now on what this thread enqueues is recorded in place of being run; it allocates, uploads and
-    /// downloads nothing. Other threads that allocate or copy wait until the recording ends, since that would be
-    /// part of it. Only one thread at a time launches kernels.
+    /// Records the work that this thread enqueues from now on, instead of running it; the thread must not
+    /// allocate, upload or download. Other threads that allocate or copy wait until the recording ends, since
+    /// their calls would become part of it. Only one thread at a time may launch kernels.
     void begin_recording();
-    /// Throws DeviceError where something of it cannot be recorded.
+    /// Throws DeviceError if some of the work cannot be recorded.
     std::unique_ptr<Recording> end_recording();
 
-    /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.
+    /// Makes the device current for the calling thread, as every call of the CUDA runtime requires.
     void select() const;
-    /// Throws DeviceError where a kernel could not be enqueued.
+    /// Throws DeviceError if a kernel could not be enqueued.
     void check_launch() const;
     CUstream_st* handle() const { return handle_; }
 
@@ -82,10 +82,10 @@ class Stream {
     std::recursive_mutex calls_;  // also held while a thread records
 };
 
-/// The names of the devices that this process can use, in the order of their numbers; empty without a driver.
+/// The names of the devices that this process can use, in the order of their indices; empty without a driver.
 std::vector<std::string> device_names();
 
-/// Why there is no device; empty where there is one.
+/// The reason why there is no device; empty if there is one.
 std::string device_problem();
 
 }  // namespace outrider::cuda

@@ -26,8 +26,8 @@ void require_known_ahead(const RunningRow& from) {
     }
 }
 
-/// Indices of rows whose samplers start from levels that are known, then of those that follow one of these,
-/// and so on; none of more than are drawn from at once.
+/// Splits rows into waves: first the rows whose samplers start from known levels, then those that follow one
+/// of these, and so on; no wave has more rows than can be drawn from at once.
 std::vector<std::vector<size_t>> waves_of(const std::vector<SamplingRow>& rows) {
     std::vector<std::vector<size_t>> by_depth;
     size_t depth = 0;
@@ -87,7 +87,7 @@ RowSample sample_of(const SamplingRow& row, const DrawnRow& drawn, const RankedT
 
 }  // namespace
 
-/// What some row of a batch asks for, and all go through then.
+/// The statistics that some row of a batch requests, which are then computed for all rows.
 struct CudaRowSampler::Needs {
     explicit Needs(const std::vector<SamplingRow>& rows) {
         for (const SamplingRow& row : rows) {
@@ -100,7 +100,7 @@ struct CudaRowSampler::Needs {
     }
 
     bool sums = false;
-    int64_t candidates = 0;  // of one row
+    int64_t candidates = 0;  // of the row with the most
     bool ranks = false;
     bool entropies = false;
 };

@@ -1,4 +1,4 @@
-// CudaRowSampler: draws from rows of logits in a CUDA device's memory.
+// CudaRowSampler: draws from rows of logits in CUDA device memory.
 #pragma once
 
 #include <memory>

@@ -5,9 +5,10 @@
 namespace outrider::cuda {
 namespace {
 
-constexpr int64_t kReservedDraws = 64;  // of each row
+constexpr int64_t kReservedDraws = 64;  // per row
 
-/// The edits of all rows, with room for those of the tokens to be drawn; tells each row where its own are.
+/// The edits of all rows, with room for the edits of tokens to be drawn; each RunRow gets the range of its
+/// own.
 std::vector<Edit> lay_out_edits(const std::vector<RunningRow>& rows, std::vector<RunRow>* run_rows) {
     std::vector<Edit> all;
     for (const RunningRow& from : rows) {

@@ -1,4 +1,4 @@
-// CudaRunDraws: a run's draws that never leave the device.
+// CudaRunDraws: a run's draws, computed without leaving the device.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace outrider::cuda {
 
-/// What runs have in turn.
+/// Device memory that runs reuse one after another.
 struct RunMemory {
     explicit RunMemory(Stream& stream) : rows(stream), tokens(stream) {}
 
-    /// Makes room for runs of any usual size.
+    /// Allocates memory for runs of any usual size.
     void reserve();
 
     Memory<RunRow> rows;

@@ -1,4 +1,4 @@
-// LentNoise: NoiseIds in a device's memory.
+// LentNoise: NoiseIds in device memory.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace outrider::cuda {
 
-/// Each is uploaded once, and goes when nobody else has it any more: there is one for each vocabulary that a
-/// draft's targets have.
+/// Each NoiseIds is uploaded once, and evicted after all others have released it; there is one for each
+/// vocabulary of a draft's targets.
 class LentNoise {
   public:
     explicit LentNoise(Stream& stream) : stream_(stream) {}
 
-    /// Null for none.  # [vocab_size]
+    /// Returns null for null.  # [vocab_size]
     const int32_t* on_device(const std::shared_ptr<const NoiseIds>& noise_ids) {
         if (noise_ids == nullptr) {
             return nullptr;

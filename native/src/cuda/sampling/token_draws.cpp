@@ -37,7 +37,7 @@ DrawRow draw_row(const SamplingRow& row, const int32_t* noise_ids) {
             params.guidance_scale};
 }
 
-/// The masks of the rows that have one, concatenated; each row gets the index where its own begins.
+/// Concatenates the masks of the rows that have one; each row gets the index of its first word.
 std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::vector<DrawRow>* draws) {
     std::vector<uint32_t> masks;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -49,7 +49,7 @@ std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::ve
     return masks;
 }
 
-/// Has the guided rows, which are all drawn from at once, draw from logits that are made there.
+/// Makes the guided rows draw from the guided logits. Guided rows must all be drawn from at once.
 void put_guided(const std::vector<SamplingRow>& rows, float* guided, std::vector<DrawRow>* draws) {
     for (size_t i = 0; i < rows.size(); ++i) {
         if (is_guided(rows[i])) {
@@ -82,7 +82,7 @@ bool feeds_back(const SamplingRow& row) {
     return row.params().steps.feed_back();
 }
 
-/// The most places that a row asks for, or that one of its steps ranks.
+/// The greatest number of tokens that a row requests as candidates, or that one of its steps ranks.
 int64_t most_ranked(const std::vector<DrawRow>& rows, int64_t vocab_size) {
     int64_t most = 0;
     for (const DrawRow& row : rows) {

@@ -1,4 +1,4 @@
-// TokenDraws: rows of logits in a CUDA device's memory, what they are drawn by, and the kernels that draw.
+// TokenDraws: draws tokens from rows of logits in CUDA device memory.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace outrider::cuda {
 
-/// The scratch is for a few rows at once: a row of 150000 tokens takes 7 MB beside its logits.
+/// The scratch covers only a few rows at once: a row of 150000 tokens takes 7 MB besides its logits.
 class TokenDraws {
   public:
     static constexpr int64_t kMaxRows = 16;
-    static constexpr int64_t kReservedRows = 256;  // of what is small
+    static constexpr int64_t kReservedRows = 256;  // for small arrays
 
     explicit TokenDraws(Stream& stream);
 
-    /// Makes room for any draw from kMaxRows rows of so many logits.
+    /// Allocates memory for any draw from kMaxRows rows of so many logits.
     void reserve(int64_t vocab_size);
 
-    /// Puts rows in place, all there are; the batch holds until the next are.
+    /// Uploads all rows and edits; the batch is valid until the next call.
     DrawBatch place(const std::vector<SamplingRow>& rows, std::vector<Edit> edits);
 
-    /// Enqueues the draw of a token from each row of the batch, kMaxRows of them or fewer; a batch that has
-    /// come before, whatever its memory holds, is one launch.
+    /// Enqueues the draw of a token from each row of the batch, at most kMaxRows of them. A batch with the
+    /// same sizes and addresses as an earlier one is replayed as one launch.
     void draw(const DrawBatch& batch);
 
-    /// Waits for what has become of the first so many rows in place.
+    /// Waits for the results of the first `num_rows` rows.
     std::vector<DrawnRow> download(int64_t num_rows) const { return drawn_.download(num_rows); }
 
   private:

@@ -9,7 +9,7 @@ namespace outrider::cuda {
 
 constexpr float kLargestE4m3 = 448.0f;
 
-/// The nearest code, ties to even; `value` is at most a little above 448.
+/// The nearest code, ties to even; `value` must be at most a little above 448.
 __device__ inline uint8_t nearest_e4m3(float value) {
     const auto bits = bit_cast<uint32_t>(value);
     const uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -19,9 +19,9 @@ __device__ inline uint8_t nearest_e4m3(float value) {
     return static_cast<uint8_t>(bits >> 24 & 0x80) | static_cast<uint8_t>(code < 0x7E ? code : 0x7E);
 }
 
-/// The value of a finite number's code.
+/// The value of a finite code.
 __device__ inline float e4m3_value(uint8_t code) {
-    // Exponent and fraction where float32 has them, which makes it 2^-120 of itself.
+    // Places exponent and fraction at float32's positions, which scales the value by 2^-120.
     const uint32_t bits = static_cast<uint32_t>(code & 0x80) << 24 | static_cast<uint32_t>(code & 0x7F) << 20;
     return bit_cast<float>(bits) * 1.329227995784916e36f;  // 2^120
 }

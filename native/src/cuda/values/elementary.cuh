@@ -14,10 +14,10 @@ constexpr float kLowestExponent = -87.33654f;  // below it e^x is taken as 0
 /// e^x = mantissa * 2^power
 struct ExponentialParts {
     float mantissa;
-    int32_t power;  // of NaN: any
+    int32_t power;  // arbitrary for NaN
 };
 
-/// Parts of e^x for an x for which neither overflows.
+/// Splits e^x; x must be in the range in which neither part overflows.
 __device__ inline ExponentialParts exponential_parts(float x) {
     const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
     const float shifted = fmaf(x, 1.44269504f, shifter);
@@ -34,7 +34,7 @@ __device__ inline ExponentialParts exponential_parts(float x) {
     return {sum, static_cast<int32_t>(bit_cast<uint32_t>(shifted) - bit_cast<uint32_t>(shifter))};
 }
 
-/// 2^power, of a normal number.
+/// 2^power; the result must be a normal number.
 __device__ inline float power_of_two(int32_t power) {
     return bit_cast<float>((static_cast<uint32_t>(power) + 127) << 23);
 }
@@ -50,7 +50,7 @@ __device__ inline float exponential(float x) {
     return x < kLowestExponent ? 0.0f : (x > highest ? bit_cast<float>(0x7F800000u) : result);
 }
 
-/// exponential(x), to the bit, for an x that is at most 0, or NaN.
+/// exponential(x), to the bit, for x <= 0 or NaN.
 __device__ inline float exponential_below_one(float x) {
     const ExponentialParts parts = exponential_parts(x < kLowestExponent ? kLowestExponent : x);
     return x < kLowestExponent ? 0.0f : parts.mantissa * power_of_two(parts.power);
@@ -99,7 +99,7 @@ __device__ inline float gelu(float x) {
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
-/// SiLU of a gate with a steeper sigmoid, times one more than what it gates, both clamped.
+/// GPT-OSS's activation: SiLU of the clamped gate with a steeper sigmoid, times one plus the clamped `up`.
 __device__ inline float clamped_swiglu(float gate, float up) {
     const float limit = 7.0f;
     const float below = gate > limit ? limit : gate;

@@ -1,4 +1,4 @@
-// Values in a storage format, read and written one at a time.
+// Reading and writing single values in a storage format.
 #pragma once
 
 #include <cmath>

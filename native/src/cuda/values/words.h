@@ -1,4 +1,4 @@
-// Words: what one load brings.
+// Words: the result of one load, in 32-bit words.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct alignas(kCount * 4) Words {
     uint32_t words[kCount];
 };
 
-/// Reads aligned words of the block's memory.
+/// Reads aligned words from shared memory.
 template <int kCount>
 OUTRIDER_HOST_DEVICE Words<kCount> read_words(const char* from) {
     return *reinterpret_cast<const Words<kCount>*>(from);

@@ -8,7 +8,7 @@
 namespace outrider::cuda {
 namespace {
 
-constexpr int64_t kStagedBytes = int64_t{1} << 26;  // of a checkpoint on their way to their places
+constexpr int64_t kStagedBytes = int64_t{1} << 26;  // of a checkpoint, to be uploaded and packed at once
 
 }  // namespace
 

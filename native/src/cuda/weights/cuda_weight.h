@@ -1,4 +1,4 @@
-// CudaWeight: a matrix in a CUDA device's memory.
+// CudaWeight: a matrix in CUDA device memory.
 #pragma once
 
 #include "cuda/runtime/memory.h"

@@ -1,12 +1,13 @@
-// Int4Tile: four-bit weights; the 32 inputs of a tile are a group, with a bf16 scale for each feature.
+// Int4Tile: four-bit weights; the 32 inputs of a tile are one group, with a bf16 scale for each feature.
 #pragma once
 
 #include "cuda/weights/weight_tile.cuh"
 
 namespace outrider::cuda {
 
-/// Eight bytes for each lane, then [8][2] scales: those of features g and g + 8. A lane's first four bytes
-/// are its upper feature's eight inputs: bits 4 j and 16 + 4 j hold inputs 2 j and 2 j + 1, with 8 added.
+/// Eight bytes for each lane, then [8][2] scales, those of features g and g + 8. A lane's first four bytes
+/// are its upper feature's eight inputs: inputs 2 j and 2 j + 1, with 8 added, begin at bits 4 j and 16 + 4
+/// j.
 struct Int4Tile {
     static_assert(kTileInputs == kInt4Group, "a tile is a group");
     static constexpr int64_t kCodeBytes = kTileFeatures * kTileInputs / 2;
@@ -21,11 +22,11 @@ struct Int4Tile {
         cuda::Words<1> scales;
     };
 
-    /// What a lane holds of a tile in the block's memory.
+    /// Reads a lane's part of a tile in shared memory.
     __device__ static Words read(const char* tile, int lane) {
         return {read_words<2>(tile + lane * 8), read_words<1>(tile + kCodeBytes + lane / 4 * 4)};
     }
-    /// 128 ... 143, from which 136 is taken.
+    /// Two inputs: 128 ... 143 minus 136.
     __device__ static uint32_t pair(uint32_t word) {
         return multiply_add_pair(masked_beside(word, 0x000F000Fu, 0x43004300u), 0x3F803F80u, 0xC308C308u);
     }
@@ -42,7 +43,7 @@ struct Int4Tile {
         return bfloat16_value(static_cast<uint16_t>(words.scales.words[0] >> 16));
     }
 
-    /// The four bytes of eight inputs.
+    /// The place of the four bytes of eight inputs.
     __device__ static int64_t word_place(int feature, int input) {
         return (feature % 8 * 4 + input / 8) * 8 + feature / 8 * 4;
     }
@@ -76,9 +77,9 @@ struct Int4Tile {
         return number < -8 ? -8 : (number > 7 ? 7 : number);
     }
 
-    /// The scale near the plain one that leaves the least squared error; for numbers rounded with some scale,
-    /// the best is found by least squares. The weight of the largest magnitude gets -8, which has
-    /// no positive counterpart. NaN where a weight is not finite.
+    /// The scale, near the plain one, that leaves the least squared error; for the numbers that some scale
+    /// rounds to, the best scale is found by least squares. The weight of the largest magnitude gets -8,
+    /// which has no positive counterpart. NaN if a weight is not finite.
     __device__ static float best_scale(const float (&weights)[kTileInputs]) {
         float largest = 0.0f;
         float nothing = 0.0f;

@@ -5,7 +5,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// Some rows of a matrix on their way to their places.
+/// Rows of a matrix to be packed.
 struct Rows {
     const void* values;  // [rows, in_features]
     SourceType type;
@@ -29,14 +29,14 @@ struct PackValue {
     }
 };
 
-/// The scale with which a feature's weights fill the range of the format.
+/// Computes the scale with which a feature's weights fill the range of the format.
 struct ScaleFeature {
     Rows from;
     float largest_number;
 
     __device__ void operator()(int64_t row) const {
         float largest = 0.0f;
-        float nothing = 0.0f;  // NaN where a weight is not finite
+        float nothing = 0.0f;  // NaN if a weight is not finite
         for (int64_t input = 0; input < from.weight.in_features; ++input) {
             const float magnitude = fabsf(from.value(row, input));
             largest = magnitude > largest ? magnitude : largest;
@@ -92,7 +92,7 @@ void pack(const Stream& stream, const void* values, SourceType type, int64_t row
             for_each(stream, rows * k_tiles_of(weight), PackTile<Tile>{from});
         });
     }
-    stream.hold_next();  // a product reads weights before it waits
+    stream.hold_next();  // a product reads weights before it waits for this kernel
 }
 
 }  // namespace outrider::cuda

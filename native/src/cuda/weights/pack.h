@@ -1,4 +1,4 @@
-// Pack: rows of a checkpoint's values to their places in a weight.
+// Pack: converts rows of a checkpoint's values into a weight's layout.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace outrider::cuda {
 
-/// Bytes that a matrix takes, without the scales that output features have.
+/// The bytes of a matrix, without the scales of its output features.
 size_t packed_bytes(const WeightView& weight);
 bool has_feature_scales(WeightFormat format);
 
-/// Rounds to the weight's format. A row with a value that is not finite becomes NaN where it has a scale.
-/// # values: [rows, in_features] of `type`, in the device's memory
+/// Rounds to the weight's format. If a row has a value that is not finite, its scale, if any, becomes NaN.
+/// # values: [rows, in_features] of `type`, in device memory
 void pack(const Stream& stream, const void* values, SourceType type, int64_t rows, const WeightView& weight,
           int64_t first_row);
 

@@ -1,4 +1,4 @@
-// Tiles: a whole matrix of them.
+// Tiles: the tiles of a whole matrix.
 #pragma once
 
 #include <stdexcept>
@@ -24,7 +24,7 @@ __device__ char* tile_of(const WeightView& weight, int64_t feature, int64_t inpu
     return weight.data + (m_tile * k_tiles_of(weight) + input / kTileInputs) * Tile::kBytes;
 }
 
-/// Calls `body` with the tile that a format is held in; float32 is held in none.
+/// Calls `body` with the tile type of a format; float32 has none.
 template <typename Body>
 auto with_tile(WeightFormat format, const Body& body) {
     switch (format) {

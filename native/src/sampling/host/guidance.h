@@ -1,4 +1,4 @@
-// Guidance: a row's logits steered away from those after a negative prompt.
+// Guidance: moves a row's logits away from those after a negative prompt.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-/// Every guided logit of a row that has negative ones.  # guided: [vocab_size]
+/// Computes the guided logits of a row that has negative logits.  # guided: [vocab_size]
 void guide(const SamplingRow& row, std::vector<float>* guided);
 
 }  // namespace outrider

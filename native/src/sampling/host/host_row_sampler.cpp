@@ -18,7 +18,7 @@ class HostRowSampler final : public RowSampler {
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override {
         std::vector<RowSample> samples(rows.size());
         std::atomic<size_t> next{0};
-        // One task per scratch, each taking rows until none is left, with those that follow them.
+        // One task per scratch; each takes the next row, and the rows that follow it, until none is left.
         pool_.parallel_for(static_cast<int64_t>(std::min(scratch_.size(), rows.size())), [&](int64_t task) {
             for (size_t row = next++; row < rows.size(); row = next++) {
                 if (row == 0 || !rows[row].follows(rows[row - 1])) {
@@ -34,7 +34,7 @@ class HostRowSampler final : public RowSampler {
     }
 
   private:
-    /// A row's sample, and those of the rows that follow it.
+    /// Samples a row and then the rows that follow it, since each starts from the level of the one before.
     static void sample_from(size_t row, const std::vector<SamplingRow>& rows, RowScratch* scratch,
                             std::vector<RowSample>* samples) {
         (*samples)[row] = sample_row(rows[row], scratch);

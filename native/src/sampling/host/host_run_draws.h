@@ -1,4 +1,4 @@
-// HostRunDraws: a run's draws where the host can read the logits.
+// HostRunDraws: a run's draws on the host, from logits in host memory.
 #pragma once
 
 #include <vector>
@@ -19,12 +19,12 @@ class HostRunDraws final : public RunDraws {
   private:
     struct Run {
         SamplingRow row;
-        std::vector<int32_t> history;  // its predictions, then what it has drawn
-        int num_left;                  // draws
-        bool has_place;                // in the next pass
+        std::vector<int32_t> history;  // the predictions, then the drawn tokens
+        int num_left;                  // draws left
+        bool has_place;                // the row has a place in the next pass
         double least_chance;
-        double chance = 1;     // of all that it has drawn
-        bool is_over = false;  // a draw failed, or it has ended early: its further draws are ignored
+        double chance = 1;     // the estimated chance that a larger model draws the same tokens
+        bool is_over = false;  // a draw failed, or the run ended early: further draws are ignored
         std::vector<int32_t> tokens{};
     };
 

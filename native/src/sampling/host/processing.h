@@ -7,7 +7,8 @@
 
 namespace outrider {
 
-/// The row's processed logits: in `scratch`, or the row's own where nothing changes them.  # [vocab_size]
+/// Returns the row's processed logits: in `scratch`, or the row's own if nothing changes them.
+/// # [vocab_size]
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch);
 
 }  // namespace outrider

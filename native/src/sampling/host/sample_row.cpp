@@ -14,7 +14,7 @@
 namespace outrider {
 namespace {
 
-/// What a row's token is drawn from: log-weights of all tokens.
+/// A row's distribution, as log-weights of all tokens.
 struct Distribution {
     const float* values;  // [vocab_size]
     RowMaximum maximum;
@@ -51,7 +51,7 @@ SampleStatus status_of(const RowMaximum& maximum) {
                                                                    : SampleStatus::no_candidate;
 }
 
-/// Leaves of a distribution what the row's parameters leave of it.
+/// Applies the row's sampler steps, or its truncation, to the distribution.
 void narrow(const SamplingRow& row, RowScratch* scratch, Distribution* distribution) {
     const SamplingParams& params = row.params();
     if (params.steps.in_use) {
@@ -87,7 +87,7 @@ float margin_of(const SamplingRow& row, const float* values, int32_t drawn) {
     return margin(values, row.vocab_size, drawn, noise_key(row));
 }
 
-/// Fills in the asked log-probabilities and candidates.
+/// Fills in the requested log-probabilities and candidates.
 void record_logprobs(const SamplingRow& row, const float* processed, const Distribution& distribution,
                      double raw_norm, RowScratch* scratch, RowSample* sample) {
     const double norm = distribution.values == row.logits
@@ -108,7 +108,7 @@ void record_logprobs(const SamplingRow& row, const float* processed, const Distr
     }
 }
 
-/// Fills in all that is asked of the token.
+/// Fills in the requested statistics of the token.
 void record(const SamplingRow& row, const float* processed, const Distribution& distribution, float raw_best,
             RowScratch* scratch, RowSample* sample) {
     const SamplingParams& params = row.params();

@@ -1,4 +1,4 @@
-// sample_row: a row's draw where the host can read the logits.
+// sample_row: draws from a row of logits in host memory.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace outrider {
 
-/// Memory that a thread reuses from row to row.
+/// Scratch memory that a thread reuses from row to row.
 struct RowScratch {
     std::vector<float> guided;        // [vocab_size]
     std::vector<float> processed;     // [vocab_size]

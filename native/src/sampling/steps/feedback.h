@@ -10,13 +10,13 @@
 
 namespace outrider {
 
-/// Has the token that is drawn judged by the row as it is.
+/// Records the row's present distribution, in which the drawn token will be judged.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void judge(Row& row) {
     row.note_judged(static_cast<double>(row.best()) + portable_log(sum_of_weights(row)));
 }
 
-/// Mirostat 2.0: keeps what has at most `level` bits of surprise, -log2 p. (basusourya/mirostat's
+/// Mirostat 2.0: keeps the tokens with at most `level` bits of surprise, -log2 p. (basusourya/mirostat's
 /// mirostat.py; llama.cpp's llama_sampler_mirostat_v2.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void keep_surprise(Row& row, double level) {
@@ -28,8 +28,8 @@ OUTRIDER_HOST_OR_DEVICE void keep_surprise(Row& row, double level) {
     });
 }
 
-/// The exponent of the Zipf law that so many best tokens follow, by least squares of the logarithms of
-/// neighbours' ratios. (arXiv 2007.14966, algorithm 1.)
+/// The exponent of the Zipf law that the `count` best tokens follow, by least squares over the log-ratios of
+/// neighbours. (arXiv 2007.14966, algorithm 1.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE double zipf_exponent(const Row& row, int64_t count) {
     double products = 0;
@@ -44,8 +44,8 @@ OUTRIDER_HOST_OR_DEVICE double zipf_exponent(const Row& row, int64_t count) {
     return products / squares;
 }
 
-/// log(e / (1 - N^-e)); at e = 0, where that is 0 / 0, what it comes to.  # e: at least -1; log_size: log N,
-/// above 0
+/// log(e / (1 - N^-e)), with its limit at e = 0, where the formula is 0 / 0.
+/// # e: at least -1; log_size: log N, above 0
 OUTRIDER_HOST_DEVICE inline double log_of_ratio(double e, double log_size) {
     const double size = e < 0 ? -e : e;
     const double power = size * log_size;
@@ -56,8 +56,8 @@ OUTRIDER_HOST_DEVICE inline double log_of_ratio(double e, double log_size) {
     return portable_log(size / beyond) - (e < 0 ? power : 0);
 }
 
-/// Mirostat 1: the k best, where k is what by Zipf's law has the wanted surprise. (arXiv 2007.14966,
-/// algorithm 1; of the tokens so many as llama.cpp looks at.)
+/// Mirostat 1: keeps the k best tokens, where by Zipf's law token k has the wanted surprise. (arXiv
+/// 2007.14966, algorithm 1; the exponent is fitted to as many tokens as in llama.cpp.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void keep_zipf(Row& row, double level) {
     constexpr int64_t kLookedAt = 100;
@@ -74,7 +74,7 @@ OUTRIDER_HOST_OR_DEVICE void keep_zipf(Row& row, double level) {
     }
 }
 
-/// Leaves the tokens of little surprise, and judges by what it leaves.
+/// Keeps the tokens of little surprise; the drawn token is judged in the distribution that is left.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void apply_mirostat(Row& row, int32_t mode, double level) {
     if (mode == 1) {
@@ -85,9 +85,9 @@ OUTRIDER_HOST_OR_DEVICE void apply_mirostat(Row& row, int32_t mode, double level
     judge(row);
 }
 
-/// Adaptive-p: judges by what it gets, then makes those tokens the most probable that bring the mean to its
-/// target, by a curve around the probability that would: a square near it, a line far away. (llama.cpp's
-/// llama_sampler_adaptive_p_apply, with its constants.)
+/// Adaptive-p: raises the tokens whose probability would bring the mean closest to the target, by a curve
+/// around that probability: quadratic near it, linear far away. The drawn token is judged in the distribution
+/// before that. (llama.cpp's llama_sampler_adaptive_p_apply, with its constants.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void prefer_near_target(Row& row, double target, double mean) {
     constexpr double kPeak = 5;

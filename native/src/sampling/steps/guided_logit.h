@@ -1,4 +1,4 @@
-// guided_logit: a logit steered away from the one after a negative prompt.
+// guided_logit: a logit moved away from the one after a negative prompt.
 #pragma once
 
 #include "outrider/device/host_device.h"

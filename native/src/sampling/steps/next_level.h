@@ -1,4 +1,4 @@
-// next_level: what feedback steps know once a token is drawn.
+// next_level: the level of a feedback sampler after a drawn token.
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"
@@ -6,9 +6,9 @@
 
 namespace outrider {
 
-/// The level after a token of this log-probability, in nats, among what it is judged by; Mirostat's is
-/// infinite after one that could not be drawn. (Basu et al., "Mirostat", arXiv 2007.14966, algorithm 1;
-/// llama.cpp's llama_sampler_adaptive_p_accept, whose sum of weights stays at its limit of 1 / (1 - decay)
+/// The level after a token with this log-probability, in nats, in the distribution that judges it; Mirostat's
+/// is infinite after a token that could not be drawn. (Basu et al., "Mirostat", arXiv 2007.14966, algorithm
+/// 1; llama.cpp's llama_sampler_adaptive_p_accept, whose sum of weights stays at its limit of 1 / (1 - decay)
 /// throughout.)
 inline double next_level(const SamplingNumbers& numbers, double level, double logprob) {
     if (numbers.mirostat_mode != 0) {

@@ -1,4 +1,4 @@
-// Ranked cuts: top-k, top-p and XTC, which keep one side of a place in the order by value.
+// Ranked cuts: top-k, top-p and XTC, which cut the order by value at one place.
 #pragma once
 
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace outrider {
 
-/// Keeps a token and what is better than it.
+/// Keeps a token and all better ones.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void keep_down_to(Row& row, const Scored& last) {
     row.change([=](int64_t id, float value) {
@@ -29,7 +29,7 @@ OUTRIDER_HOST_OR_DEVICE void keep_top_p(Row& row, double p) {
     keep_down_to(row, row.last_of_share(p));
 }
 
-/// Counts what has so much of the best token's weight.
+/// Counts the values with at least this part of the best token's weight.
 struct HasWeight {
     double least;
 
@@ -40,8 +40,8 @@ struct HasWeight {
     }
 };
 
-/// "Exclude top choices": by chance, leaves out all tokens that reach the threshold but the least of them.
-/// (github.com/oobabooga/text-generation-webui/pull/6335.)
+/// "Exclude top choices": with the given probability, removes all tokens that reach the threshold except the
+/// least probable one. (github.com/oobabooga/text-generation-webui/pull/6335.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void exclude_top_choices(Row& row, const SamplingNumbers& numbers) {
     if (!(row.chance(NoiseStream::xtc) < numbers.xtc_probability)) {

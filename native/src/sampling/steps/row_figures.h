@@ -1,4 +1,4 @@
-// RowFigures: the sums over a row that probabilities and entropies are made of.
+// RowFigures: the sums over a row from which probabilities and entropies are computed.
 #pragma once
 
 #include <limits>
@@ -30,18 +30,18 @@ struct WeightedExponential {
     }
 };
 
-/// How much more probable the best token is than a value.
+/// A value's probability relative to the best token's.
 OUTRIDER_HOST_DEVICE inline double weight_of(float value, float best) {
     return portable_exp(static_cast<double>(value) - static_cast<double>(best));
 }
 
-/// In units of the best token's weight.
+/// The sum of all weights, relative to the best token's weight.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE double sum_of_weights(Row& row) {
     return row.sum(Exponential());
 }
 
-/// In nats, at least 0.
+/// The entropy in nats, at least 0.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE double entropy_of_row(Row& row) {
     const double entropy = entropy_of(row.sum(Exponential()), row.sum(WeightedExponential()));

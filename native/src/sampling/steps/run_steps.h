@@ -1,23 +1,24 @@
-// run_steps: a row goes through its steps, in the order of its request.
+// run_steps: applies a row's steps, in the order of its request.
 //
-// A step is written once, for every device. What it may ask of a row, with the same bits on each:
+// Each step is written once, for every device. It uses these operations of a row, which give the same bits on
+// each:
 //   best()                       the greatest value
-//   count()                      of its values
+//   count()                      the number of values
 //   change(f)                    sets every value to f(id, value)
-//   sum(term)                    of term(value - best) in float64; a term is 0 wherever portable_exp is
-//   sum_all(term)                the same of a term that is 0 at minus infinity only
+//   sum(term)                    sum of term(value - best) in float64; a term is 0 wherever portable_exp is
+//   sum_all(term)                the same for a term that is 0 at minus infinity only
 //   last_of_count(n)             the n-th best token, or the last one
-//   last_of_share(p)             the last of the fewest best with such a share of the mass
-//   last_key_of_share(key, p)    the least key(value) up to which tokens have such a share of the mass
-//   rank_best(n)                 orders n of the best tokens or more, for the next two
-//   ranked_value(place)          of the token at the place, best first
-//   num_ranked()                 how many are ordered
-//   rank()                       orders the tokens, for these two and the next three
-//   mass(place)                  of the token at the place
-//   sum_ranked(term)             of the integers term(place)
+//   last_of_share(p)             the last of the best tokens whose cumulative mass reaches this share
+//   last_key_of_share(key, p)    the least key(value) up to which the tokens' mass reaches this share
+//   rank_best(n)                 ranks at least n of the best tokens, for the next two
+//   ranked_value(place)          value of the token at the place, best first
+//   num_ranked()                 number of ranked tokens
+//   rank()                       ranks all tokens, for these two and the next three
+//   mass(place)                  mass of the token at the place
+//   sum_ranked(term)             sum of the integers term(place)
 //   change_ranked(term, f)       sets values to f(place, value, sum before the place, sum through it)
-//   chance(stream)               the position's number in (0, 1) of a stream of the noise
-//   note_judged(norm)            keeps the values, whose sum has that log, to judge the drawn token by
+//   chance(stream)               a number in (0, 1) from a stream of the noise, at the row's position
+//   note_judged(norm)            keeps the values and the log of their sum, to judge the drawn token
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"
@@ -70,7 +71,7 @@ OUTRIDER_HOST_OR_DEVICE void run_step(Row& row, const SamplingNumbers& numbers, 
     }
 }
 
-/// Steps until the last, or until a value is no number any more; those that feed back start from the level.
+/// Runs the steps until the last, or until a value is invalid; steps that feed back start from `level`.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void run_steps(Row& row, const SamplingNumbers& numbers, double level) {
     for (int i = 0; i < numbers.steps.count && row.is_valid(); ++i) {

@@ -1,4 +1,4 @@
-// Skew: the distribution that a skewed random number would draw from, by the order of probabilities.
+// Skew: changes the probabilities to those of a draw by a skewed random number in rank order.
 #pragma once
 
 #include <limits>
@@ -15,7 +15,7 @@ struct RankedMass {
     OUTRIDER_HOST_OR_DEVICE uint64_t operator()(int64_t place) const { return row.mass(place); }
 };
 
-/// With r uniform, r^exp(-skew) falls below F with probability F^exp(skew): a token between the cumulated
+/// With r uniform, r^exp(-skew) is below F with probability F^exp(skew): a token between the cumulative
 /// probabilities F and G, best first, is drawn with probability G^exp(skew) - F^exp(skew). (exllamav2's
 /// `skew`.)
 template <typename Row>

@@ -1,12 +1,13 @@
-// Smoothing: the distance from the best, squared and cubed ("quadratic sampling" with its curve).
+// Smoothing ("quadratic sampling"): a polynomial in the distance from the best value, with a square and a
+// cubic term.
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"
 
 namespace outrider {
 
-/// best - factor * (k d^2 + s d^3) with d = best - value, k = (3 - curve) / 2 and s = (curve - 1) / 2: what
-/// is near the best comes nearer, what is far away is pushed away. (text-generation-webui's modify_logits for
+/// best - factor * (k d^2 + s d^3) with d = best - value, k = (3 - curve) / 2 and s = (curve - 1) / 2: values
+/// near the best move nearer to it, values far away move further. (text-generation-webui's modify_logits for
 /// smoothing_factor and smoothing_curve.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void smooth(Row& row, const SamplingNumbers& numbers) {

@@ -1,4 +1,4 @@
-// Tail-free: the order by value is cut where the probabilities' curve has become flat.
+// Tail-free sampling: cuts the ranked tokens where the curve of their probabilities becomes flat.
 #pragma once
 
 #include <limits>
@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-/// The second difference of the ranked masses at a place, without its sign.
+/// The absolute second difference of the ranked masses at a place.
 template <typename Row>
 struct Bend {
     const Row& row;
@@ -22,8 +22,8 @@ struct Bend {
     }
 };
 
-/// Keeps the tokens before the one at which the bends have a share of more than z; the best always stays, and
-/// where there is no bend all do. (Phenix, "Tail Free Sampling", 2019,
+/// Keeps the tokens before the one at which the cumulative share of the bends exceeds z; the best token
+/// always stays, and without any bend all stay. (Phenix, "Tail Free Sampling", 2019,
 /// trentbrick.github.io/Tail-Free-Sampling.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void keep_tail_free(Row& row, double z) {

@@ -1,4 +1,4 @@
-// Temperature: values divided by one number, which may follow the entropy.
+// Temperature: divides the values by one number, which may depend on the entropy.
 #pragma once
 
 #include <limits>
@@ -8,14 +8,14 @@
 
 namespace outrider {
 
-/// x to a power of at least 0.  # x: in [0, 1]
+/// x^exponent for an exponent of at least 0.  # x: in [0, 1]
 OUTRIDER_HOST_DEVICE inline double power_of(double x, double exponent) {
     constexpr double kLeast = 1e-300;
     return portable_exp(exponent * portable_log(x > kLeast ? x : kLeast));
 }
 
-/// From `range` below the temperature, where the model is certain, to as much above it, where all tokens are
-/// equal; in between by a power of the entropy's part of the largest one. (llama.cpp's
+/// Ranges from `range` below the temperature, if the model is certain, to `range` above it, if all tokens are
+/// equally probable; in between by a power of the entropy relative to its maximum. (llama.cpp's
 /// llama_sampler_temp_ext.)
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE double dynamic_temperature(Row& row, const SamplingNumbers& numbers) {

@@ -1,4 +1,4 @@
-// Top-n-sigma: what lies within some standard deviations below the best.
+// Top-n-sigma: keeps the values within n standard deviations of the best.
 #pragma once
 
 #include <cmath>

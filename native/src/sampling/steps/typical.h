@@ -1,4 +1,4 @@
-// Typical: the tokens whose surprise is nearest to what is to be expected.
+// Typical sampling: keeps the tokens whose surprise is nearest to the expected surprise.
 #pragma once
 
 #include <limits>
@@ -7,19 +7,19 @@
 
 namespace outrider {
 
-/// How far a token's surprise is from the entropy: both are measured from the best token's surprise.
+/// The distance of a token's surprise from the entropy; both are measured from the best token's surprise.
 struct Atypicality {
     float best;
     double expected;
 
-    /// Integers in the order of the distances, which are at least 0.
+    /// Maps the distances, which are at least 0, to integers in the same order.
     OUTRIDER_HOST_DEVICE uint64_t operator()(float value) const {
         const double distance = (static_cast<double>(best) - static_cast<double>(value)) - expected;
         return bit_cast<uint64_t>(distance < 0 ? -distance : distance + 0.0);
     }
 };
 
-/// The fewest such tokens that together have a share of p; of equally distant ones all stay.
+/// Keeps the nearest tokens whose cumulative probability reaches p, and all that are as distant as the last.
 /// Meister, Pimentel, Wiher, Cotterell, "Locally Typical Sampling", arXiv 2202.00666.
 template <typename Row>
 OUTRIDER_HOST_OR_DEVICE void keep_typical(Row& row, double p) {

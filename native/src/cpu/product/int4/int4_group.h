@@ -7,18 +7,18 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// A weight stands for step * number + offset, with numbers -8 ... 7: an integer that a byte holds, so that
-/// sums of products with int8 are exact.
+/// A weight is step * number + offset, with numbers -8 ... 7: an integer that fits into a byte, so that sums
+/// of products with int8 are exact.
 struct Int4Group {
     static constexpr float kLargest = 127.5f;  // -128 ... 127 once rounded
-    static constexpr int kMaxStep = 17;        // 15 of them span all bytes
+    static constexpr int kMaxStep = 17;        // 15 such steps span all bytes
 
     int step = 1;
     int offset = 0;  // 8 * step - 128 ... 127 - 7 * step
     int numbers[kInt4Group];
 
-    /// Takes, of the steps and offsets near those that span the weights, the ones that leave the least
-    /// squared error.  # weights: [kInt4Group], -kLargest ... kLargest
+    /// Tries steps and offsets near those that span the weights, and keeps those with the least squared
+    /// error.  # weights: [kInt4Group], -kLargest ... kLargest
     explicit Int4Group(const float* weights) {
         Vec lows = splat(kLargest);
         Vec highs = -lows;
@@ -67,7 +67,7 @@ struct Int4Group {
         const int64_t lowest = 8 * trial - 128;
         const int64_t highest = 127 - 7 * trial;
         const int64_t middle = within(lowest, nearest(centre + 0.5f * static_cast<float>(trial)), highest);
-        const int64_t reach = 3 * trial / 8;  // half a step away is where one weight more is clipped
+        const int64_t reach = 3 * trial / 8;  // at half a step, one more weight would be clipped
         for (int64_t at = larger(lowest, middle - reach); at <= smaller(middle + reach, highest); ++at) {
             const float error = squared_error(weights, trial, static_cast<int>(at));
             if (error < *least) {

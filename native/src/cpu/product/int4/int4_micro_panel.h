@@ -1,6 +1,6 @@
-// Int4MicroPanel: a micro-panel of weights in four bits each. Sums are integers along all of K, each lane of
-// a vector for its own output feature, so neither the other rows nor the register block can be seen in a
-// row's bits.
+// Int4MicroPanel: a micro-panel of four-bit weights. Sums are integers along all of K, with each output
+// feature in a lane of its own, so a row's result depends neither on the other rows nor on the register
+// block.
 #pragma once
 
 #include "cpu/product/int4/int4_group.h"
@@ -16,12 +16,12 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Of few rows each block takes its numbers out of the words by itself; for many they are unpacked.
+/// With few rows, each block of rows unpacks the numbers itself; with many, Int4Unpacking unpacks them once.
 struct Int4MicroPanel : Int4Layout {
     static constexpr int64_t kMostRows = Int8Sums::kMostRows;
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
-    static constexpr int64_t kSlice = 16;  // groups: they stay in the nearest cache
+    static constexpr int64_t kSlice = 16;  // groups: these fit into the L1 cache
 
     static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
                           float factor) {
@@ -48,7 +48,7 @@ struct Int4MicroPanel : Int4Layout {
         return pair[0] * number + pair[1];
     }
 
-    /// The row is followed by a GroupInput for each group.
+    /// The quantised row is followed by a GroupInput for each group.
     static size_t input_bytes(int in_features) {
         return QuantisedRow::bytes(in_features) + groups(in_features) * sizeof(GroupInput);
     }
@@ -68,8 +68,8 @@ struct Int4MicroPanel : Int4Layout {
 
     /// Some groups of one micro-panel's product.
     struct Slice {
-        const char* values;  // of the first row; the next row's are input_stride further
-        const char* inputs;  // the groups' GroupInputs, likewise
+        const char* values;  // values of the first row; the next row is input_stride bytes further
+        const char* inputs;  // GroupInput of each group, likewise
         int64_t input_stride;
         const char* weights;  // [groups, kGroupBytes]
         int64_t groups;
@@ -80,7 +80,7 @@ struct Int4MicroPanel : Int4Layout {
         }
     };
 
-    /// One group's products.
+    /// Computes the products of one group.
     template <int kRows>
     OUTRIDER_INLINE static void multiply_group(const char* values, int64_t stride, const char* weights,
                                                GroupSum (&sums)[kRows][kVectors]) {
@@ -153,7 +153,7 @@ struct Int4MicroPanel : Int4Layout {
         }
     }
 
-    /// Each block of rows takes its numbers out of the words by itself.
+    /// Each block of rows unpacks the numbers itself.
     static void add_packed(const MicroPanelRows& part) {
         for (int64_t row = 0; row < part.rows;
              ++row) {  // the correction is for weights stored with an offset

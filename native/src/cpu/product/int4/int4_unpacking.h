@@ -1,5 +1,5 @@
-// Int4Unpacking: the product of many rows with weights in four bits each, which are made bytes once for all
-// of them. The integers, and so the sums, are those of the packed product.
+// Int4Unpacking: the product of many rows with four-bit weights, which are unpacked to bytes once for all
+// rows. The integers, and so the sums, equal those of the packed product.
 #pragma once
 
 #include "cpu/product/int4/int4_layout.h"
@@ -14,21 +14,22 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct Int4Unpacking : Int4Layout {
     using Steps = Int8Sums;
-    /// Fewer take less time than unpacking does; tiles make hardly any difference between one row and sixteen.
+    /// The fewest rows for which unpacking pays off; with tiles, one row and sixteen take nearly the same
+    /// time.
     static constexpr int kFewestRows = Steps::kIsTiled ? 2 : RegisterBlocking::kUnpackedRows;
     static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
     static constexpr int64_t kUnpackedGroups = (Steps::kIsTiled ? 2 : 1) * Steps::kSlice / kGroupSteps;
     static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
-    static constexpr int kTileLines = 2 * kGroupLines;  // of a step of 64 inputs
+    static constexpr int kTileLines = 2 * kGroupLines;  // per step of 64 inputs
 
-    /// A slice of weights with room for the integers that they stand for.
+    /// A slice of packed weights, with room for the unpacked integers.
     struct UnpackedSlice {
         const char* packed;  // [groups, kGroupBytes]
         typename Steps::Slice slice;
         char* unpacked;  // slice.weights
     };
 
-    /// What a group's bytes are made with.
+    /// The steps and offsets that turn a group's numbers into bytes.
     struct GroupTerms {
         PairVec steps[kVectors];
         ByteVec offsets[kVectors];
@@ -46,7 +47,7 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
-    /// Of each lane one byte, four times.
+    /// Copies byte kByte of each lane to all four bytes of the lane.
     template <int kByte>
     OUTRIDER_INLINE static ByteVec in_all_bytes(BitsVec lanes) {
         ByteVec from;
@@ -56,8 +57,8 @@ struct Int4Unpacking : Int4Layout {
         return __builtin_shuffle(bit_cast<ByteVec>(lanes), from);
     }
 
-    /// The integers that some weights stand for, as Int8Dot reads them: a number, 0 ... 15, times a step fits
-    /// into a byte, so one product of 16 bits is those of two bytes.
+    /// The integers of some weights, as Int8Dot reads them. A number, 0 ... 15, times a step fits into a
+    /// byte, so one 16-bit product computes two of them.
     OUTRIDER_INLINE static ByteVec unpacked(ByteVec numbers, const GroupTerms& terms, int vector) {
         return bit_cast<ByteVec>(bit_cast<PairVec>(numbers) * terms.steps[vector]) + terms.offsets[vector];
     }
@@ -88,7 +89,7 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
-    /// The first rows to go through a slice unpack it for those that follow, while they multiply.
+    /// The first block of rows unpacks a slice for the following ones while it multiplies.
     template <int kRows>
     static void unpack_and_accumulate(const UnpackedSlice& some, Ahead ahead) {
         const int64_t stride = some.slice.input_stride;
@@ -125,8 +126,8 @@ struct Int4Unpacking : Int4Layout {
         }
     }
 
-    /// Multiplies a slice; tiles read it after it is unpacked, vectors unpack it while they multiply. It is a template
-    /// because only then the compiler ignores the branch for tiles where there are none.
+    /// Multiplies a slice. Tiles read it after it has been unpacked; vectors unpack it while they multiply. A
+    /// template, so that the compiler discards the branch for tiles in builds without them.
     template <typename Sums = Steps>
     static void add_slice(const UnpackedSlice& slice, int64_t rows, const char* next, int64_t next_bytes) {
         if constexpr (Sums::kIsTiled) {

@@ -6,7 +6,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// A block has one row.
+/// A block advances one row.
 struct AdvanceRow {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -34,7 +34,7 @@ struct AdvanceRow {
         ++batch.rows[block.index].position;
     }
 
-    /// Returns the place of the token's edit.
+    /// Counts down the edits' masks, and returns the index of the token's edit.
     __device__ int64_t age_edits(const Block& block, const RunRow& row, int32_t token_id) const {
         int64_t place = kNowhere;
         for (int64_t i = row.first_edit + block.thread; i < row.end_edit; i += kThreads) {
@@ -64,7 +64,7 @@ struct AdvanceRow {
 void advance(const Stream& stream, const DrawBatch& batch, const Run& run, int draw) {
     for_each_block(stream, batch.num_rows, AdvanceRow::kThreads / kWarp * sizeof(int64_t),
                    AdvanceRow{batch, run, draw});
-    stream.hold_next();  // attention reads positions before it waits
+    stream.hold_next();  // attention reads positions before it waits for this kernel
 }
 
 }  // namespace outrider::cuda

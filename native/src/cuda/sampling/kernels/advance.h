@@ -1,4 +1,4 @@
-// Advance: the state that a draw hands to the next one of its run.
+// Advance: passes the state from one draw of a run to the next.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace outrider::cuda {
 struct RunRow {
     int32_t num_draws;
     bool counts_tokens;  // for its penalties
-    int64_t first_edit;  // its own are those from here to the end, the last of them for tokens to be drawn
+    int64_t first_edit;  // first of the row's edits; the last of them are for tokens to be drawn
     int64_t end_edit;
 };
 
-/// Memory of the device.
+/// Pointers to device memory.
 struct Run {
     const RunRow* rows;  // [num_rows]
-    int32_t* tokens;     // [draws, num_rows], kNoToken where none could be drawn
+    int32_t* tokens;     // [draws, num_rows], kNoToken if none could be drawn
     int64_t num_rows;
     NextRows next;
 };
 
-/// Keeps the tokens of a draw, the first being number 0, from the batch's rows, which are the run's first
-/// ones; puts them into the next pass, and makes parameters and edits those of the next draw.
+/// Stores the tokens of draw number `draw` (from 0) for the batch's rows, which are the first rows of the
+/// run; writes them into the next pass, and updates parameters and edits for the next draw.
 void advance(const Stream& stream, const DrawBatch& batch, const Run& run, int draw);
 
 }  // namespace outrider::cuda

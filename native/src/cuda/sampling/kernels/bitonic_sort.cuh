@@ -1,5 +1,5 @@
-// A bitonic sort (Batcher, "Sorting networks and their applications", AFIPS 1968): whatever the values, each
-// step compares the same places.
+// A bitonic sort (Batcher, "Sorting networks and their applications", AFIPS 1968): each step compares the
+// same places, whatever the values.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace outrider::cuda {
 
-/// Brings any two places at a distance into the order that their run of places has.
+/// Compares all pairs of places at this distance, and brings each into the order of its run.
 /// # distance: a power of two
 template <int kThreads>
 __device__ inline void compare_places(const Block& block, int64_t run, int64_t distance, int64_t size,
@@ -26,7 +26,7 @@ __device__ inline void compare_places(const Block& block, int64_t run, int64_t d
     block.synchronize();
 }
 
-/// Puts the best first.  # ranked: [size], a power of two
+/// Sorts the best first.  # ranked: [size], a power of two
 template <int kThreads>
 __device__ inline void sort_best_first(const Block& block, int64_t size, Scored* ranked) {
     for (int64_t run = 2; run <= size; run *= 2) {

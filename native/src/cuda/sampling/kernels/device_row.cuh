@@ -1,4 +1,4 @@
-// DeviceRow: a row's values on their way to its distribution, as the threads of a block see them.
+// DeviceRow: the values of one row on the device, which the sampler steps turn into its distribution.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace outrider::cuda {
 
-/// A row's tokens by a step's own order.
+/// A row's tokens, ordered by a step's own key.
 template <typename Key>
 struct KeyedTokens {
     const Key& key;
@@ -26,8 +26,9 @@ struct KeyedTokens {
     __device__ uint64_t weight(int64_t id) const { return masses[id]; }
 };
 
-/// What the steps ask of it is said in `run_steps.h`; all threads of the block ask it together. What several
-/// of them ask is compiled once, as all of them are one kernel.
+/// Implements the row operations that are documented in `run_steps.h`; all threads of the block must call
+/// them together. Operations that several steps use are not inlined, so that each is compiled once: all steps
+/// are one kernel.
 class DeviceRow {
   public:
     static constexpr int kThreads = Selection::kThreads;
@@ -67,7 +68,7 @@ class DeviceRow {
     __device__ double sum(const Term& term) const {
         return sum_all(term);
     }
-    /// The block sums of one of the interleaved sums are a thread's, as on the host.
+    /// Each thread computes one of the interleaved sums of a block of values, as on the host.
     template <typename Term>
     __attribute__((noinline)) __device__ double sum_all(const Term& term) const {
         const int64_t lane = block_.thread % kLanesOfSum;
@@ -95,7 +96,7 @@ class DeviceRow {
         weigh();
         const KeyedTokens<Key> tokens{key, values_, batch_.vocab_size, masses_};
         const uint64_t last = Selection::last_place(block_, tokens, wanted_share(part));
-        block_.synchronize();  // what was selected by has been read
+        block_.synchronize();  // all have read the keys
         return last;
     }
 
@@ -125,7 +126,7 @@ class DeviceRow {
         }
         return sum_of_threads(sum);
     }
-    /// Each thread has as many consecutive places.
+    /// Each thread has an equal number of consecutive places.
     template <typename Term, typename Change>
     __device__ void change_ranked(const Term& term, const Change& change) {
         const int64_t size = (num_ranked_ + kThreads - 1) / kThreads;
@@ -175,7 +176,7 @@ class DeviceRow {
     __device__ Scored token_at(uint64_t place) const {
         const int64_t id = id_of_place(place);
         const Scored token{values_[id], static_cast<int32_t>(id)};
-        block_.synchronize();  // what was selected from has been read
+        block_.synchronize();  // all have read the values
         return token;
     }
     __attribute__((noinline)) __device__ void weigh() {

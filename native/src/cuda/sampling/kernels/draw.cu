@@ -11,7 +11,7 @@ namespace {
 __device__ inline float noise_of_token(const DrawRow& row, uint32_t token_id) {
     const NoiseKey key{row.seed, static_cast<uint64_t>(row.position), NoiseStream::token};
     const auto words = key.words(token_id / 4);
-    // Not words[token_id % 4], for which they would have to be in memory.
+    // Not words[token_id % 4], which would force the words into memory.
     const uint32_t even = (token_id & 2) == 0 ? words[0] : words[2];
     const uint32_t odd = (token_id & 2) == 0 ? words[1] : words[3];
     const uint32_t word = (token_id & 1) == 0 ? even : odd;
@@ -32,15 +32,15 @@ constexpr int kThreadsOfValues = 64;
 constexpr int kThreadsOfRow = 256;
 constexpr int64_t kLargestId = 0x7FFFFFFF;
 
-/// A greater one is that of a greater score, or of a lower id with the same.
+/// Greater for a greater score; among equal scores, greater for a lower id.
 __device__ inline int64_t rank_of(const Scored& token) {
     const float unsigned_zero = token.value + 0.0f;
     return static_cast<int64_t>(order_key(unsigned_zero)) * (int64_t{1} << 32) +
            (kLargestId - token.token_id);
 }
 
-/// The best of one block of values. Float addition is monotone, so that what cannot reach the best value with
-/// the least noise needs none.
+/// Finds the best score of one block of values. Float addition is monotone, so values that cannot reach the
+/// sum of the best value and the least noise need no noise.
 struct DrawBlock {
     static constexpr int kThreads = kThreadsOfValues;
     static constexpr int kBlocksPerMultiprocessor = 16;
@@ -69,7 +69,7 @@ struct DrawBlock {
     }
 };
 
-/// A block has one row.
+/// A block draws one row's token.
 struct DrawToken {
     static constexpr int kThreads = kThreadsOfRow;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -102,7 +102,7 @@ struct DrawToken {
     }
 };
 
-/// A block has one block of values.
+/// A block counts the better tokens in one block of values.
 struct CountBetter {
     static constexpr int kThreads = kThreadsOfValues;
     static constexpr int kBlocksPerMultiprocessor = 16;
@@ -125,7 +125,7 @@ struct CountBetter {
     }
 };
 
-/// A block has one row.
+/// A block sums up one row's counts.
 struct FindRank {
     static constexpr int kThreads = kThreadsOfRow;
     static constexpr int kBlocksPerMultiprocessor = 4;

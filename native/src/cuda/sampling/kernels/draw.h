@@ -1,4 +1,4 @@
-// Draw: the argmax of values plus Gumbel noise, and its records.
+// Draw: the argmax of values plus Gumbel noise, and its statistics.
 #pragma once
 
 #include "cuda/runtime/stream.h"
@@ -6,15 +6,16 @@
 
 namespace outrider::cuda {
 
-/// Says which rows can be drawn from; needs the maxima of logits and distributions.
+/// Sets each row's status: whether it can be drawn from; needs the maxima of logits and distributions.
 void decide_status(const Stream& stream, const DrawBatch& batch);
 
 void draw(const Stream& stream, const DrawBatch& batch);
 
-/// The drawn tokens' places among the logits.
+/// Finds the drawn tokens' ranks among the logits.
 void find_ranks(const Stream& stream, const DrawBatch& batch);
 
-/// The best processed logits, best first; needs their ranking.  # candidates: [num_rows, max_candidates]
+/// Lists the best processed logits, best first; needs their ranking.
+/// # candidates: [num_rows, max_candidates]
 void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,
                      int64_t max_candidates);
 

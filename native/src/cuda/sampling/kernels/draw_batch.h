@@ -1,4 +1,4 @@
-// DrawBatch: rows of logits on their way to tokens, as kernels see them.
+// DrawBatch: a batch of rows to draw from, as kernels see it.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace outrider::cuda {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// A row's parameters.
+/// The parameters of a row.
 struct DrawRow {
     const float* logits;  // [vocab_size]
     uint64_t seed;
     int64_t position;
     SamplingNumbers numbers;
     bool logprobs;
-    int64_t num_candidates;  // at most the vocabulary's
+    int64_t num_candidates;  // at most the size of the vocabulary
     bool rank;
     bool entropy;
     int32_t forced_id;         // -1: a token is drawn
-    int64_t mask;              // where its own begins in the batch's masks; -1 where every token may be drawn
-    const int32_t* noise_ids;  // [vocab_size], see NoiseIds; null where tokens are drawn as themselves
+    int64_t mask;              // index of its first word in the batch's masks; -1 if every token may be drawn
+    const int32_t* noise_ids;  // [vocab_size], see NoiseIds; null if tokens are drawn with their own noise
     bool feeds_back;
-    double level;                  // that its samplers start from
-    const float* own_logits;       // [vocab_size], those that are guided, or `logits`
-    const float* negative_logits;  // [vocab_size], what they are guided away from, or `logits`
+    double level;                  // from which the feedback samplers start
+    const float* own_logits;       // [vocab_size], the logits before guidance, or `logits`
+    const float* negative_logits;  // [vocab_size], the logits after the negative prompt, or `logits`
     double guidance_scale;
 
     OUTRIDER_HOST_DEVICE bool is_guided() const { return logits != own_logits; }
@@ -42,13 +42,13 @@ struct DrawRow {
     OUTRIDER_HOST_DEVICE bool has_noise(int64_t token_id) const {
         return noise_ids == nullptr || noise_ids[token_id] != kNoPartner;
     }
-    /// The token whose noise it is.
+    /// The token whose noise a token uses.
     OUTRIDER_HOST_DEVICE uint32_t noise_id(int64_t token_id) const {
         return static_cast<uint32_t>(noise_ids == nullptr ? token_id : noise_ids[token_id]);
     }
 };
 
-/// The steps' outcomes, by which a row's values are named too.
+/// The stages of a row's values.
 enum class Stage { own, negative, logits, processed, distribution };
 
 struct Weights {
@@ -61,20 +61,20 @@ struct Weights {
     }
 };
 
-/// What has become of a row.
+/// The results of a row.
 struct DrawnRow {
-    Weights own;       // of the logits that are guided
-    Weights negative;  // of those that guide them
+    Weights own;       // of the logits before guidance
+    Weights negative;  // of the negative logits
     Weights raw;
     Weights distribution;
     Scored cut;  // the last candidate that top-k and top-p keep
     SampleStatus status;
     int32_t token_id;
-    float logit;   // the token's
-    float value;   // the token's, in the distribution
-    int32_t rank;  // the token's, among the logits
+    float logit;   // of the token
+    float value;   // of the token, in the distribution
+    int32_t rank;  // of the token, among the logits
     double judged_norm;
-    double judged;  // the token's log-probability by which samplers feed back
+    double judged;  // log-probability of the token in the distribution that judges it
 };
 
 /// Whether a row can be drawn from; needs the maxima of its logits and of its distribution.
@@ -85,7 +85,7 @@ OUTRIDER_HOST_DEVICE inline SampleStatus status_of(const DrawnRow& drawn) {
     return drawn.distribution.maximum.value > -kInfinity ? SampleStatus::drawn : SampleStatus::no_candidate;
 }
 
-/// A candidate, whose log-probabilities need only the sums yet.
+/// A candidate; its log-probabilities also need the sums.
 struct RankedToken {
     int32_t token_id;
     float logit;
@@ -93,17 +93,17 @@ struct RankedToken {
     bool exists;
 };
 
-/// What a block of kSumBlock values adds to its row.
+/// The contribution of a block of kSumBlock values to its row.
 struct BlockPart {
     int32_t greatest;  // order keys
     int32_t least;
-    int64_t winner;  // its rank as a score
+    int64_t winner;  // rank of the best score
     double sums[8];
     double weighted_sums[8];
-    int32_t num_better;  // than the row's token
+    int32_t num_better;  // tokens that are better than the row's token
 };
 
-/// Memory of the device.
+/// Pointers to device memory, and sizes.
 struct DrawBatch {
     DrawRow* rows;          // [num_rows]
     DrawnRow* drawn;        // [num_rows]
@@ -111,21 +111,21 @@ struct DrawBatch {
     BlockPart* parts;       // [num_rows, num_blocks]
     float* processed;       // [num_rows, vocab_size]
     float* distribution;    // [num_rows, vocab_size]
-    float* guided;          // [num_rows, vocab_size], the logits of guided rows; null where there are none
-    float* judged;          // [num_rows, vocab_size], what samplers feed back by; null where none do
+    float* guided;          // [num_rows, vocab_size], the logits of guided rows; null if there are none
+    float* judged;          // [num_rows, vocab_size], see HostRow's Judged; null if no sampler feeds back
     uint64_t* masses;       // [num_rows, vocab_size], of the distribution
     Scored* ranked;         // [num_rows, ranked_size], in the order of candidates
-    const uint32_t* masks;  // of the rows that have one, each of num_mask_words(vocab_size)
+    const uint32_t* masks;  // for rows with a mask: num_mask_words(vocab_size) words each
     int64_t num_rows;
-    int64_t first_row;  // the edits' index of the first row
-    int64_t num_edits;  // a power of two, or none, so that few numbers occur
+    int64_t first_row;  // number of the first row in the edits
+    int64_t num_edits;  // a power of two, or 0, so that few shapes occur
     int64_t vocab_size;
-    int64_t ranked_size;  // a power of two, of the most that a row asks for or ranks
+    int64_t ranked_size;  // a power of two, at least the most tokens that a row ranks
     int64_t num_blocks;
     bool truncates;
     bool runs_steps;
 
-    /// Some of its rows, with its edits and its scratch.
+    /// Some of the rows, with all edits and the same scratch.
     DrawBatch part(int64_t first, int64_t count) const {
         DrawBatch some = *this;
         some.rows += first;

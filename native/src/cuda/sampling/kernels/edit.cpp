@@ -6,7 +6,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// The edits of one row, each token's once.
+/// Collects the edits of one row, at most one per token.
 class RowEdits {
   public:
     explicit RowEdits(int32_t row) : row_(row) {}

@@ -32,7 +32,7 @@ struct CopyLogit {
         const int64_t token_id = index % batch.vocab_size;
         const bool is_allowed =
             row.has_noise(token_id) && (row.mask < 0 || may_draw(batch.masks + row.mask, token_id));
-        batch.processed[index] = is_allowed ? row.logits[token_id] : -kInfinity;  // whatever is added to it
+        batch.processed[index] = is_allowed ? row.logits[token_id] : -kInfinity;  // edits cannot raise it
     }
 };
 

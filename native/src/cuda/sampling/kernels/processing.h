@@ -1,5 +1,4 @@
-// Processing: guidance, the mask of what may be drawn, penalties, logit bias, the mask of stop ids, and the
-// temperature.
+// Processing: guidance, token masks, penalties, logit bias, masked ids, and the temperature.
 #pragma once
 
 #include "cuda/runtime/stream.h"
@@ -7,10 +6,10 @@
 
 namespace outrider::cuda {
 
-/// Makes the logits of the guided rows.
+/// Computes the guided rows' logits.
 void guide(const Stream& stream, const DrawBatch& batch);
 
-/// Makes the processed logits, and the distribution before truncation.
+/// Computes the processed logits, and the distribution before truncation.
 void process(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

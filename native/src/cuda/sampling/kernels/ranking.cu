@@ -6,7 +6,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// A block has one row.
+/// A block ranks one row.
 struct RankCandidates {
     static constexpr int kThreads = Selection::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 1;
@@ -27,7 +27,8 @@ struct RankCandidates {
         sort_best_first<kThreads>(block, batch.ranked_size, ranked);
     }
 
-    /// Gathers the candidates in any order; what is left of the row is worse than any of them.
+    /// Gathers the candidates in any order; the rest of `ranked` is filled with entries worse than any of
+    /// them.
     __device__ void gather(const Block& block, const Candidates& candidates, Scored* ranked) const {
         for (int64_t i = block.thread; i < batch.ranked_size; i += kThreads) {
             ranked[i] = {-kInfinity, static_cast<int32_t>(i)};

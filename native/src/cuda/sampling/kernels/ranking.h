@@ -6,7 +6,7 @@
 
 namespace outrider::cuda {
 
-/// Ranks as many of the processed logits as each row asks for; needs the logits' maxima.
+/// Ranks the number of processed logits that each row requests; needs the logits' maxima.
 void rank(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

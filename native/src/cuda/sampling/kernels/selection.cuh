@@ -1,5 +1,5 @@
-// Selection: where a row's best candidates end that have a certain weight together. A radix selection: no
-// order of the sums matters, since weights are integers.
+// Selection: finds the last of a row's best candidates whose cumulative weight reaches a given share, by
+// radix selection. The order of the additions does not matter, since weights are integers.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ __device__ inline int64_t id_of_place(uint64_t place) {
 struct Candidates {
     const float* values;
     int64_t vocab_size;
-    float best;                        // about the greatest value
-    const uint64_t* masses = nullptr;  // null where each token weighs one
-    uint64_t last = ~uint64_t{};       // the place of the last one that counts
+    float best;                        // roughly the greatest value
+    const uint64_t* masses = nullptr;  // null: each token weighs one
+    uint64_t last = ~uint64_t{};       // place of the last candidate to consider
 
-    /// Unique, the best candidate's lowest; negative zero is zero. The highest digit, the distance from the
-    /// best, says nothing that the value does not, but spreads tokens over all digits.
+    /// Unique; the best candidate has the lowest place; negative zero counts as zero. The highest digit, the
+    /// distance from the best, adds no information to the value, but spreads tokens over all digits.
     __device__ uint64_t place(int64_t id) const {
         const float value = values[id] + 0.0f;
         const float distance = (best - value) * 32.0f;
@@ -54,7 +54,7 @@ struct AtMost {
     }
 };
 
-/// The threads of a block on one row, digit by digit from the highest.
+/// Selects with all threads of a block on one row, digit by digit from the highest.
 struct Selection {
     static constexpr int kThreads = 1 << kDigitBits;
 
@@ -62,18 +62,18 @@ struct Selection {
         uint64_t weights[kThreads];  // by digit
         uint64_t sums[kThreads / kWarp];
         uint64_t digit;
-        uint64_t before;  // the weight of the digits below
+        uint64_t before;  // weight of all lower digits
     };
 
-    /// The place at which the weights, from the best candidate on, reach wanted(weight of all), which is
-    /// neither 0 nor more than that.
+    /// The place at which the cumulative weight, from the best candidate on, reaches wanted(total weight),
+    /// which must be in 1 ... total weight.
     template <typename Tokens, typename Wanted>
     static __device__ uint64_t last_place(const Block& block, const Tokens& candidates,
                                           const Wanted& wanted) {
         auto* shared = reinterpret_cast<Shared*>(block.shared);
         uint64_t place = 0;
         uint64_t left = 0;
-        int bits = 64;  // of the place that are not known
+        int bits = 64;  // bits of the place that are still unknown
         Range ids{block.thread, candidates.vocab_size};
         while (bits > 0) {
             const int width = Less()(bits, kDigitBits);
@@ -98,19 +98,19 @@ struct Selection {
     }
 
   private:
-    /// Every kThreads-th id.
+    /// Every kThreads-th id in a range.
     struct Range {
         int64_t begin;
         int64_t end;
     };
 
-    /// Adds up the candidates whose places begin with `prefix`, by the digit that follows. Returns the least
-    /// range of these, since most threads have none soon.
+    /// Adds up the weights of the candidates whose places begin with `prefix`, by the next digit. Returns the
+    /// smallest range of ids that contains them, since most threads soon have none.
     template <typename Tokens>
     static __device__ Range add_weights(const Tokens& candidates, const Range& ids, uint64_t prefix, int bits,
                                         int width, uint64_t* weights) {
         Range added{ids.end, ids.end};
-#pragma unroll 1  // no value is read before what is added in front of it, so it would gain nothing
+#pragma unroll 1  // each read depends on the addition before, so unrolling gains nothing
         for (int64_t id = ids.begin; id < ids.end; id += kThreads) {
             const uint64_t place = candidates.place(id);
             const bool begins = bits == 64 || place >> bits == prefix;

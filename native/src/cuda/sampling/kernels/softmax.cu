@@ -10,7 +10,7 @@ constexpr int64_t kLanesOfSum = 8;
 constexpr int kThreadsOfRow = 256;
 constexpr int kThreadsOfValues = 64;
 
-/// A block has one block of values.
+/// A block finds the maximum of one block of values.
 struct FindBlockMaximum {
     static constexpr int kThreads = kThreadsOfValues;
     static constexpr int kBlocksPerMultiprocessor = 16;
@@ -37,7 +37,7 @@ struct FindBlockMaximum {
     }
 };
 
-/// A block has one row.
+/// A block finds the maximum of one row.
 struct FindMaximum {
     static constexpr int kThreads = kThreadsOfRow;
     static constexpr int kBlocksPerMultiprocessor = 4;
@@ -62,7 +62,7 @@ struct FindMaximum {
     }
 };
 
-/// One of the interleaved sums of one block.
+/// Computes one of the interleaved sums of one block of values.
 struct SumBlockLane {
     DrawBatch batch;
     Stage stage;
@@ -82,7 +82,8 @@ struct SumBlockLane {
     }
 };
 
-/// A warp's sum: its threads add up one of the interleaved sums each (four of them the same one), then these.
+/// A row's sum, by a warp: each thread adds up one of the interleaved sums (four threads the same one), then
+/// these are added.
 __device__ inline double sum_row(const Block& block, const DrawBatch& batch,
                                  double (BlockPart::*of_part)[kLanesOfSum]) {
     const BlockPart* parts = batch.parts + block.index * batch.num_blocks;

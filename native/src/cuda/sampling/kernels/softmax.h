@@ -1,4 +1,4 @@
-// Softmax: maxima and float64 sums over rows, in the order that all devices have.
+// Softmax: maxima and float64 sums over rows, in the same order on all devices.
 #pragma once
 
 #include "cuda/runtime/stream.h"

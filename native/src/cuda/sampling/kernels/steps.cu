@@ -6,7 +6,7 @@
 namespace outrider::cuda {
 namespace {
 
-/// A block has one row.
+/// A block runs the steps of one row.
 struct RunSteps {
     static constexpr int kThreads = DeviceRow::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 1;

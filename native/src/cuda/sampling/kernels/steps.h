@@ -1,4 +1,4 @@
-// Steps: what rows go through that do not go through the plain truncation.
+// Steps: the sampler steps of rows that need more than the plain truncation.
 #pragma once
 
 #include "cuda/runtime/stream.h"
@@ -6,7 +6,7 @@
 
 namespace outrider::cuda {
 
-/// Makes the distributions of those rows, and what is known of them; needs their maxima.
+/// Computes the distributions of those rows, their maxima and their status; needs their maxima.
 void run_steps(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

@@ -22,7 +22,7 @@ struct WeighToken {
     }
 };
 
-/// Finds a row's last candidate that top-k and top-p keep. A block has one row.
+/// Finds the last candidate of a row that top-k and top-p keep. A block has one row.
 struct FindCut {
     static constexpr int kThreads = Selection::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 1;

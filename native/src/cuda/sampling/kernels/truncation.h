@@ -6,7 +6,8 @@
 
 namespace outrider::cuda {
 
-/// Sets to minus infinity what top-k, then top-p, then min-p leave out; needs the distributions' maxima.
+/// Sets to minus infinity the tokens that top-k, then top-p, then min-p remove; needs the distributions'
+/// maxima.
 void truncate(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

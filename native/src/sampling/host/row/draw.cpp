@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kGroup = 4;  // token ids per call of Philox
 
-/// The best candidate so far. Candidates that cannot reach its score are passed over: float addition is
-/// monotone, so a bound on the noise gives a bound on the score, and the outcome is that of the full argmax.
+/// The best candidate so far. Candidates that cannot reach its score are skipped: float addition is monotone,
+/// so a bound on the noise bounds the score, and the result is that of the full argmax.
 class Winner {
   public:
     Winner(int32_t token_id, float score) : token_id_(token_id), score_(score) {}

@@ -1,4 +1,4 @@
-// HostRow: a row's values on their way to its distribution, where the host can read them.
+// HostRow: the values of one row in host memory, which the sampler steps turn into its distribution.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace outrider {
 
-/// A token by a step's own order, and its mass.
+/// A token's key in a step's own order, and its mass.
 struct KeyedMass {
     uint64_t key;
     uint64_t mass;
 };
 
-/// What the drawn token is judged by, where samplers feed back.
+/// The log-probabilities by which feedback samplers judge the drawn token.
 struct Judged {
     std::vector<float> values;  // [vocab_size]
     double norm = 0;            // the log of the sum of their exponentials
@@ -26,15 +26,15 @@ struct Judged {
     double logprob(int32_t token_id) const { return static_cast<double>(values[token_id]) - norm; }
 };
 
-/// Memory that a thread reuses from row to row.
+/// Scratch memory that a thread reuses from row to row.
 struct StepScratch {
     std::vector<Scored> ranked;
-    std::vector<uint64_t> masses;  // of the ranked ones
+    std::vector<uint64_t> masses;  // masses of `ranked`
     std::vector<KeyedMass> keyed;
     Judged judged;
 };
 
-/// What the steps ask of it is said in `run_steps.h`.
+/// Implements the row operations that are documented in `run_steps.h`.
 class HostRow {
   public:
     /// # values: [count]
@@ -108,7 +108,7 @@ class HostRow {
 
   private:
     uint64_t mass_of_value(float value) const;
-    /// Of the keyed masses.
+    /// Finds the last key of a share among `scratch_.keyed`.
     uint64_t last_key(double part);
 
     float* values_;

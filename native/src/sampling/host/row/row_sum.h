@@ -33,13 +33,13 @@ auto sum_block(const float* values, int count, float best, const Term& term) {
     return sums;
 }
 
-/// The sum of term(value - best), in eight lanes. The term must be 0 below `floor`, and at minus infinity.
+/// The sum of term(value - best), in eight lanes. The term must be 0 below `floor` and at minus infinity.
 template <typename Term>
 auto sum_terms(const float* values, int count, float best, float floor, const Term& term) {
     decltype(term(Doubles{})) sums{};
     for (int first = 0; first < count; first += kSumBlock) {
         const int size = std::min(kSumBlock, count - first);
-        // Most blocks of a truncated row hold nothing; passing over them changes no sum.
+        // Most blocks of a truncated row are all minus infinity; skipping them changes no sum.
         if (find_maximum(values + first, size).value >= floor) {
             sums += sum_block(values + first, size, best, term);
         }
@@ -47,7 +47,7 @@ auto sum_terms(const float* values, int count, float best, float floor, const Te
     return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-/// The same for a term that is 0 wherever portable_exp is.
+/// The same for a term that is 0 wherever portable_exp is 0.
 template <typename Term>
 auto sum_terms(const float* values, int count, float best, const Term& term) {
     return sum_terms(values, count, best, best - 710.0f, term);

@@ -21,7 +21,7 @@ void select_best(const float* values, int count, int64_t wanted, std::vector<Sco
     }
     float threshold = -std::numeric_limits<float>::infinity();
     for (int i = 0; i < count; ++i) {
-        if (values[i] > threshold) {  // one equal to the worst kept has a higher id than it
+        if (values[i] > threshold) {  // a value equal to the worst kept one has a higher id
             best->push_back({values[i], i});
             if (best->size() == 2 * keep) {
                 keep_best(keep, best);

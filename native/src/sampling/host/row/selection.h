@@ -1,4 +1,4 @@
-// Selection: the best tokens of a row, in the one order that all of the sampler uses.
+// Selection: the best tokens of a row, ordered by `is_better`.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,10 @@
 
 namespace outrider {
 
-/// The `wanted` best entries above minus infinity (fewer where there are fewer), best first.  # values:
-/// [count]
+/// The `wanted` best entries above minus infinity, or as many as there are, best first.  # values: [count]
 void select_best(const float* values, int count, int64_t wanted, std::vector<Scored>* best);
 
-/// The place of a token in that order, from 1.  # values: [count]
+/// The rank of a token in that order, from 1.  # values: [count]
 int32_t rank_of(int32_t token_id, const float* values, int count);
 
 }  // namespace outrider

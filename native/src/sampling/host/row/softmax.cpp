@@ -16,7 +16,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 }  // namespace
 
 RowMaximum find_maximum(const float* values, int count) {
-    // On integers, since the compiler may not reorder comparisons of floats that could be NaN.
+    // Compares integers, since the compiler may not reorder comparisons of floats that could be NaN.
     int32_t greatest = order_key(-kInfinity);
     int32_t least = order_key(kInfinity);
     for (int i = 0; i < count; ++i) {

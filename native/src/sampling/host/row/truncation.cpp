@@ -20,7 +20,7 @@ uint64_t mass(float value, float best) {
     return mass_of(weight(value, best));
 }
 
-/// How many of the ranked, from the best on, it takes for a mass of `wanted`; 0 where all have less.
+/// The number of best ranked tokens whose masses add up to `wanted`; 0 if all of them have less.
 size_t shortest_prefix(const std::vector<Scored>& ranked, float best, uint64_t wanted) {
     uint64_t sum = 0;
     for (size_t i = 0; i < ranked.size(); ++i) {
@@ -51,7 +51,7 @@ void mask_worse_than(const Scored& last, float* values, int count) {
     }
 }
 
-/// A value this far below the best is out whatever min_p's last bits are, which spares its exponential.
+/// A value below this is removed whatever the last bits of min_p are, which saves computing its exponential.
 float hopeless(double min_p, float best) {
     return best + static_cast<float>(portable_log(std::max(min_p, 1e-300))) - 1.0f;
 }
@@ -67,7 +67,7 @@ void apply_min_p(double min_p, float best, float* values, int count) {
 
 }  // namespace
 
-// Most rows need a few dozen candidates, so only ever longer selections are ranked.
+// Most rows need a few dozen candidates, so ever longer selections are tried.
 void select_nucleus(double top_p, float best, const float* values, int count, std::vector<Scored>* ranked) {
     const uint64_t wanted = share_of(top_p, sum_mass(values, count, best));
     for (int64_t tried = 64;; tried *= 8) {

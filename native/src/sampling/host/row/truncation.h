@@ -8,12 +8,12 @@
 
 namespace outrider {
 
-/// The fewest best with such a share of the row, best first, in `ranked`; `best` is the largest value and
-/// finite. # values: [count]
+/// Puts into `ranked` the most probable tokens whose cumulative probability reaches top_p, best first; `best`
+/// is the largest value and finite. # values: [count]
 void select_nucleus(double top_p, float best, const float* values, int count, std::vector<Scored>* ranked);
 
-/// Sets to minus infinity what top-k, then top-p, then min-p leave out.  # values: [count], at the
-/// temperature `best` is the largest value and finite; it always stays. `ranked` is scratch.
+/// Sets to minus infinity the tokens that top-k, then top-p, then min-p remove.  # values: [count], divided
+/// by the temperature. `best` is the largest value and finite; its token always stays. `ranked` is scratch.
 void truncate(const SamplingNumbers& params, float best, float* values, int count,
               std::vector<Scored>* ranked);
 
