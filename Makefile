@@ -19,10 +19,10 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
 # Many tests wait, and many hold one core: four files at a time, on whatever machine, in the order of tests/conftest.py.
 # Further threads of libraries would only spin beside each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
+.PHONY: help demo build test test-times quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -59,7 +59,10 @@ demo: $(VENV)/.runtime
 build: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(PYTEST)
+	$(PYTEST) --budget
+
+test-times: $(VENV)/.dev
+	$(PYTEST) --times --budget
 
 quick: $(VENV)/.dev
 	$(PYTEST) -n 3 tests/unit tests/native --ignore tests/unit/repository -m "not exhaustive and not containers and not process and not other_device"
