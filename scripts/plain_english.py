@@ -1,13 +1,16 @@
 """`python -m scripts.plain_english [PATH…]`: report words of the old dialect, public docstrings that say nothing, and
 comments of native code that begin with a question word.
 
-Every tracked text outside of the tests is read, or only those at or below the paths.
+Every tracked text is read, or only those at or below the paths. Of the tests' modules only comments and docstrings are,
+since their other strings are test data; the name of a test may not be long.
 """
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,14 +30,15 @@ _DIALECT = [
     (re.compile(rf"\b(?:{words.replace(' ', _GAP)})\b", re.IGNORECASE), advice) for words, advice in _INSTEAD.items()
 ]
 _NOT_OURS = re.compile(
-    r"^tests/|LICENSE|^models/demo/|^models/demo_tasks\.toml|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
-    r"|^clients/python/outrider/v1/|^benchmarks/prompts/|^scripts/plain_english\.py$"
+    r"LICENSE|^models/demo/|^models/demo_tasks\.toml|^docs/pictures/|\.(?:json|binpb|safetensors|gz|sum|png|svg)$"
+    r"|^clients/python/outrider/v1/|^benchmarks/prompts/|^scripts/plain_english\.py$|^tests/outsiders/node/"
 )
 _FEWEST_WORDS = 3  # of a public docstring
 _NATIVE_SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _COMMENT = re.compile(r"(?P<code>.*?)//[/!]?<?\s*(?P<word>\w*)")
 _PUZZLING = {"What", "Of", "Where"}  # as the first word of a comment
+_LONGEST_NAME = 60  # of a test
 
 
 def main() -> int:
@@ -47,14 +51,38 @@ def main() -> int:
 def faults_in(path: Path) -> Iterator[str]:
     """What is wrong in one file, the path relative to the repository."""
     text = (ROOT / path).read_text()
+    is_of_tests = path.suffix == ".py" and "tests" in path.parts
+    prose = _prose(text) if is_of_tests else text
     for pattern, advice in _DIALECT:
-        for found in pattern.finditer(text):
-            number = text.count("\n", 0, found.start()) + 1
+        for found in pattern.finditer(prose):
+            number = prose.count("\n", 0, found.start()) + 1
             yield f"{path}:{number}: say {advice} instead of {found[0]!r}"
     if path.suffix == ".py":
         yield from _short_docstrings(path, ast.parse(text))
     if "native" in path.parts and path.suffix in _NATIVE_SUFFIXES:
         yield from _puzzling_comments(path, text)
+    if is_of_tests:
+        yield from _long_names(path, ast.parse(text))
+
+
+def _prose(text: str) -> str:
+    """The comments and docstrings of a module in their lines, and nothing else."""
+    lines = text.split("\n")
+    kept = [""] * len(lines)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            kept[node.lineno - 1 : node.end_lineno] = lines[node.lineno - 1 : node.end_lineno]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            kept[token.start[0] - 1] = token.string
+    return "\n".join(kept)
+
+
+def _long_names(path: Path, module: ast.Module) -> Iterator[str]:
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in functions:
+        if node.name.startswith("test_") and (length := len(node.name)) > _LONGEST_NAME:
+            yield f"{path}:{node.lineno}: the name {node.name} has {length} characters, {_LONGEST_NAME} at most"
 
 
 def _short_docstrings(path: Path, module: ast.Module) -> Iterator[str]:

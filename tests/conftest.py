@@ -1,4 +1,4 @@
-"""What holds for every test: no time is judged, and no log betrays prompts, answers, or the token of who asked."""
+"""Rules for every test: no time is judged, and no log contains prompts, answers, or tokens of callers."""
 
 import gc
 import logging
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.harness.further import covering_choice, key_of
 from tests.harness.log_scan import LogScan, betrayals_in
 
-# How fast examples are found and tested says something of the machine, and nothing of the code. They are the same in
+# How fast examples are found and tested depends on the machine, not on the code. They are the same in
 # every run, so that none fails for what no change has to do with.
 settings.register_profile("untimed", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -30,7 +30,7 @@ gc.disable()  # until all tests are collected: to look through so many live obje
 def pytest_collection_finish() -> None:
     """Collect garbage from now on, but never look through what collection has made.
 
-    Torch's loggers, each of which pytest would listen to by itself in each part of each test, are heard by the root's.
+    The loggers of torch pass to the root's, so that pytest need not listen to each in each part of each test.
     """
     gc.freeze()
     gc.enable()
@@ -62,8 +62,8 @@ def _leave_out_combinations(items: list[pytest.Item]) -> None:
 
 
 def _sort(items: list[pytest.Item]) -> None:
-    """Begin with the files of lengthy tests: the last to end keeps one worker busy while the others have nothing. Those
-    of units, some of which change the clock, come before services that a whole session shares.
+    """Run the files of lengthy tests first, so that no worker is left with a long test at the end. Those of units
+    come before services that a whole session shares: some change the clock.
     """
     lengthy = {item.path for item in items if item.get_closest_marker("lengthy")}
     items.sort(key=lambda item: (item.path not in lengthy, "unit" not in item.path.parts))

@@ -1,4 +1,4 @@
-"""Chaos: callers who want whole answers, from services to which something happens all the time."""
+"""Chaos: callers want whole answers from services with constant faults."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ _SHARE_OF_NEW_CONNECTIONS = 0.2
 
 @dataclass(slots=True)
 class Tally:
-    """What the callers have seen, and what has happened."""
+    """The answers of the callers, and the faults that have happened."""
 
     results: list[Result] = field(default_factory=list)
     num_refusals: int = 0
@@ -122,7 +122,7 @@ class Chaos:
             self.tally.results.append(answer.result)
 
     async def _send(self, request: SoakRequest, client: AsyncClient) -> Answer:
-        """As a caller who knows that its requests end no server."""
+        """The settings of a caller whose requests end no server."""
         while True:
             try:
                 return await request.send(client)
@@ -140,7 +140,7 @@ def _is_refusal_for_load(error: Exception) -> bool:
 
 
 def _draw(rng: random.Random) -> SoakRequest:
-    """Whoever calls here asks for what can be, reads it at once and waits for the end."""
+    """Each caller asks for something valid, reads the answer at once and waits for its end."""
     request = SoakRequest.draw(rng)
     options = {**request.options, "max_tokens": min(request.options["max_tokens"], _LONGEST_ANSWER)}
     return replace(request, options=options, cancels_at=None, deadline=None, pause=0.0, is_bad=False)

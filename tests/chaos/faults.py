@@ -17,7 +17,7 @@ _SPARE_BYTES = 1 << 20  # of memory that a starved process gets further
 
 
 class Faults:
-    """Draws the next fault by chance; `counts` says which have come. All pauses are multiplied by `pace`."""
+    """Draws the next fault at random; `counts` has those that have happened. All pauses are multiplied by `pace`."""
 
     def __init__(self, stand: ChaosStand, rng: random.Random, pace: float) -> None:
         self._stand, self._rng, self._pace = stand, rng, pace
@@ -48,7 +48,7 @@ class Faults:
             self.counts[fault.__name__.strip("_").replace("_", " ")] += 1
 
     def start_again(self) -> None:
-        """Start what has died of what it lacked, as whoever runs services does; it may do so a while after."""
+        """Start a service that died for lack of a resource, as an operator would, perhaps a while later."""
         for service in self._starved:
             if not service.is_running:
                 service.kill()

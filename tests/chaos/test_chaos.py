@@ -10,7 +10,7 @@ from tests.chaos.stand import ChaosStand
 
 @pytest.mark.lengthy
 @pytest.mark.timeout(900)  # services are started and killed at the machine's own pace
-async def test_whatever_breaks_nobody_gets_an_error_or_another_byte(tmp_path: Path) -> None:
+async def test_faults_cause_no_error_and_change_no_byte(tmp_path: Path) -> None:
     async with ChaosStand(tmp_path) as stand:
         chaos = Chaos(stand, seconds=0, seed=1, num_callers=3, pace=0.25)
         await chaos.run()

@@ -43,7 +43,7 @@ def command_of(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Comm
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks first builds a client, and others wait for it: minutes on a busy machine, of no test's own time."""
+    """The first worker builds each client and the others wait: minutes on a busy machine, which count for no test."""
     for item in items:
         if isinstance(item, pytest.Function) and "command_of" in item.fixturenames:
             item.add_marker(pytest.mark.timeout(3600))

@@ -1,4 +1,4 @@
-"""What the clients write of the tokens' log-probabilities, to the bit."""
+"""The tokens' log-probabilities as the clients write them, to the bit."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The libraries that resume: a client that is closed, or a stream that is left, ends what goes on for it."""
+"""The libraries that resume: closing a client, or leaving a stream, ends its RPC and its waiting."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def begin(client: "subprocess.Popen[bytes]") -> None:
 
 
 def check_closed(client: "subprocess.Popen[bytes]") -> None:
-    """The client is closed now, and whoever waits for the stream is told so."""
+    """Close the client; its stream must end with a cancellation."""
     output, errors = client.communicate(b"\n", timeout=SECONDS)
     assert (output, errors, client.returncode) == (CANCELLED, b"", 0)
 
@@ -66,7 +66,7 @@ def test_a_client_that_is_closed_ends_its_stream(start: Start) -> None:
         assert len(server.requests) == 1
 
 
-def test_and_its_waiting_for_a_server_that_is_full(start: Start) -> None:
+def test_a_client_that_is_closed_stops_waiting_for_a_full_server(start: Start) -> None:
     with ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER)) as server:
         client = start(server, "close")
         wait_until(lambda: len(server.requests) == 1)

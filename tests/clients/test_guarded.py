@@ -53,7 +53,7 @@ def test_a_certificate_and_a_token_are_shown(
     assert "a token is sent over TLS only, or to this machine" in in_the_clear.stderr
 
 
-def test_a_server_that_is_not_certified_for_us_or_for_its_name_is_not_called(
+def test_a_server_with_another_authority_or_name_is_not_called(
     run_client: RunClient, at_once: list[str], guarded: tuple[RunningTarget, list[str], Path], tmp_path: Path
 ):
     server, files, token = guarded

@@ -28,7 +28,7 @@ OPTIONS = {"max_tokens": 400, "temperature": 0.9, "seed": 2**64 - 3}
 
 @pytest.fixture
 def targets(tmp_path: Path) -> Iterator[list[Service]]:
-    """Two in processes of their own, which are never far ahead of who reads them."""
+    """Two targets in processes of their own, which are never far ahead of their readers."""
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -80,7 +80,7 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
 
 
 def num_streams(admin: Path) -> int:
-    """Those that a target has ended; of one whose client has read all and gone, it may hear no more than that."""
+    """The streams that a target has ended; it may hear no more of one whose client has read all and left."""
     with grpc.insecure_channel(f"unix:{admin}") as channel:
         page = AdminServiceStub(channel).GetMetrics(GetMetricsRequest()).page
     counted = r'^outrider:calls_total\{code="(?:OK|CANCELLED)",method="StreamGenerate"\} (\S+)$'
@@ -88,7 +88,7 @@ def num_streams(admin: Path) -> int:
 
 
 def options_for(proxy: CuttingProxy, further: Service, records: Path) -> list[str]:
-    """Options of a client: where it asks first, where next, and where it writes what it hears."""
+    """Options of a client: the first address, the next one, and the file for its records."""
     return [f"--address={proxy.address}", f"--address={further.address}", f"--logprobs={records}"]
 
 

@@ -1,4 +1,4 @@
-"""The types of the Node client: what is right compiles, and what is wrong does not."""
+"""The types of the Node client: right code compiles, and wrong code does not."""
 
 import re
 import shutil
@@ -45,7 +45,7 @@ def run(*command: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
 
 
-def test_what_is_right_compiles_and_each_mistake_is_found(command_of: CommandOf, tmp_path: Path) -> None:
+def test_right_code_compiles_and_each_mistake_is_found(command_of: CommandOf, tmp_path: Path) -> None:
     kept = Path(command_of("node")[1]).parent
     folder = shutil.copytree(kept.parents[1], tmp_path / "copy", symlinks=True) / "clients" / "node"
     for step in (

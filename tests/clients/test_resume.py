@@ -1,4 +1,4 @@
-"""The clients that resume: a stream goes on with the same bytes, whatever happens to the servers behind it."""
+"""The clients that resume: a stream continues with the same bytes, whatever happens to its servers."""
 
 import signal
 import subprocess
@@ -45,7 +45,7 @@ def check_whole(ended: Ended) -> None:
 
 
 def check_part(ended: Ended, count: int, words: str) -> None:
-    """So many tokens have come, and the words say why no more do."""
+    """Assert that so many tokens have come, and that the error has these words."""
     text = text_of(WHOLE[:count], is_whole=False)
     assert (ended.stdout, ended.returncode) == (text + "\n" if text else "", 1), ended.stderr
     assert words in ended.stderr
@@ -55,7 +55,7 @@ def at(*servers: ScriptedServer | DyingServer | CuttingProxy) -> list[str]:
     return [f"--address={server.address}" for server in servers]
 
 
-def test_cut_after_every_token_it_is_the_same_stream(run_client: RunClient, tmp_path: Path) -> None:
+def test_a_stream_cut_after_every_token_is_the_same_stream(run_client: RunClient, tmp_path: Path) -> None:
     cuts = [Fault(at=1)] * (len(WHOLE) // 2)
     with ScriptedServer(*cuts) as one, ScriptedServer(*cuts) as two:
         check_whole(run_client(*at(one, two), f"--logprobs={tmp_path / 'logprobs'}", PROMPT))
@@ -72,7 +72,7 @@ class BindingServicer(ScriptedServicer):
         return started
 
 
-def test_it_resumes_with_all_that_makes_the_same_bytes(run_client: RunClient) -> None:
+def test_a_resumed_request_has_all_that_makes_the_same_bytes(run_client: RunClient) -> None:
     with ScriptedServer(Fault(at=4), servicer_type=BindingServicer) as server:
         run_client(*at(server), "--temperature=0.5", "--max-tokens=20", PROMPT)
         first, second = server.requests
@@ -118,20 +118,20 @@ def test_a_connection_that_is_reset(command: list[str]) -> None:
     check_whole(Ended([], client.returncode, (begun + rest).decode(), errors.decode()))
 
 
-def test_a_stream_whose_server_dies_goes_on_elsewhere(run_client: RunClient) -> None:
+def test_a_stream_whose_server_dies_continues_elsewhere(run_client: RunClient) -> None:
     with DyingServer(4) as first, ScriptedServer() as second:
         check_whole(run_client(*at(first, second), PROMPT))
         assert first.has_died()
 
 
-def test_a_call_whose_server_dies_before_anything_has_arrived_is_made_at_another(run_client: RunClient) -> None:
+def test_a_call_whose_server_dies_early_is_made_at_another(run_client: RunClient) -> None:
     with DyingServer("arrival") as first, ScriptedServer() as second:
         check_whole(run_client(*at(first, second), PROMPT))
         assert first.has_died()
         assert len(second.requests) == 1
 
 
-def test_a_call_that_servers_die_of_takes_two_and_reaches_no_third(run_client: RunClient) -> None:
+def test_a_call_that_kills_two_servers_reaches_no_third(run_client: RunClient) -> None:
     with DyingServer("arrival") as first, DyingServer("arrival") as second, ScriptedServer() as third:
         check_part(run_client(*at(first, second, third), PROMPT), 0, "which the call may have caused")
         assert first.has_died()
@@ -139,7 +139,7 @@ def test_a_call_that_servers_die_of_takes_two_and_reaches_no_third(run_client: R
         assert third.requests == []
 
 
-def test_a_call_whose_connection_breaks_is_made_once_more_and_not_twice(run_client: RunClient) -> None:
+def test_a_call_whose_connection_breaks_is_retried_only_once(run_client: RunClient) -> None:
     with ScriptedServer(BROKEN) as server:
         check_whole(run_client(*at(server), PROMPT))
         assert len(server.requests) == 2
@@ -163,18 +163,18 @@ def test_another_fingerprint_is_passed_over_and_never_spliced(run_client: RunCli
 
 
 class CarelessServicer(ScriptedServicer):
-    """Goes on with whatever it is given."""
+    """Continues any request, whatever its fingerprint."""
 
     def _goes_on_from(self, fingerprint: str) -> bool:
         return True
 
 
-def test_nor_by_a_server_that_forgets_to_refuse(run_client: RunClient) -> None:
+def test_a_server_that_forgets_to_refuse_is_never_spliced(run_client: RunClient) -> None:
     with ScriptedServer(Fault(8, new_fingerprint="f2"), servicer_type=CarelessServicer) as server:
         check_part(run_client(*at(server), PROMPT), 8, "the server continues with fingerprint f2")
 
 
-def test_who_is_refused_is_told_to_end(command: list[str]) -> None:
+def test_a_refused_call_is_cancelled_on_the_server(command: list[str]) -> None:
     ended = []
 
     class CountedServicer(CarelessServicer):
@@ -194,7 +194,7 @@ def test_who_is_refused_is_told_to_end(command: list[str]) -> None:
         client.kill()
 
 
-def test_it_gives_up_in_the_end_and_keeps_what_it_has(run_client: RunClient) -> None:
+def test_a_client_gives_up_after_its_retries_and_keeps_the_text(run_client: RunClient) -> None:
     with ScriptedServer(Fault(10), *[Fault(0)] * 9) as server:
         check_part(run_client(*at(server), "--max-retries=2", PROMPT), 10, "scripted")
         assert len(server.requests) == 3
@@ -204,7 +204,7 @@ def test_it_gives_up_in_the_end_and_keeps_what_it_has(run_client: RunClient) -> 
 
 
 class BusyServicer(ScriptedServicer):
-    """Is full at first, and says when to come back."""
+    """Is full at first, with a delay for the retry."""
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[object]:  # noqa: N802
         if not self.requests:
@@ -212,7 +212,7 @@ class BusyServicer(ScriptedServicer):
         return super().StreamGenerate(request, context)
 
 
-def test_a_full_server_is_asked_again_only_when_it_says_when(run_client: RunClient) -> None:
+def test_a_full_server_is_asked_again_only_if_it_gives_a_delay(run_client: RunClient) -> None:
     with ScriptedServer(FULL, servicer_type=BusyServicer) as server:
         check_whole(run_client(*at(server), PROMPT))
         assert len(server.requests) == 2

@@ -48,7 +48,7 @@ def test_the_text_is_that_of_the_python_client(
     assert figures["reason"] == expected.finish_reason.replace("_", " ")
 
 
-def test_what_is_not_encrypted_goes_to_no_proxy(
+def test_clear_text_goes_to_no_proxy(
     run_client: RunClient, command: list[str], target: RunningTarget, monkeypatch: pytest.MonkeyPatch
 ):
     with unused_proxy(monkeypatch):  # once the client is built: what builds it may need the environment's
@@ -56,7 +56,7 @@ def test_what_is_not_encrypted_goes_to_no_proxy(
     assert (ended.returncode, ended.stderr.split(" · ")[0]) == (0, "2 tokens")
 
 
-def test_every_bad_field_is_named_with_what_it_allows(run_client: RunClient, target: RunningTarget):
+def test_every_bad_field_is_named_with_its_range(run_client: RunClient, target: RunningTarget):
     ended = run_client(f"--address={target.address}", "--temperature=-1", "--max-tokens=0", PROMPT)
     assert (ended.stdout, ended.returncode) == ("", 1)
     lines = dict(line.split(": ", 1) for line in ended.stderr.splitlines())
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_the_generation_on_the_server_too(command: list[str], target
     ) as client:
         assert client.stdout is not None
         assert client.stdout.read(1)
-        with target.held():  # else it may be through with all of them before the client hears of the signal
+        with target.held():  # else the client may have printed all of them before it gets the signal
             (sequence,) = target.engine.scheduler.sequences
             client.send_signal(signal.SIGINT)
             _, errors = client.communicate(timeout=SECONDS)
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_the_generation_on_the_server_too(command: list[str], target
     assert not sequence.is_finished
 
 
-def test_only_what_is_given_is_sent(run_client: RunClient):
+def test_only_given_options_are_sent(run_client: RunClient):
     with ScriptedServer() as server:
         ended = run_client("--address", server.address, PROMPT)
         run_client("--address", server.address, "--max-tokens", "1", "--temperature", "0", "--seed", "0", PROMPT)
@@ -114,7 +114,7 @@ class Speculating(ScriptedServicer):
             yield event
 
 
-def test_the_last_text_and_the_figures_of_a_speculative_generation(run_client: RunClient):
+def test_the_last_text_and_speculation_figures_are_printed(run_client: RunClient):
     with ScriptedServer(servicer_type=Speculating) as server:
         ended = run_client("--address", server.address, PROMPT)
     whole = text_of(answer(list(PROMPT.encode()), DRAWN_SEED), is_whole=True)
@@ -132,7 +132,7 @@ def test_figures_that_the_server_lacks_are_left_out(run_client: RunClient):
 
 
 class UnreadableServicer(ScriptedServicer):
-    """Refuses with details that nobody can read."""
+    """Refuses with details that cannot be parsed."""
 
     def StreamGenerate(  # noqa: N802
         self, request: generation_pb2.StreamGenerateRequest, context: grpc.ServicerContext
@@ -156,7 +156,7 @@ def test_details_that_cannot_be_read_hide_nothing(run_client: RunClient):
         (Fault(6, how=grpc.StatusCode.RESOURCE_EXHAUSTED, details="no more of this"), "no more of this"),
     ],
 )
-def test_a_stream_that_breaks_leaves_its_text_and_says_why(
+def test_a_broken_stream_leaves_its_text_and_the_reason(
     run_client: RunClient, at_once: list[str], fault: Fault, words: str
 ):
     with ScriptedServer(fault) as server:
@@ -176,7 +176,7 @@ def test_a_server_that_is_not_there(run_client: RunClient, at_once: list[str]):
 @pytest.mark.parametrize(
     "arguments", ["", "two prompts", "--seed=-1 x", "--max-tokens=1.5 x", "--temperature=warm x", "--tempo=1 x"]
 )
-def test_wrong_usage_is_told_before_anything_is_sent(run_client: RunClient, arguments: str):
+def test_wrong_usage_is_reported_before_anything_is_sent(run_client: RunClient, arguments: str):
     ended = run_client(*arguments.split())
     assert (ended.stdout, ended.returncode) == ("", 2)
     assert "usage: " in ended.stderr

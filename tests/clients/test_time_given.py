@@ -46,7 +46,7 @@ def test_the_time_given_is_for_all_tries_together(run_client: RunClient) -> None
             super()._strike(fault, context)
 
     with ScriptedServer(Fault(4), servicer_type=SlowServicer) as one, ScriptedServer(servicer_type=SlowServicer) as two:
-        addresses = [f"--address={server.address}" for server in (one, two)]  # gRPC tells each anew what is left
+        addresses = [f"--address={server.address}" for server in (one, two)]  # gRPC sends each the time that is left
         ended = run_client(*addresses, f"--timeout={SECONDS}", PROMPT)
     assert (ended.stdout, ended.returncode) == (WHOLE + "\n", 0), ended.stderr
     first, second = left
@@ -54,7 +54,7 @@ def test_the_time_given_is_for_all_tries_together(run_client: RunClient) -> None
     assert second <= SECONDS + ROUNDING - TAKEN
 
 
-def test_when_it_is_over_the_stream_ends_with_what_has_come(run_client: RunClient) -> None:
+def test_a_timeout_ends_the_stream_with_the_text_so_far(run_client: RunClient) -> None:
     with ScriptedServer(Fault(4), Fault(0, how="hang")) as server:
         ended = run_client(f"--address={server.address}", "--timeout=0.5", PROMPT)
     assert WHOLE.startswith(ended.stdout.removesuffix("\n"))
@@ -63,7 +63,7 @@ def test_when_it_is_over_the_stream_ends_with_what_has_come(run_client: RunClien
 
 
 @pytest.mark.parametrize(("pushback", "options"), [(MUCH_LATER, ["--timeout=50"]), ("-1", []), ("soon", [])])
-def test_a_full_server_that_is_not_to_be_asked_again_in_time(
+def test_a_full_server_is_not_waited_for_beyond_the_timeout(
     run_client: RunClient, pushback: str, options: list[str]
 ) -> None:
     with ScriptedServer(FULL, servicer_type=full_servicer(pushback)) as server:

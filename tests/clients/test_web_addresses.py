@@ -1,4 +1,4 @@
-"""A page shows a token to nobody whom its reader has not chosen, and never so that others can read it."""
+"""A page sends a token only to servers that its reader has chosen, and never so that others can read it."""
 
 import json
 import shutil

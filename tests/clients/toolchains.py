@@ -172,7 +172,7 @@ def _build_csharp(folder: Path) -> list[str]:
     build.mkdir()
     _check(_run(["protoc", "-I", "../../protos", "--csharp_out=build", *_PROTOS], folder))
     found = [path for where in (folder, _PROTOBUF_CSHARP) for path in where.rglob("*.cs")]
-    sources = sorted(found, key=lambda path: path.name != "Descriptor.cs")  # whose aliases get lost behind others
+    sources = sorted(found, key=lambda path: path.name != "Descriptor.cs")  # whose aliases get lost after others
     (framework,) = (dotnet / "shared" / "Microsoft.NETCore.App").iterdir()
     libraries = [path for path in framework.glob("System.*.dll") if "WindowsRuntime" not in path.name]
     options = ["-out:build/stream.dll", "-unsafe", "-langversion:latest", "-nostdlib", "-noconfig"]

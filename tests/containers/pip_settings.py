@@ -44,6 +44,6 @@ class PipSettings:
 
 
 def _local_path(word: str) -> Path | None:
-    """The existing file or folder behind a setting; an index may keep its packages beside its pages."""
+    """The existing file or folder that a setting names; an index may keep its packages beside its pages."""
     path = Path(unquote(urlsplit(word).path)).parent if word.startswith("file:") else Path(word)
     return path if path.is_absolute() and path.exists() else None

@@ -103,7 +103,7 @@ def test_a_later_start_reads_the_packed_weights_of_the_volume(stack: Stack, serv
     assert "weights read from /cache/weights/" in stack.logs(service)
 
 
-def test_a_container_may_do_little_and_holds_what_runs(stack: Stack) -> None:
+def test_a_container_is_unprivileged_and_holds_only_its_service(stack: Stack) -> None:
     for service in SERVICES:
         assert stack.execute(service, "id", "-u").stdout.strip() == "10001"
         assert "CapEff:\t0000000000000000\n" in stack.execute(service, "cat", "/proc/self/status").stdout

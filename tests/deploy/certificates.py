@@ -1,4 +1,4 @@
-"""A certificate authority that lives as long as a test, and what it has signed."""
+"""A certificate authority that lives as long as a test, and its certificates."""
 
 import subprocess
 from pathlib import Path

@@ -29,7 +29,7 @@ def binary() -> Path | None:
 
 
 class Envoy:
-    """Runs what is shipped, but for its port, its paths and where the targets are."""
+    """Runs the shipped configuration, except for its port, its paths and the targets' addresses."""
 
     def __init__(self, folder: Path, targets: Seq[str], filters: Seq[dict[str, Any]] = ()) -> None:
         """`filters` come before the others."""

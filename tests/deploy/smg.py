@@ -20,7 +20,7 @@ def binary() -> Path | None:
 
 
 class Smg:
-    """Speaks HTTP, and vLLM's contract to the targets; it is told nothing of the model."""
+    """Speaks HTTP, and vLLM's contract to the targets; no option describes the model."""
 
     def __init__(self, folder: Path, *targets: str) -> None:
         host, port = "127.0.0.1", free_port()
@@ -56,6 +56,6 @@ class Smg:
             return False
 
     def kill(self) -> None:
-        """End it."""
+        """End its process at once."""
         self._process.kill()
         self._process.wait()

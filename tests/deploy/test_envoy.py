@@ -1,4 +1,4 @@
-"""deploy/envoy: what a client may rely on behind the proxy that is shipped."""
+"""deploy/envoy: what a client may rely on with the shipped proxy in front of the targets."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def whose(targets: list[Service], result: Result) -> list[int]:
     return [index for index, target in enumerate(targets) if result.started.request_id in target.log()]
 
 
-async def test_what_is_shipped_is_valid(envoy: Envoy) -> None:
+async def test_the_shipped_configuration_is_valid(envoy: Envoy) -> None:
     envoy.validate()
 
 
@@ -108,7 +108,7 @@ async def test_a_path_that_is_not_utf8_harms_no_target(envoy: Envoy, targets: li
 
 
 def subject(envoy: Envoy) -> str:
-    """Of the certificate that it shows to whoever connects now."""
+    """The subject of the certificate that it shows to a new connection."""
     with contextlib.closing(connect(envoy)) as connection:
         connection.connect()
         assert isinstance(connection.sock, ssl.SSLSocket)
@@ -155,7 +155,7 @@ def text_of(messages: list[bytes]) -> str:
 
 @pytest.fixture
 def expected(envoy: Envoy) -> str:
-    """What the same request is answered by gRPC."""
+    """The answer to the same request by gRPC."""
     with Client(envoy.address, credentials=envoy.credentials) as outrider:
         return outrider.generate(PROMPT, seed=7, temperature=0.0, max_tokens=20, ignore_eos=True).text
 

@@ -57,7 +57,7 @@ def container(overlay: str, name: str) -> dict[str, Any]:
 
 
 def options(overlay: str, name: str) -> argparse.Namespace:
-    """What the service reads from its arguments; ends the test where it would refuse them."""
+    """The settings that the service reads from its arguments; a refusal ends the test."""
     return parsed(SERVICES[name][0], container(overlay, name)["args"])
 
 
@@ -68,7 +68,7 @@ def parsed(command: ModuleType, arguments: list[str]) -> argparse.Namespace:
 
 
 def files(arguments: argparse.Namespace) -> set[Path]:
-    """What the options name, but for the model."""
+    """The files that the options name, but for the model."""
     return {value for name, value in vars(arguments).items() if isinstance(value, Path) and name != "model"}
 
 
@@ -94,7 +94,7 @@ def test_kubernetes_takes_it(overlay: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_each_service_takes_its_options_and_is_asked_for_health_where_it_listens(overlay: str, name: str) -> None:
+def test_services_take_their_options_and_probes_find_their_ports(overlay: str, name: str) -> None:
     arguments, its = options(overlay, name), container(overlay, name)
     server = server_config(arguments)
     scraped = port_of(telemetry_config(arguments).metrics_listen or "")
@@ -126,7 +126,7 @@ def test_each_target_knows_each_draft_by_its_name(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_running_streams_end_before_a_target_is_killed_and_its_gateway_is_not_limited(overlay: str) -> None:
+def test_streams_end_before_a_target_is_killed(overlay: str) -> None:
     arguments, spec = options(overlay, "target"), pods(overlay)["target"]["spec"]
     before = container(overlay, "target")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + arguments.drain_seconds < spec["terminationGracePeriodSeconds"]
@@ -135,7 +135,7 @@ def test_running_streams_end_before_a_target_is_killed_and_its_gateway_is_not_li
 
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_a_pod_may_do_little_and_has_what_it_computes_on_for_itself(overlay: str, name: str) -> None:
+def test_a_pod_is_unprivileged_and_has_its_own_cores_or_gpu(overlay: str, name: str) -> None:
     spec, its = pods(overlay)[name]["spec"], container(overlay, name)
     assert spec["securityContext"]["runAsNonRoot"]
     assert its["securityContext"]["readOnlyRootFilesystem"]
@@ -163,7 +163,7 @@ def test_drafts_talk_to_targets_only(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_pods_of_others_are_let_in_and_reached_by_their_own_labels(overlay: str) -> None:
+def test_network_policies_select_other_pods_by_their_own_labels(overlay: str) -> None:
     """A name server that had to be called outrider too would not be reached, and no draft be found."""
     policy = resources(overlay)["NetworkPolicy", "target"]["spec"]
     peers = [peer["podSelector"]["matchLabels"] for rule in policy["ingress"] for peer in rule["from"]]
@@ -175,7 +175,7 @@ def test_pods_of_others_are_let_in_and_reached_by_their_own_labels(overlay: str)
 
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_clear_text_is_what_an_overlay_says_and_secrets_are_where_the_options_look(overlay: str, name: str) -> None:
+def test_each_overlay_sets_clear_text_and_secrets_consistently(overlay: str, name: str) -> None:
     arguments, its, spec = options(overlay, name), container(overlay, name), pods(overlay)[name]["spec"]
     is_secured = overlay == "secured"
     assert arguments.insecure == (not is_secured)
@@ -200,7 +200,7 @@ def test_drafts_and_targets_know_each_other_by_certificates() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_prometheus_finds_the_pods_and_their_alerts_go_by_its_jobs(name: str) -> None:
+def test_prometheus_finds_the_pods_and_alerts_use_its_jobs(name: str) -> None:
     monitor = resources("secured")["PodMonitor", name]["spec"]
     assert is_selected(monitor["selector"]["matchLabels"], pods("secured")[name])
     ((end),) = monitor["podMetricsEndpoints"]
@@ -213,7 +213,7 @@ def test_prometheus_finds_the_pods_and_their_alerts_go_by_its_jobs(name: str) ->
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_budgets_and_scaling_are_about_what_there_is(overlay: str) -> None:
+def test_disruption_budgets_and_scaling_select_existing_pods(overlay: str) -> None:
     every, both = resources(overlay), pods(overlay)
     for name in SERVICES:
         assert is_selected(every["PodDisruptionBudget", name]["spec"]["selector"]["matchLabels"], both[name])

@@ -1,4 +1,4 @@
-"""deploy/ray: a replica that is killed in mid-stream costs no byte, and errors arrive as the target tells them."""
+"""deploy/ray: a replica that is killed in mid-stream costs no byte, and errors arrive as the target sends them."""
 
 import asyncio
 import importlib.util
@@ -118,7 +118,7 @@ async def test_a_replica_that_is_killed_in_mid_stream_costs_no_byte(cluster: Clu
     assert stream.result.finish_reason == alone.finish_reason
 
 
-async def test_what_is_wrong_with_a_request_arrives_whole(cluster: Cluster) -> None:
+async def test_errors_of_a_request_arrive_whole(cluster: Cluster) -> None:
     async with AsyncClient(cluster.address) as client:
         with pytest.raises(InvalidArgument) as streamed:
             await client.generate(PROMPT, temperature=-1.0)

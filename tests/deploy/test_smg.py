@@ -149,12 +149,12 @@ def test_json_follows_its_schema(client: openai.OpenAI) -> None:
         assert json.loads(text).keys() == {"city"}
 
 
-def test_a_bad_field_is_told_to_whoever_asked(client: openai.OpenAI) -> None:
+def test_a_bad_field_is_reported_to_the_caller(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match=r"sampling_params\.regex cannot be followed"):
         client.completions.create(model=MODEL, prompt="x", extra_body={"regex": "(("}, **SAMPLED)
 
 
-def test_a_reader_who_leaves_frees_the_target(client: openai.OpenAI, target: RunningTarget) -> None:
+def test_a_cancelled_stream_frees_the_target(client: openai.OpenAI, target: RunningTarget) -> None:
     asked = {**SAMPLED, "max_tokens": 400}
     with client.completions.create(model=MODEL, prompt=TEXT, stream=True, **asked) as streamed:
         next(iter(streamed))

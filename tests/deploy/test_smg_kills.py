@@ -1,8 +1,8 @@
-"""SMG before two targets, one of which is killed in the middle of an answer: what whoever asked gets.
+"""SMG before two targets, one of them killed in the middle of an answer: what the client gets.
 
-Of a whole answer nothing is sent before all of it is there, so the router asks the other target: one seed, one text.
-Of a stream the caller has read the beginning, and the contract has no words for going on behind it: the router tells
-that it broke, and asking once more gives the same text.
+No part of a unary answer is sent before all of it is there, so the router asks the other target: one seed, one text.
+A stream's client has read the beginning, and the contract cannot express a continuation: the router reports the break,
+and a second request gives the same text.
 """
 
 import threading
@@ -108,7 +108,7 @@ def test_a_whole_answer_comes_from_the_other_target(router: Smg, pair: list[Serv
 
 
 @pytest.mark.parametrize("api", PROMPTS)
-def test_a_stream_tells_that_it_broke_and_once_more_it_is_the_same(router: Smg, pair: list[Service], api: str) -> None:
+def test_a_stream_reports_its_break_and_a_retry_is_the_same(router: Smg, pair: list[Service], api: str) -> None:
     text, parts, has_begun = expected(pair[0], api), list[str](), threading.Event()
 
     def read(client: openai.OpenAI) -> None:

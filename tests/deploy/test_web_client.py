@@ -1,4 +1,4 @@
-"""clients/web in headless Chromium behind the Envoy that is shipped: gRPC-Web and Connect, from another origin."""
+"""clients/web in headless Chromium, through the shipped Envoy: gRPC-Web and Connect, from another origin."""
 
 import shutil
 import subprocess
@@ -93,7 +93,7 @@ async def test_the_text_is_that_of_the_python_client(envoy: Envoy, page: Page, p
     assert (await (await sent.value).all_headers())["authorization"] == "Bearer shown"
 
 
-async def test_a_link_cannot_choose_to_whom_a_token_is_shown(envoy: Envoy, page: Page) -> None:
+async def test_a_link_cannot_choose_which_server_gets_a_token(envoy: Envoy, page: Page) -> None:
     await page.goto(f"{ORIGIN}/index.html?{urlencode({'address': 'https://other.example'})}", wait_until="networkidle")
     assert await page.input_value("[name=address]") == "https://localhost:8443"
     assert "https://other.example" in await page.inner_text("#told")

@@ -1,1 +1,1 @@
-"""End to end: what a user gets is the same bytes, whatever goes on around it."""
+"""End to end: a client gets the same bytes, whatever happens beside its request."""

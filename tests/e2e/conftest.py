@@ -17,7 +17,7 @@ _NUM_ADDRESSES = 16
 
 @pytest.fixture(scope="session")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToldPair]:
-    """A target and its draft that tell all that services can tell of themselves, at once and not after seconds."""
+    """A target and its draft with all metrics, traces and logs, which are sent at once and not after seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
@@ -27,7 +27,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToldPair]:
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
-    """The demo target in a process of its own, which looks for a draft at an address where there is none yet."""
+    """The demo target in a process of its own, with the address of a draft that is not running yet."""
     with _targets(tmp_path_factory.mktemp("target"), count=1) as (only,):
         yield only
 
@@ -35,7 +35,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DraftedTarget]]:
     """One more, which looks for drafts at many addresses: a bad one is not soon looked for where it was."""
-    few = ("--kv-blocks", "1024")  # whose memory, taken behind the start, is little beside what a flood may cost
+    few = ("--kv-blocks", "1024")  # their memory, taken after the start, is little beside what a flood may cost
     with _targets(tmp_path_factory.mktemp("target"), *few, count=_NUM_ADDRESSES) as many:
         yield many
 

@@ -41,7 +41,7 @@ _CONTRACT = vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"]
 _DRAFT = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
 
 _Broken = tuple[str, bytes, FuzzedService]
-"""What a connection would ask before it is broken: path, message and service."""
+"""The call that a connection would make before it is broken: path, message and service."""
 
 
 class Fuzz:
@@ -196,13 +196,13 @@ def _any_text(rng: random.Random) -> str:
 
 
 def _make_valid(request: Any) -> None:
-    """What is asked of a model, before anything is changed."""
+    """The request to a model, before anything is changed."""
     names = request.DESCRIPTOR.fields_by_name
     if "prompt" in names:
         request.prompt.text = "def f(x):"
     if "text" in names:
         request.text = "def f(x):"
-    if "token_ids" in names and names["token_ids"].is_repeated:  # of a session, whether they are told
+    if "token_ids" in names and names["token_ids"].is_repeated:  # of a session, whether they are sent back
         request.token_ids.extend([5, 6, 7])
     if "sampling_params" in names:
         request.sampling_params.SetInParent()

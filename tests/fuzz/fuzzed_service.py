@@ -1,4 +1,4 @@
-"""FuzzedService: a service of the demo pair that can be asked what it is at."""
+"""FuzzedService: a service of the demo pair that reports its state on request."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""HealthProbe: how long services take to say that they are well, asked by a process that does nothing else."""
+"""HealthProbe: how long services take to answer health checks, asked by a process of its own."""
 
 import argparse
 import asyncio

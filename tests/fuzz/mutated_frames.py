@@ -56,7 +56,7 @@ def mutated(frames: list[bytes], rng: random.Random) -> bytes:
 
 
 async def send(address: str, connection: bytes) -> None:
-    """Say it on a connection of its own, and listen for a moment; whatever the server does with that is its right."""
+    """Send it on a connection of its own, and read for a moment; the server may answer it in any way."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     with suppress(OSError, TimeoutError):

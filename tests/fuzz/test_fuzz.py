@@ -1,4 +1,4 @@
-"""The fuzz in short: whatever comes is answered, and neither service ends, hangs or keeps anything of it."""
+"""The fuzz in short: any request is answered, and neither service ends, hangs or keeps anything of it."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ def prompt_of(gateway: RunningGateway, messages: list[Any], tools: list[Any]) ->
     return "".join(answer.json()["token_strs"])
 
 
-def test_by_chat_completions(agent_gateway: RunningGateway):
+def test_an_agent_converses_by_chat_completions(agent_gateway: RunningGateway):
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
     messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     asked: Any = {**CHAT, "tools": tools, "extra_body": EXTRA}
@@ -58,7 +58,7 @@ def test_by_chat_completions(agent_gateway: RunningGateway):
     assert all(one in text for one in (SYSTEM, QUESTION, arguments["city"], RESULT, FURTHER))
 
 
-def test_by_responses(agent_gateway: RunningGateway):
+def test_an_agent_converses_by_responses(agent_gateway: RunningGateway):
     tools: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True}]
     items: list[Any] = [{"role": "user", "content": QUESTION}]
     asked: Any = {"model": MODEL, "temperature": 0.7, "instructions": SYSTEM, "tools": tools}
@@ -77,7 +77,7 @@ def test_by_responses(agent_gateway: RunningGateway):
     assert third.usage.input_tokens > first.usage.input_tokens  # type: ignore[union-attr]
 
 
-def test_by_messages(agent_gateway: RunningGateway):
+def test_an_agent_converses_by_messages(agent_gateway: RunningGateway):
     tools: Any = [{"name": "weather", "input_schema": SCHEMA}]
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     asked: Any = {"model": MODEL, "max_tokens": 200, "system": SYSTEM, "tools": tools}

@@ -1,4 +1,4 @@
-"""POST /demo/draft: what is taken away is given back, whatever became of the target in between."""
+"""POST /demo/draft: a draft that was removed comes back, whatever became of the target in between."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +7,7 @@ from tests.e2e.harness.models import DEMO_TARGET
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.rpc.harness.administered import administered_target
 
-DRAFT = "127.0.0.1:1"  # where nobody is
+DRAFT = "127.0.0.1:1"  # an address without a server
 
 
 def told(gateway: RunningGateway, *, present: bool | None) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Lists that are encoded as they grow are, as JSON, what they are lists of."""
+"""Lists that are encoded as they grow equal their entries as JSON."""
 
 import json
 
@@ -12,7 +12,7 @@ from services.gateway.generation.head import Head, Ticket
 from services.gateway.generation.piece import Piece
 
 
-def test_encoded_lists_are_what_they_are_lists_of():
+def test_encoded_lists_are_equal_to_their_json():
     entries = [[], [1, "ä\n"], [{"b": None}], []]
     lists = [EncodedList() for _ in entries]
     for one, each in zip(lists, entries, strict=True):
@@ -25,7 +25,7 @@ def test_encoded_lists_are_what_they_are_lists_of():
     assert encode("dä", is_ascii=False) == '"dä"'.encode()
 
 
-def test_what_json_has_not_is_an_error():
+def test_values_that_json_lacks_are_an_error():
     with pytest.raises(ValueError, match="JSON"):
         EncodedList().extend([float("inf")])
 

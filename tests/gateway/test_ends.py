@@ -1,4 +1,4 @@
-"""What a limit has cut is told so, calls or not; what breaks off ends with an error in the API's own shape."""
+"""An answer cut by a limit reports it, calls or not; one that breaks off ends with an error in the API's own shape."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -67,7 +67,9 @@ def told(path: str, answer: dict[str, Any]) -> tuple[Any, Any]:
         ("/v1/messages", "tool_use", "max_tokens"),
     ],
 )
-def test_a_limit_that_ends_an_answer_with_calls_is_told(chat_gateway: RunningGateway, path: str, whole: str, cut: str):
+def test_a_limit_that_ends_an_answer_with_calls_is_reported(
+    chat_gateway: RunningGateway, path: str, whole: str, cut: str
+):
     body, limit = CALLING[path]
     free = chat_gateway.post(path, {**body, limit: 200}).json()
     assert told(path, free) == (whole, "now")
@@ -96,7 +98,7 @@ def test_a_response_ends_with_an_event_of_its_own(breaking: RunningGateway):
     )
 
 
-def test_openais_client_is_told_in_its_events(breaking: RunningGateway):
+def test_openais_client_gets_the_error_as_an_event(breaking: RunningGateway):
     with openai.OpenAI(base_url=f"{breaking.url}/v1", api_key="none", max_retries=0) as client:
         *_, last = client.responses.create(model="toy", input="a", stream=True)
     assert (last.type, getattr(last, "message", "")) == ("error", MESSAGE)

@@ -1,4 +1,4 @@
-"""outrider gateway: its options and its process, and what a plain installation says of it."""
+"""outrider gateway: its options and its process, and its error in a plain installation."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ _NOT_TOLD_HERE = {"token_records", "pass_reports", "rank", "entropy", "logits", 
 _API = "OpenAI's API is at "
 
 
-def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
+def test_the_gateway_serves_until_sigterm(demo: RunningTarget):
     command = [sys.executable, "-P", "-m", "services.gateway", "--target", demo.address, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -53,19 +53,19 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
         (["--tls-cert", "gone.pem"], "only one of tls_certificate and tls_key is set"),
     ],
 )
-def test_a_bad_option_is_told(options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+def test_a_bad_option_is_reported(options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
     assert main(["gateway", "--target", "localhost:1", *options]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_a_certificate_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_invalid_certificate_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (bad := tmp_path / "bad.pem").write_text("none")
     local = ["--target", "localhost:1", "--listen", "127.0.0.1:0"]
     assert main(["gateway", *local, "--tls-cert", str(bad), "--tls-key", str(bad)]) == 1
     assert f"{bad} and {bad}: are not a certificate and its key" in capsys.readouterr().err
 
 
-def test_it_ends_when_it_can_serve_no_more(monkeypatch: pytest.MonkeyPatch):
+def test_the_gateway_ends_when_its_server_loop_fails(monkeypatch: pytest.MonkeyPatch):
     async def fail(_: uvicorn.Server) -> None:
         raise RuntimeError("the loop is lost")
 
@@ -74,7 +74,7 @@ def test_it_ends_when_it_can_serve_no_more(monkeypatch: pytest.MonkeyPatch):
         main(["gateway", "--target", "localhost:1", "--listen", "127.0.0.1:0"])
 
 
-def test_what_it_needs_is_named_where_it_is_not_installed(
+def test_missing_packages_are_named_with_their_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setitem(sys.modules, "starlette", None)
@@ -82,7 +82,7 @@ def test_what_it_needs_is_named_where_it_is_not_installed(
     assert capsys.readouterr().err.endswith("it comes with: pip install 'outrider[gateway]'\n")
 
 
-def test_a_plain_installation_needs_nothing_of_it():
+def test_a_plain_installation_imports_nothing_of_the_gateway():
     script = """
 import sys
 for name in ("starlette", "uvicorn", "httptools", "pydantic"):

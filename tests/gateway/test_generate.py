@@ -1,4 +1,4 @@
-"""POST /v1/generate tells what the RPC tells: texts, tokens, their sources and candidates, and every pass."""
+"""POST /v1/generate has everything that the RPC has: texts, tokens, their sources and candidates, and every pass."""
 
 import base64
 from itertools import accumulate
@@ -44,7 +44,7 @@ def said(result: Result) -> list[tuple[int, bytes, float | None, list[int]]]:
     ]
 
 
-def test_its_events_are_the_rpcs(gateway: RunningGateway):
+def test_the_events_are_those_of_the_rpc(gateway: RunningGateway):
     events = events_of(gateway, ASKED)
     with gateway.rpc() as client:
         result = client.generate(PROMPT, **ASKED)
@@ -66,14 +66,14 @@ def test_its_events_are_the_rpcs(gateway: RunningGateway):
     assert end["speculation"]["accepted"] == sum(report["accepted"] for report in reports)
 
 
-def test_alternates_are_told_by_the_pass_that_they_served(gateway: RunningGateway):
+def test_alternates_are_reported_with_the_pass_they_served(gateway: RunningGateway):
     end = (events := events_of(gateway, {**ASKED, "max_tokens": 200}))[-1].data
     counts = [report["alternates"] for report in all_of(events, "pass_reports")]
     assert counts == list(accumulate(counts, max))
     assert counts[-1] <= end["speculation"]["alternates"]
 
 
-def test_the_whole_is_what_its_events_add_up_to(gateway: RunningGateway):
+def test_the_unary_answer_is_the_sum_of_the_events(gateway: RunningGateway):
     events, body = events_of(gateway, ASKED), {"prompt": PROMPT, **ASKED}
     whole = gateway.post("/v1/generate", body).json()
     assert whole["text"] == "".join(all_of(events, "text"))
@@ -81,7 +81,7 @@ def test_the_whole_is_what_its_events_add_up_to(gateway: RunningGateway):
     assert [one["raw_logprob"] for one in whole["tokens"]] == [one["raw_logprob"] for one in all_of(events, "tokens")]
 
 
-def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
+def test_a_stream_continues_after_any_event(gateway: RunningGateway):
     events = events_of(gateway, ASKED)
     for cut in (1, 2, len(events) // 2, len(events) - 1):
         rest = events_of(gateway, ASKED, events[cut - 1].id)
@@ -110,7 +110,7 @@ def test_a_wrong_field_is_named(gateway: RunningGateway, body: dict[str, Any], f
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
 
 
-def test_conversations_are_gone_on_with(chat_gateway: RunningGateway):
+def test_conversations_give_the_rpcs_text(chat_gateway: RunningGateway):
     messages: Any = [{"role": "user", "content": "a"}]
     asked: Any = {"max_tokens": 12, "seed": 5, "temperature": 0.7}
     answer = chat_gateway.post("/v1/generate", {"messages": messages, **asked}).json()

@@ -9,7 +9,7 @@ ASKED = {"prompt": PROMPT, "seed": 3, "max_tokens": 24, "guidance_scale": 1.5}
 
 
 @pytest.mark.parametrize("negative", [NEGATIVE, [40, 41, 42]])
-def test_it_is_that_of_the_rpc_whatever_is_predicted(gateway: RunningGateway, negative: str | list[int]) -> None:
+def test_guidance_gives_the_rpcs_bytes_with_any_predictions(gateway: RunningGateway, negative: str | list[int]) -> None:
     answers = [
         gateway.post("/v1/completions", {**ASKED, "negative_prompt": negative, "speculation": mode}).json()
         for mode in ("never", "always")
@@ -34,7 +34,9 @@ def test_it_is_that_of_the_rpc_whatever_is_predicted(gateway: RunningGateway, ne
         ({"penalty_alpha": 0.6}, "penalty_alpha"),
     ],
 )
-def test_what_cannot_be_is_named_as_it_was_sent(gateway: RunningGateway, fields: dict[str, object], said: str) -> None:
+def test_bad_guidance_fields_are_named_as_they_were_sent(
+    gateway: RunningGateway, fields: dict[str, object], said: str
+) -> None:
     refused = gateway.post("/v1/completions", {**ASKED, **fields})
     assert refused.status_code == 400
     assert said in refused.json()["error"]["message"]

@@ -114,6 +114,6 @@ def test_a_model_without_marks_says_so(gateway: RunningGateway, path: str, body:
     assert "is set; allowed" in answer.json()["error"]["message"]
 
 
-def test_the_list_of_models_says_which_can(gateway: RunningGateway, marked: RunningGateway):
+def test_the_list_of_models_shows_which_can_infill(gateway: RunningGateway, marked: RunningGateway):
     said = [httpx2.get(f"{one.url}/v1/models", timeout=60).json()["data"][0] for one in (gateway, marked)]
     assert [one["outrider"]["has_infill"] for one in said] == [False, True]

@@ -19,7 +19,7 @@ def adapted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         yield running
 
 
-def test_it_is_listed_by_its_parent(adapted: RunningGateway):
+def test_an_adapter_is_listed_with_its_parent(adapted: RunningGateway):
     with openai.OpenAI(base_url=f"{adapted.url}/v1", api_key="none", max_retries=0) as client:
         base, tuned = client.models.list()
         assert (base.id, tuned.id, tuned.to_dict()["parent"]) == ("base", "tuned", "base")
@@ -27,7 +27,7 @@ def test_it_is_listed_by_its_parent(adapted: RunningGateway):
         assert client.models.retrieve("base").to_dict() == base.to_dict()
 
 
-def test_it_answers_as_a_model_and_by_its_field(adapted: RunningGateway):
+def test_an_adapter_answers_as_a_model_and_by_the_lora_field(adapted: RunningGateway):
     asked = {"prompt": "a", "seed": 3, "max_tokens": 8}
     with adapted.rpc() as rpc:
         expected = {name: rpc.generate("a", model=name, seed=3, max_tokens=8).text for name in ("base", "tuned")}

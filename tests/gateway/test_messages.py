@@ -67,13 +67,13 @@ def test_calls_are_blocks_and_go_back(client: anthropic.Anthropic, chat_gateway:
         assert [block.input for block in message.content] == [{} for _ in expected.tool_calls]
     results = [{"type": "tool_result", "tool_use_id": block.id, "content": "12"} for block in whole.content]
     told: Any = [*SAID, {"role": "assistant", "content": whole.content}, {"role": "user", "content": results}]
-    # The ids of calls are random, and behind some of them the model would end at once.
+    # The ids of calls are random, and after some of them the model would end at once.
     goes_on = {**SAMPLED["extra_body"], "ignore_eos": True}
     after = client.messages.create(messages=told, **{**asked, "tool_choice": {"type": "none"}, "extra_body": goes_on})
     assert after.content[0].type == "text"
 
 
-def test_the_assistants_last_message_is_gone_on_with(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_the_assistants_last_message_is_continued(client: anthropic.Anthropic, chat_gateway: RunningGateway):
     said: Any = [*SAID, {"role": "assistant", "content": "<think>so"}]
     expected = rpc(chat_gateway, said, continue_final_message=True).message
     assert expected is not None
@@ -82,7 +82,7 @@ def test_the_assistants_last_message_is_gone_on_with(client: anthropic.Anthropic
     assert [(block.type, block.thinking) for block in whole.content] == [("thinking", expected.reasoning_content)]
 
 
-def test_a_stop_sequence_is_told(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_a_stop_sequence_is_reported(client: anthropic.Anthropic, chat_gateway: RunningGateway):
     stop = re.findall("[a-z]{4}", rpc(chat_gateway, SAID).text)[-1]
     whole = client.messages.create(messages=SAID, stop_sequences=[stop], **SAMPLED)
     assert (whole.stop_reason, whole.stop_sequence) == ("stop_sequence", stop)

@@ -23,7 +23,7 @@ SAMPLED: dict[str, Any] = {"max_tokens": 200, "seed": 9, "temperature": 0.9, "ig
 TOLD = {"stream": True, "stream_options": {"include_usage": True}}
 BODIES: dict[str, dict[str, Any]] = {"completions": {"prompt": PROMPT}, "chat/completions": {"messages": SAID}}
 PROBE: dict[str, Any] = {"max_tokens": 8, "speculation": "always", "lookup": False, "ignore_eos": True}
-_MOST_BEFORE = 2  # events of each stream, behind which the target is killed
+_MOST_BEFORE = 2  # events of each stream before the target is killed
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def both(gateway: RunningGateway, victim: Service | None = None, **more: A
     return dict(zip(BODIES, await asyncio.gather(*streams), strict=True))
 
 
-async def test_whatever_predicts_and_whoever_dies(pair: list[Service]):
+async def test_predictions_and_killed_targets_change_no_byte(pair: list[Service]):
     """The draft is right, wrong, and not asked; the target that goes on had not known of the stream."""
     first, second = pair
     with Client(second.address) as client:

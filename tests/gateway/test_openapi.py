@@ -1,4 +1,4 @@
-"""The OpenAPI document tells of every path and field, and nothing that it tells of fails."""
+"""The OpenAPI document has every path and field, and no request that it allows makes the gateway fail."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from services.gateway.openai.completions.request import CompletionRequest
 from tests.gateway.harness.running_gateway import RunningGateway
 
 
-async def test_every_path_is_told_of():
+async def test_every_path_is_in_the_openapi_document():
     app = make_app(Gateway(GatewayConfig(targets=("127.0.0.1:1",))), ())
     paths = {str(getattr(route, "path", "")) for route in app.routes}
     async with httpx2.AsyncClient(

@@ -1,4 +1,4 @@
-"""What cannot be answered is refused in the API's own shape, with the field's own name; whoever leaves frees all."""
+"""Bad requests are refused in the API's own shape, with the field's own name; a client that leaves frees everything."""
 
 import socket
 from typing import Any
@@ -73,7 +73,7 @@ def test_two_grammars_are_refused(gateway: RunningGateway):
         b'{"prompt": "a", "top_p": NaN}',
     ],
 )
-def test_what_is_no_request_is_refused(gateway: RunningGateway, body: bytes):
+def test_malformed_requests_are_refused(gateway: RunningGateway, body: bytes):
     answer = httpx2.post(f"{gateway.url}/v1/completions", content=body, headers=JSON, timeout=60)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
@@ -92,7 +92,7 @@ def test_a_number_that_json_has_not_is_refused_wherever_it_is(chat_gateway: Runn
     assert (answer.status_code, answer.json()["error"]["message"][:20]) == (400, "the body is not JSON")
 
 
-def test_paths_and_methods_that_are_none(gateway: RunningGateway):
+def test_unknown_paths_and_methods_are_refused(gateway: RunningGateway):
     assert gateway.post("/v1/edits", {}).json()["error"]["message"] == "/v1/edits is not served"
     answer = httpx2.get(f"{gateway.url}/v1/completions", timeout=60)
     assert (answer.status_code, answer.json()["error"]["type"]) == (405, "invalid_request_error")
@@ -106,7 +106,7 @@ def test_a_stream_that_is_left_frees_its_sequence(client: openai.OpenAI, demo: R
     demo.assert_all_free()
 
 
-def test_an_answer_that_nobody_waits_for_frees_its_sequence(gateway: RunningGateway, demo: RunningTarget):
+def test_a_request_that_times_out_frees_its_sequence(gateway: RunningGateway, demo: RunningTarget):
     with httpx2.Client(timeout=60) as client, pytest.raises(httpx2.ReadTimeout):
         client.post(f"{gateway.url}/v1/completions", json=ENDLESS, timeout=0.3)
     demo.assert_all_free()
@@ -130,7 +130,7 @@ def test_a_page_may_call_where_it_is_allowed(demo: RunningTarget):
         assert "access-control-allow-origin" not in httpx2.get(f"{closed.url}/health", headers=asks, timeout=60).headers
 
 
-def test_without_a_target_it_says_so():
+def test_without_a_target_health_and_completions_give_503():
     with RunningGateway("127.0.0.1:1", connect_seconds=0.2, max_retries=1000) as lost:
         health = httpx2.get(f"{lost.url}/health", timeout=60)
         assert (health.status_code, health.json()) == (503, {"status": "unavailable"})
@@ -140,7 +140,7 @@ def test_without_a_target_it_says_so():
             assert (refused.value.status_code, "127.0.0.1" in refused.value.message) == (503, False)
 
 
-def test_a_target_that_takes_connections_and_is_silent_counts_as_not_reached():
+def test_a_silent_target_counts_as_not_reached():
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         RunningGateway(f"127.0.0.1:{silent.getsockname()[1]}", connect_seconds=0.2, max_retries=1000) as gateway,

@@ -1,4 +1,4 @@
-"""A stream goes on with the same bytes for a reader who lost the connection."""
+"""A stream continues with the same bytes for a reader that lost the connection."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def told(events: list[SentEvent]) -> dict[int, tuple[str, list[float | None], li
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
-def test_ids_and_usage_go_on_too(chat_gateway: RunningGateway, path: str):
+def test_ids_and_usage_continue_too(chat_gateway: RunningGateway, path: str):
     usage = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
     said = {"messages": [{"role": "user", "content": "a"}]} if "chat" in path else {"prompt": PROMPT}
     body = {**said, "n": 2, "max_tokens": 24, "seed": 3, "temperature": 0.9, "stream": True, **usage}
@@ -61,7 +61,7 @@ def test_ids_and_usage_go_on_too(chat_gateway: RunningGateway, path: str):
 
 
 def reported(events: list[SentEvent]) -> tuple[dict[int, list[int]], dict[int, int], int]:
-    """The ids and the last usage of each choice, and how often the ids of a prompt are told."""
+    """The ids and the last usage of each choice, and how often the ids of a prompt are sent."""
     ids: dict[int, list[int]] = {}
     usage: dict[int, int] = {}
     prompts = 0
@@ -74,7 +74,7 @@ def reported(events: list[SentEvent]) -> tuple[dict[int, list[int]], dict[int, i
     return ids, usage, prompts
 
 
-def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
+def test_a_stream_continues_after_any_event(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
     for cut in (1, 3, len(events) // 3, len(events) // 2, len(events) - 3, len(events) - 1):
         rest = whole(gateway, "/v1/completions", COMPLETION, events[cut - 1].id)
@@ -85,7 +85,7 @@ def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
         }
 
 
-def test_a_reader_goes_on_within_a_long_prompt(gateway: RunningGateway):
+def test_a_stream_continues_within_a_long_prompt(gateway: RunningGateway):
     """Which comes in several events, before a token of the answer."""
     long = {**COMPLETION, "prompt": "import os\n" * 100, "max_tokens": 3}
     events = whole(gateway, "/v1/completions", long)
@@ -103,7 +103,7 @@ def test_without_a_seed_the_id_has_the_one_that_was_drawn(gateway: RunningGatewa
     assert told([*events[:3], *whole(gateway, "/v1/completions", body, events[2].id)]) == told(events)
 
 
-def test_calls_and_thoughts_go_on_too(chat_gateway: RunningGateway):
+def test_calls_and_thoughts_continue_too(chat_gateway: RunningGateway):
     tool = {"type": "function", "function": {"name": "now"}}
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 120, "seed": 5, "temperature": 0.7}
     called = {**body, "tools": [tool], "tool_choice": "required", "stream": True, "logprobs": True}
@@ -116,7 +116,7 @@ def test_calls_and_thoughts_go_on_too(chat_gateway: RunningGateway):
 
 
 @pytest.mark.parametrize("change", [{"max_tokens": 25}, {"n": 1}])
-def test_another_request_is_not_gone_on_with(gateway: RunningGateway, change: Any):
+def test_another_request_is_not_continued(gateway: RunningGateway, change: Any):
     last = whole(gateway, "/v1/completions", COMPLETION)[3].id
     answer = gateway.post("/v1/completions", {**COMPLETION, **change}, headers={"last-event-id": last})
     assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
@@ -124,12 +124,12 @@ def test_another_request_is_not_gone_on_with(gateway: RunningGateway, change: An
 
 
 @pytest.mark.parametrize("last", ["7", "a" * 9000, f"{'a' * 24}.1.99999999999999999999.{'0' * 12}.1.0.1-1-1", "é"])
-def test_an_id_that_is_none_is_refused(gateway: RunningGateway, last: str):
+def test_an_invalid_last_event_id_is_refused(gateway: RunningGateway, last: str):
     answer = gateway.post("/v1/completions", COMPLETION, headers={"last-event-id": last.encode("latin-1")})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "Last-Event-ID")
 
 
-def test_what_was_whole_goes_on_with_nothing(gateway: RunningGateway):
+def test_a_finished_stream_continues_with_no_events(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
     assert whole(gateway, "/v1/completions", COMPLETION, events[-1].id) == []
 
@@ -137,7 +137,7 @@ def test_what_was_whole_goes_on_with_nothing(gateway: RunningGateway):
 CONVERSATION: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 12, "stream": True}
 
 
-def test_a_conversation_under_another_template_is_not_gone_on_with(model: Path, tmp_path: Path):
+def test_a_conversation_under_another_template_is_refused(model: Path, tmp_path: Path):
     """Which another server, or the same one later, has for the same model."""
     with target_server(model) as target, RunningGateway(target.address) as gateway:
         last = whole(gateway, "/v1/chat/completions", CONVERSATION)[0].id
@@ -148,7 +148,7 @@ def test_a_conversation_under_another_template_is_not_gone_on_with(model: Path, 
     assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
 
 
-def test_a_conversation_that_its_template_renders_otherwise_by_now_is_not_gone_on_with(model: Path, tmp_path: Path):
+def test_a_conversation_that_renders_differently_now_is_refused(model: Path, tmp_path: Path):
     """As a template does that names the day; this one names the microsecond."""
     folder = copy_of(model, tmp_path, chat_template="{{ strftime_now('%s.%f') }} {{ messages[0].content }}")
     with target_server(folder) as target, RunningGateway(target.address) as gateway:
@@ -158,7 +158,7 @@ def test_a_conversation_that_its_template_renders_otherwise_by_now_is_not_gone_o
 
 
 class MixedServicer(ScriptedServicer):
-    """Two builds behind one address: which of them answers is in the prompt."""
+    """Two builds at one address: which of them answers is in the prompt."""
 
     def _started(self, request: Request, prompt: list[int], seed: int) -> generation_pb2.Started:
         started = super()._started(request, prompt, seed)

@@ -1,4 +1,4 @@
-"""Several models behind one gateway: all are listed, and a request gets the one that it names."""
+"""Several models served by one gateway: all are listed, and a request gets the one that it names."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def both(model: Path) -> Iterator[RunningGateway]:
         yield running
 
 
-def test_all_are_listed_and_each_is_told_of(both: RunningGateway):
+def test_all_models_are_listed_and_each_can_be_retrieved(both: RunningGateway):
     with openai.OpenAI(base_url=f"{both.url}/v1", api_key="none", max_retries=0) as client:
         assert [each.id for each in client.models.list()] == ["one", "other"]
         assert client.models.retrieve("other").id == "other"
@@ -33,7 +33,7 @@ def test_all_are_listed_and_each_is_told_of(both: RunningGateway):
             client.completions.create(model="third", prompt="a")
 
 
-def test_each_endpoint_asks_the_model_that_is_named(both: RunningGateway):
+def test_each_endpoint_asks_the_named_model(both: RunningGateway):
     said = [{"role": "user", "content": "a"}]
     with both.rpc() as rpc:
         expected = {name: rpc.generate("a", model=name, seed=3, max_tokens=5).text for name in ("one", "other")}
@@ -52,7 +52,7 @@ def test_each_endpoint_asks_the_model_that_is_named(both: RunningGateway):
     assert all(count.status_code == 200 for count in counts.values())
 
 
-def test_a_model_that_is_not_loaded_is_listed_as_such_and_loaded_for_who_asks(model: Path):
+def test_an_unloaded_model_is_listed_and_loaded_on_demand(model: Path):
     other = ModelSetup(engine=engine_config(random_checkpoint(Kind.QWEN3)), name="other", lookup=False)
     residency = ResidencyConfig(load_on_demand=True)
     with (

@@ -1,4 +1,4 @@
-"""What is long to tell is encoded over many turns of the gateway's event loop, between which others have theirs."""
+"""Large answers are encoded over many turns of the gateway's event loop, between other requests' turns."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ LOGPROBS: dict[str, dict[str, Any]] = {
 
 
 class LongServicer(ScriptedServicer):
-    """Has many candidates for each token, and bytes for those of the prompt; begins with "late" behind all others."""
+    """Has many candidates for each token, and bytes for those of the prompt; starts "late" after all others."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._others = threading.Semaphore(0)
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
-        """One stream."""
+        """Hold the late prompt back until all others are done."""
         for _ in SOON if request.prompt.text == LATE else ():
             self._others.acquire(timeout=50)
         for event in super().StreamGenerate(request, context):
@@ -91,14 +91,14 @@ def answer_in_turns(path: str, body: dict[str, Any]) -> tuple[str, list[int]]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", LOGPROBS)
-def test_an_answer_with_log_probabilities(path: str, stream: bool):
+def test_an_answer_with_logprobs_is_encoded_over_many_turns(path: str, stream: bool):
     text, turns = answer_in_turns(path, {**LOGPROBS[path], "stream": stream})
     assert sum(turns) > len(text) / 5  # which in a stream of responses has them five times
     assert max(turns) < sum(turns) / 10
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_answers_that_have_come_while_another_had_not_begun(stream: bool):
+def test_early_answers_are_encoded_over_many_turns(stream: bool):
     body = {"prompt": [*SOON, LATE], "logprobs": 1, "stream": stream}
     _, turns = answer_in_turns("/v1/completions", body)
     assert max(turns) < sum(turns) / 10
@@ -106,7 +106,7 @@ def test_answers_that_have_come_while_another_had_not_begun(stream: bool):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("prompt", [PROMPT, [*PROMPT.encode()]])
-def test_a_long_prompt_that_is_echoed(prompt: Any, stream: bool):
+def test_a_long_echoed_prompt_is_encoded_over_many_turns(prompt: Any, stream: bool):
     """As one text and its tokens in order, in however many events."""
     body = {"prompt": prompt, "echo": True, "logprobs": 1, "max_tokens": 2, "n": 1, "stream": stream}
     text, turns = answer_in_turns("/v1/completions", body)

@@ -62,7 +62,9 @@ def problem(gateway: RunningGateway, path: str, fields: dict[str, Any]) -> tuple
           "skip_special_tokens": True, "unknown": None}, {}),
     ],
 )  # fmt: skip
-def test_their_field_is_ours(chat_gateway: RunningGateway, path: str, theirs: dict[str, Any], ours: dict[str, Any]):
+def test_fields_of_other_servers_mean_ours(
+    chat_gateway: RunningGateway, path: str, theirs: dict[str, Any], ours: dict[str, Any]
+):
     assert asked(chat_gateway, path, theirs) == asked(chat_gateway, path, ours)
 
 

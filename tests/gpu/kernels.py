@@ -34,7 +34,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One figure."""
+    """The time of one kernel."""
 
     kernel: str
     shape: str
@@ -123,7 +123,7 @@ def _replay_seconds(values: torch.Tensor, weights: list[torch.Tensor], runs: int
 
 
 def attention_times(device: Device, plan: Plan, name: str, shape: ModelShape) -> Iterator[KernelTime]:
-    """Of rows behind one another at the end of one sequence."""
+    """Times of consecutive rows at the end of one sequence."""
     for cache_format in plan.caches:
         for context in plan.contexts:
             num_bytes = context * shape.kv_heads * kv_bytes(cache_format, shape.head_dim) * 2

@@ -1,4 +1,4 @@
-"""What is in the machine code of a build's kernels: their instructions are counted, which needs no GPU."""
+"""The machine code of a build's kernels: their instructions are counted, which needs no GPU."""
 
 import ctypes
 import importlib.util

@@ -88,7 +88,7 @@ __global__ void multiply(const Problem* problems, int row_shift, int column_shif
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 /// Where a matrix of bf16 lies in shared memory: unswizzled, in core matrices of 8 rows by 16 bytes, the
-/// second of which follows 128 bytes behind the first. (PTX ISA, matrix descriptor of wgmma.)
+/// second 128 bytes after the first. (PTX ISA, matrix descriptor of wgmma.)
 __device__ uint64_t descriptor_of(const void* shared) {
     const uint64_t address = __cvta_generic_to_shared(shared);
     constexpr uint64_t kApart = 128;

@@ -27,7 +27,7 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured, and how often."""
+    """The measurements, and how often each is taken."""
 
     shapes: dict[str, ModelShape]
     weights: Seq[str] = ("bf16", "int8", "int4", "fp8")

@@ -13,7 +13,7 @@ def further(*values: Any, id: str | None = None) -> Any:
 
 
 def all_with(values: Iterable[Any], *kept: Any) -> list[Any]:
-    """All values, of which only `make matrix` runs those that are not `kept`."""
+    """All values; only `make matrix` runs those that are not `kept`."""
     return [value if value in kept else further(value) for value in values]
 
 

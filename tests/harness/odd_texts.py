@@ -1,4 +1,4 @@
-"""Texts that tokenizers disagree on: spaces, digits, scripts, marks, control tokens, and what is no word at all."""
+"""Texts that tokenizers disagree on: spaces, digits, scripts, marks, control tokens, and bytes that are no words."""
 
 ODD_TEXTS = [
     "",

@@ -23,7 +23,7 @@ class Repository:
 
     files: dict[str, bytes]
     gated: bool = False
-    sizes: dict[str, int] = field(default_factory=dict)  # as they are told, where that is not so
+    sizes: dict[str, int] = field(default_factory=dict)  # as reported, where they differ from the real ones
     tags: set[str] = field(default_factory=set)
 
     @classmethod
@@ -57,7 +57,7 @@ class HubServer(ThreadingHTTPServer):
 
     @property
     def endpoint(self) -> str:
-        """Its address."""
+        """The address of the hub."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def settings(self, cache: Path, **more: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - http.server's
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log no request at all."""
 
     def _info(self, name: str, revision: str) -> None:
         repository = self._find(name, revision, opens=False)

@@ -55,7 +55,7 @@ def leftovers(cache: Path) -> list[Path]:
     return [*cache.rglob("*.incomplete")]
 
 
-def test_only_what_is_needed_comes_over_and_only_once(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
+def test_only_needed_files_are_downloaded_and_only_once(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     done = pull(hub, tmp_path, "org/tiny")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.match(rf"org/tiny@{tiny.commit}\n  [\d.]+ MB in {tmp_path}/hub/", done.stdout)
@@ -69,7 +69,7 @@ def test_only_what_is_needed_comes_over_and_only_once(hub: HubServer, tiny: Repo
     assert [path for _, path, _ in hub.requests if "org/tiny" in path] == ["/api/models/org/tiny"]
 
 
-def test_a_transfer_that_breaks_goes_on_with_what_has_not_come(hub: HubServer, tmp_path: Path) -> None:
+def test_a_broken_transfer_continues_with_the_missing_bytes(hub: HubServer, tmp_path: Path) -> None:
     repository = hub.repositories["org/whole"] = Repository.of_folder(DEMO)
     hub.requests.clear()
     file = "model.safetensors"
@@ -83,9 +83,7 @@ def test_a_transfer_that_breaks_goes_on_with_what_has_not_come(hub: HubServer, t
     assert hub.statuses[file] == []
 
 
-def test_a_download_that_is_killed_leaves_no_file_that_is_not_whole(
-    hub: HubServer, tiny: Repository, tmp_path: Path
-) -> None:
+def test_a_killed_download_leaves_no_partial_file(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     last = "model-00003-of-00003.safetensors"
     hub.stalls[last] = 300_000
     with subprocess.Popen([OUTRIDER, "pull", "org/tiny"], env=os.environ | hub.settings(tmp_path)) as process:
@@ -103,9 +101,7 @@ def test_a_download_that_is_killed_leaves_no_file_that_is_not_whole(
     assert downloaded(tmp_path, tiny)[last] == tiny.files[last]
 
 
-def test_ctrl_c_ends_a_download_at_once_and_leaves_no_part_of_a_file(
-    hub: HubServer, tiny: Repository, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_a_download_at_once_without_leftovers(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     hub.stalls["model-00001-of-00003.safetensors"] = 300_000
     command = [OUTRIDER, "pull", "org/tiny"]
     with subprocess.Popen(
@@ -157,7 +153,7 @@ def test_a_gated_model_needs_a_token_which_only_the_hub_gets(hub: HubServer, tin
     assert TOKEN not in refused.stderr + expired.stderr
 
 
-def test_each_name_that_cannot_be_had_is_told_with_the_reason(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
+def test_each_unavailable_name_is_reported_with_the_reason(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     hub.repositories["org/bin"] = Repository({"config.json": b"{}", "tokenizer.json": b"{}", "pytorch_model.bin": b""})
     hub.repositories["org/gguf"] = Repository(dict.fromkeys(["a-Q4_0.gguf", "a-Q8_0.gguf"], b"GGUF"))
     hub.repositories["org/vast"] = Repository(tiny.files, sizes={"tokenizer.json": 1 << 60})
@@ -194,7 +190,7 @@ def test_a_cache_that_cannot_be_written_is_named(hub: HubServer, tiny: Repositor
     )
 
 
-def test_without_a_network_the_cache_must_do(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
+def test_without_a_network_only_cached_models_are_found(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     here = pull(hub, tmp_path, "org/tiny").stdout
     with hub_server() as gone:
         nowhere = {"HF_ENDPOINT": gone.endpoint}
@@ -221,9 +217,7 @@ def cache_as_others_do(cache: Path, name: str, files: dict[str, bytes]) -> None:
         (snapshot / file).symlink_to(f"../../blobs/{i}")
 
 
-def test_what_another_program_has_downloaded_is_used_without_a_network(
-    hub: HubServer, tiny: Repository, tmp_path: Path
-) -> None:
+def test_another_programs_download_is_used_offline(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     needed = {file: data for file, data in tiny.files.items() if file not in SURPLUS}
     cache_as_others_do(tmp_path, "org/tiny", needed)
     cache_as_others_do(tmp_path, "org/part", {file: data for file, data in needed.items() if "00002" not in file})
@@ -235,7 +229,7 @@ def test_what_another_program_has_downloaded_is_used_without_a_network(
     assert "org/two: its repository has several such files; name one of its GGUF files, which are: a-Q4_0.gguf" in two
 
 
-def test_models_says_what_is_cached_and_what_can_be_served(hub: HubServer, tmp_path: Path) -> None:
+def test_models_lists_cached_models_and_whether_they_are_served(hub: HubServer, tmp_path: Path) -> None:
     good = Repository.of_folder(DEMO)
     foreign = Repository({**good.files, "config.json": b'{"architectures": ["BertModel"]}'})
     hub.repositories = {"org/good": good, "org/bert": foreign}

@@ -81,7 +81,7 @@ def test_a_service_downloads_its_model_by_itself_or_says_why_not(hub: HubServer,
     assert "HTTP" not in log
 
 
-def test_of_a_target_s_tokenizer_nothing_else_is_downloaded(hub: HubServer, tmp_path: Path) -> None:
+def test_only_the_tokenizer_of_a_target_is_downloaded(hub: HubServer, tmp_path: Path) -> None:
     options = ["--model", str(DEMO / "target"), "--target-tokenizer", "org/draft", *LISTEN, *SMALL]
     hub.requests.clear()
     with outrider_begin("draft", *options, env=os.environ | hub.settings(tmp_path)) as process:

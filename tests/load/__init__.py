@@ -1,1 +1,1 @@
-"""What a target does when far more is asked of it than it can do at once: `make load`."""
+"""A target under far more load than it can serve at once: `make load`."""

@@ -36,7 +36,7 @@ def judge(setting: Setting, outcome: Outcome, watcher: Watcher) -> bool:
     seconds = outcome.last_at - outcome.first_at
     num_requests = setting.num_callers + setting.num_greedy
     begun = len(outcome.modest) + len(outcome.greedy)
-    fair = (setting.num_callers + 1) * seconds / max(begun, 1)  # in which everybody's first one could be begun
+    fair = (setting.num_callers + 1) * seconds / max(begun, 1)  # in which the first request of every caller could start
     grown = (max(watcher.memory) - watcher.memory[0]) / _MIB
     print(f"{num_requests} requests, {outcome.num_ended} ended, {begun / seconds:.1f} begun in a second")
     print(f"{outcome.num_refused} refusals; those were told to wait {percentile(outcome.told, 0.5):.1f} s (median)")
@@ -62,7 +62,7 @@ def judge(setting: Setting, outcome: Outcome, watcher: Watcher) -> bool:
 
 
 async def _settled(service: Service) -> None:
-    """Wait until the memory of its KV cache, which it takes behind its start, is there."""
+    """Wait until the service has the memory of its KV cache, which it takes after its start."""
     before = -1
     while (now := service.resident_bytes) != before:
         before = now

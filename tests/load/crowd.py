@@ -1,6 +1,6 @@
 """A crowd: `python -m tests.load.crowd ADDRESS SETTING` runs many callers at once, and prints what became of them.
 
-Each has a connection of its own, and asks again when it was told to. One of them is greedy: it has many requests.
+Each has a connection of its own, and retries after the server's delay. One of them is greedy: it has many requests.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _ALONE = [("grpc.use_local_subchannel_pool", 1)]
 
 @dataclass(frozen=True)
 class Setting:
-    """How many come, what they want, and within how many seconds they all have come."""
+    """The number of callers, their requests, and the seconds within which all start."""
 
     num_callers: int = 1999
     num_greedy: int = 1000
@@ -39,7 +39,7 @@ class Outcome:
     greedy: list[float] = field(default_factory=list)
     greedy_before: int = 0  # of the greedy one, begun before the last of the others was
     num_refused: int = 0
-    told: list[float] = field(default_factory=list)  # seconds that those who were refused were told to wait
+    told: list[float] = field(default_factory=list)  # delays of refusals, in seconds
     refusals: list[float] = field(default_factory=list)  # and after how many they were
     num_ended: int = 0
     faults: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Crowd:
 
 
 if __name__ == "__main__":
-    os.nice(10)  # behind the watcher
+    os.nice(10)  # the watcher runs first
     crowd = Crowd(sys.argv[1], Setting(**json.loads(sys.argv[2])))
     asyncio.run(crowd.run())
     print(json.dumps(asdict(crowd.outcome)))

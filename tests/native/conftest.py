@@ -7,10 +7,9 @@ Every combination of parameters is run by `make matrix`. The default run leaves 
   parameters occur together at least once. See `covering_choice`.
 - The other instruction sets and the emulation of a GPU run one in which each value of each parameter occurs at least
   once, and each format of keys and values with each size of a head: by both of these a GPU's kernel is chosen.
-- The emulation, which is slow, runs whole models in bf16 and int4 only, and on two threads of the host only, on none of
-  which a kernel runs. Products of one matrix run in every format. Tests that say of a whole model what another test
-  says of it on the emulation, in chunks of other sizes or in other rows, it runs for a few models: see
-  `_KEPT_ON_EMULATION`.
+- The emulation, which is slow, runs whole models in bf16 and int4 only, and with two threads of the host only, since no
+  kernel runs on them. Products of one matrix run in every format. Tests of a whole model that repeat another test of it
+  in chunks of other sizes or in other rows run for a few models: see `_KEPT_ON_EMULATION`.
 
 Two marks are for a quick run, `-m "not exhaustive and not containers and not process and not other_device"`: it starts
 no processes, and runs on the best instruction set only.
@@ -34,11 +33,11 @@ _OF_ONE_MATRIX = ("test_product", "test_embedding")
 _KEPT_ON_EMULATION = {
     "test_every_chunking_gives_the_same_logits": (),
     "test_native_prefill_in_pieces_gives_the_same_bits": (),
-    "test_sequences_mixed_in_any_order_give_the_logits_of_each_alone": ("[plain-", "-few", "-many", "-biased"),
+    "test_mixed_sequences_give_the_logits_of_each_alone": ("[plain-", "-few", "-many", "-biased"),
     "test_native_in_bfloat16_is_as_exact_as_transformers": ("[llama-", "[gemma2-", "[phi3_longrope-"),
     "test_native_is_transformers_in_float32": ("[llama-", "[gemma3-", "[qwen3-"),
     "test_every_model_gives_the_same_logits_in_any_chunks": ("[plain-", "[both norms", "[short convolutions"),
-    "test_passes_of_one_shape_with_other_rows_give_the_bits_of_a_whole_prefill": ("[plain-", "[both norms", "[short"),
+    "test_replayed_passes_give_the_bits_of_a_whole_prefill": ("[plain-", "[both norms", "[short"),
 }
 """Of tests of whole models, those that the emulation runs, by parts of their names; of other tests it runs all."""
 
@@ -53,7 +52,7 @@ def device_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["f32", "bf16"])
 def number_format(request: pytest.FixtureRequest) -> str:
-    """Of activations."""
+    """The number format of activations."""
     return str(request.param)
 
 

@@ -26,7 +26,7 @@ def chat(gateway: RunningGateway) -> str:
 
 @pytest.fixture
 def text(gateway: RunningGateway) -> str:
-    """How it goes on with a text."""
+    """How the model continues a text."""
     with gateway.rpc() as client:
         return client.generate(SAID, **SAMPLED).text
 
@@ -92,7 +92,7 @@ def test_llm(gateway: RunningGateway, run: Run, tmp_path: Any, chat: str, text: 
 
 
 def test_aider(gateway: RunningGateway, run: Run, tmp_path: Any):
-    """It asks by a litellm of its own, about a file; what it gets is in its history."""
+    """It asks by a litellm of its own, about a file; the answer is in its history."""
     (tmp_path / "words.py").write_text("def words(text):\n    return text.split()\n")
     quiet = ["--no-git", "--no-check-update", "--no-show-model-warnings", "--no-pretty", "--analytics-disable"]
     quiet += ["--no-show-release-notes", "--yes-always", "--no-detect-urls"]

@@ -42,7 +42,7 @@ def node_script() -> list[str]:
 
 
 def install() -> None:
-    """Install what is not there, each tool with what it needs itself."""
+    """Install missing tools, each with its own requirements."""
     free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
     for tool in TOOLS:
         wanted = _HERE / "requirements" / f"{tool}.txt"

@@ -1,4 +1,4 @@
-"""What is compared: each sampler that a peer has, with numbers, and the reasons for which the peer may differ."""
+"""The comparisons: each sampler that a peer has, with numbers, and the reasons for which the peer may differ."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def what(self) -> str:
-        """What is compared."""
+        """What is compared: kept sets or shares."""
         return "kept" if self.cuts else "shares"
 
 

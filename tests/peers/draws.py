@@ -10,7 +10,7 @@ from tests.peers.our_sampler import our_shares
 from tests.peers.rows import random_rows
 
 _ASKED = tuple(Settings(skew=skew) for skew in (0.7, -0.7, 0.2))
-_NEAR = 5e-4  # exllamav2 takes 0.9998 of the number behind the skew
+_NEAR = 5e-4  # exllamav2 takes 0.9998 of the number after the skew
 NEAR = "it takes 0.9998 of the number, which is within that of a token's end, or equal tokens in another order"
 
 

@@ -40,7 +40,7 @@ class ExllamaSamplers:
         self._library = library_of(EXLLAMA)
 
     def shares(self, name: str, logits: Floats, asked: Settings, history: list[int]) -> Doubles:
-        """What it makes of a row behind some tokens: probabilities, 0 of what is not left.  # [vocab]"""
+        """What it makes of a row after some tokens: probabilities, 0 for tokens that are cut.  # [vocab]"""
         vocab, values = len(logits), np.ascontiguousarray(logits).copy()
         if name == "penalties":
             self._penalise(values, asked, history)

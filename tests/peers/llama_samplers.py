@@ -53,7 +53,7 @@ class LlamaSamplers:
         }  # fmt: skip
 
     def shares(self, name: str, logits: Floats, asked: Settings, history: list[int]) -> Doubles:
-        """What it makes of a row behind some tokens: probabilities, 0 of what is not left.  # [vocab]"""
+        """What it makes of a row after some tokens: probabilities, 0 for tokens that are cut.  # [vocab]"""
         sampler = ctypes.c_void_p(self._makers[name](asked, len(logits)))
         for token_id in history:
             self._library.llama_sampler_accept(sampler, token_id)

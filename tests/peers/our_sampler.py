@@ -1,4 +1,4 @@
-"""What the sampler of this repository makes of rows."""
+"""Rows as the sampler of this repository processes them."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -10,7 +10,7 @@ from tests.native.harness.sampling_reference import Doubles, Floats, Settings, r
 
 
 def our_shares(logits: Floats, asked: Seq[Settings], histories: Seq[Seq[int]]) -> Iterator[Doubles]:
-    """Of each row: probabilities, 0 of what is not left.  # logits: [rows, vocab]"""
+    """The probabilities of each row, 0 for tokens that are cut.  # logits: [rows, vocab]"""
     vocab = logits.shape[1]
     states = [
         replace(each, logprobs=True, num_candidates=vocab).state((), history)

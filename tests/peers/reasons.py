@@ -21,7 +21,7 @@ Step = Callable[[Doubles, Settings], Doubles]
 
 @dataclass(frozen=True)
 class Difference:
-    """A row of which a peer makes something else."""
+    """A row with another result by a peer."""
 
     values: Doubles  # [vocab]
     asked: Settings
@@ -132,7 +132,7 @@ def near_in_bends(more: int = 0) -> Callable[[Difference], bool]:
 
 
 def underflow(difference: Difference) -> bool:
-    """Whether a probability is 0 in float32, of which 0 · log 0 is no number."""
+    """Whether a probability is 0 in float32, so that 0 · log 0 is no number."""
     shifted = (difference.values - difference.values.max()).astype(np.float32)
     share = np.exp(shifted)
     return bool((share / share.sum(dtype=np.float32) == 0).any())

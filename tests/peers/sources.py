@@ -1,4 +1,4 @@
-"""The peers' own samplers: their packages' sources, of which the samplers alone are compiled, in build/peers."""
+"""The peers' own samplers: of their packages' sources the samplers alone are compiled, in build/peers."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ def library_of(peer: str) -> ctypes.CDLL:
 
 
 def install() -> None:
-    """Fetch and compile what is not there."""
+    """Fetch and compile what is missing."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     if not _LIBRARIES[LLAMA].exists():
         source = _unpacked_llama() / "vendor" / "llama.cpp"

@@ -9,7 +9,7 @@ from services.engine.files.atomic_file import atomic_file
 
 
 class Figures:
-    """A file of rows by their names; a part that was cut off goes on with the first that is missing."""
+    """A file of rows by their names; an interrupted part continues with the first missing row."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

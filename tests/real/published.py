@@ -20,7 +20,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """The wheels' members, one behind the other, are the file; so is what the hub has, if it is named."""
+    """The wheels' members, one after the other, are the file; so is the hub's file, if it is named."""
 
     name: str
     size: int  # bytes

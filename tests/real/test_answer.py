@@ -1,4 +1,4 @@
-"""Whether code merges sorted lists is found by running it, whatever else it does."""
+"""Whether code merges sorted lists is found by running it, whatever else the code does."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_code_that_merges_is_right() -> None:
     ],
     ids=["unsorted", "without what occurs twice", "without end", "no Python", "no function", "nothing"],
 )
-def test_other_code_is_not(code: str) -> None:
+def test_code_that_does_not_merge_is_wrong(code: str) -> None:
     assert not merges_sorted_lists(f"```python\n{code}\n```")
 
 

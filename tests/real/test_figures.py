@@ -1,4 +1,4 @@
-"""What was measured before a part was cut off is not measured again, and stands where it belongs."""
+"""Rows measured before an interruption are not measured again, and stand where they belong."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.real.figures import Figures
 NAMES = ["a", "b", "c"]
 
 
-def test_a_part_goes_on_with_the_first_row_that_is_missing(tmp_path: Path) -> None:
+def test_measuring_continues_with_the_first_missing_row(tmp_path: Path) -> None:
     asked: list[list[str]] = []
 
     def measure(names: list[str]) -> Iterator[str]:

@@ -27,13 +27,13 @@ def small() -> Path:
 
 @pytest.mark.lengthy
 @pytest.mark.filterwarnings("ignore")
-def test_its_logits_are_those_of_transformers(small: Path) -> None:
+def test_the_small_models_logits_are_those_of_transformers(small: Path) -> None:
     parity = measure_parity(small, num_prompts=6)
     assert parity.num_prompts == 6
     assert parity.is_close, parity
 
 
-def test_it_knows_the_capital_of_france(small: Path) -> None:
+def test_the_small_model_knows_the_capital_of_france(small: Path) -> None:
     question = [Message("user", "What is the capital of France?")]
     exact = ["--weights", "f32"]  # rounding decides between two ways to begin
     with running_pair(ModelPair(small, None), options=exact) as pair, Client(pair.target.address) as client:

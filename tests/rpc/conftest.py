@@ -83,7 +83,7 @@ def draft(shared_draft: RunningDraft) -> Iterator[RunningDraft]:
 
 @pytest.fixture
 def link(draft: RunningDraft) -> Iterator[Link]:
-    """A link behind its hellos."""
+    """A link after its hellos."""
     opened = Link(draft, **hello_of(draft))
     opened.next()
     yield opened

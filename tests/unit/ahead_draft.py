@@ -22,7 +22,7 @@ class _Chain:
 
 
 class AheadDraft(SilentPredictor):
-    """Predicts on and on until it hears that it was wrong, or is told to stop; half a round trip later all is there."""
+    """Predicts on until a commit contradicts it or stops it; each prediction arrives half a round trip later."""
 
     runs_ahead = True
 
@@ -83,7 +83,7 @@ class AheadDraft(SilentPredictor):
         self._chains[sequence] = _Chain(len(sequence.tokens), self._clock.now + self._world.delay / 2)
 
     def _moment(self, sequence: Sequence, count: float) -> float:
-        """When so many predictions behind the sequence's tokens are there."""
+        """When so many predictions after the sequence's tokens have arrived."""
         if (chain := self._chains.get(sequence)) is None:
             return self._clock.now + self._world.delay + count * self._world.step(1)
         place = len(sequence.tokens) + count - chain.position

@@ -1,4 +1,4 @@
-"""A tiny vocabulary whose tokens overlap, a model that likes to say what is banned, and the rule on whole strings.
+"""A tiny vocabulary with overlapping tokens, a model that favours banned strings, and the rule on whole strings.
 
 The rule is written as naively as it can be: after every token the whole text is searched anew.
 """
@@ -57,7 +57,7 @@ def scores_of(request: Request, history: Seq[int]) -> NDArray[np.float32]:
 
 
 def choices_of(request: Request, ids: list[int]) -> set[int]:
-    """What may be drawn behind the tokens of an answer, before anything is taken back."""
+    """What may be drawn after the tokens of an answer, before anything is taken back."""
     allowed = request.sampling.allowed_tokens
     choices = {token_id for token_id in range(VOCAB_SIZE) if allowed is None or token_id in allowed}
     if request.grammar is not None:
@@ -67,7 +67,7 @@ def choices_of(request: Request, ids: list[int]) -> set[int]:
 
 @functools.lru_cache(maxsize=10_000)
 def _grammar_choices(grammar: Grammar, stop_ids: frozenset[int], ids: tuple[int, ...]) -> frozenset[int]:
-    """As a matcher says that has seen nothing but these tokens."""
+    """As of a matcher that has seen only these tokens."""
     state = grammar.begin(stop_ids=stop_ids)
     state.advance(ids)
     return frozenset(allowed_ids(state.masks()[0], VOCAB_SIZE))

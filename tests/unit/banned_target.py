@@ -1,4 +1,4 @@
-"""A target whose model is the one of the rule on banned strings, and what comes of requests to it."""
+"""A target with the model of the rule on banned strings, and its answers to requests."""
 
 import functools
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ BLOCK_SIZE = 4
 
 @dataclass
 class Generation:
-    """A sequence, its stream, and what has come of it."""
+    """A sequence, its stream, and the events read from it."""
 
     sequence: Sequence
     stream: TokenStream

@@ -1,4 +1,4 @@
-"""A target with a model of next to nothing behind a batch with limits, and what must hold after each of its steps."""
+"""A target with a trivial model and a batch with limits, and what must hold after each of its steps."""
 
 import asyncio
 import math
@@ -54,7 +54,7 @@ class Clock:
 
 
 class Decoder:
-    """Takes the place of the decoder, behind the batch that refuses what it has no room for."""
+    """Takes the place of the decoder, after the batch that refuses rows beyond its capacity."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -140,7 +140,7 @@ class Client:
 
 
 class Target:
-    """A target behind a batch with limits, and what must hold after each of its steps."""
+    """A target whose batch has limits, and what must hold after each of its steps."""
 
     def __init__(self, limits: SchedulerConfig, *, num_blocks: int, context_length: int, predictors: Any, clock: Clock):
         self.limits, self.context_length, self.predictors = limits, context_length, predictors

@@ -1,4 +1,4 @@
-"""ExpectedSequence: in a Sequence's place beside a draft link, with what is to hold of it there."""
+"""ExpectedSequence: stands for a Sequence at a draft link, with the state that is expected there."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 @dataclass(eq=False, repr=False)
 class ExpectedSequence:
-    """In a Sequence's place, and what is to hold of it."""
+    """Stands for a Sequence, with the state that is expected of it."""
 
     request: Request
     tokens: list[int]
@@ -17,10 +17,10 @@ class ExpectedSequence:
     num_losses: int = 0
     sequence_id: int = 0  # on this link, once it is open there
     is_released: bool = False
-    window: int | None = 0  # that the draft is to know once all is said; None where it is 0 and the draft may not know
+    window: int | None = 0  # that the draft must have once all is sent; None where it is 0 and the draft may not know
     is_rewound: bool = False  # and nothing has come in the place of what was taken back
     was_rewound: bool = False  # on this link: what was under way then goes on from other tokens
-    is_strict: bool = True  # whether neither garbage nor what was taken back and came again is between it and the draft
+    is_strict: bool = True  # whether no garbage and no rewound and repeated tokens are between it and the draft
     has_answered: bool = False
     is_awaited: bool | None = False  # with a draft that works between passes only; None where that is not known
     was_awaited: bool | None = False  # at the last commit
@@ -37,7 +37,7 @@ class ExpectedSequence:
             self.has_answered = False  # it has to catch up first
 
     def answer(self) -> None:
-        """A prediction of use has come."""
+        """A useful prediction has come."""
         self.has_answered, self.is_awaited, self.is_overdue = True, False, False
 
     def grow(self, told: list[int], *, run_ahead: int, is_predicted: bool) -> None:
@@ -48,7 +48,7 @@ class ExpectedSequence:
         if (self.window and not run_ahead) or (self.is_rewound and not self.window):
             self.window = None
         if self.is_rewound and all(ours == theirs for ours, theirs in zip(self.tokens, told, strict=False)):
-            self.is_strict = False  # the draft goes on with what the target has thrown away
+            self.is_strict = False  # the draft continues what the target has thrown away
         self.is_rewound = False
 
     def rewind(self) -> None:
@@ -57,7 +57,7 @@ class ExpectedSequence:
         self.forget_question()
 
     def release(self) -> None:
-        """The draft has said that it has dropped it."""
+        """The draft has released the sequence."""
         self.is_released, self.num_losses = True, self.num_losses + 1
         self.forget_question()
 

@@ -20,8 +20,8 @@ class DraftSide:
     """A sequence as the draft has it."""
 
     num_prompt: int
-    tokens: list[int] = field(default_factory=list)  # that it was told of
-    chain: list[int] = field(default_factory=list)  # behind them
+    tokens: list[int] = field(default_factory=list)  # that it was sent
+    chain: list[int] = field(default_factory=list)  # after them
     num_told: int = 0  # of the chain
     window: int = 0
     epoch: int = 1
@@ -34,7 +34,7 @@ class DraftSide:
         return self.last_epoch
 
     def commit(self, position: int, token_ids: list[int]) -> None:
-        """One that agrees with the chain keeps it; one for whose last token there is an alternate goes on there."""
+        """A commit that agrees with the chain keeps it; one whose last token has an alternate continues with that."""
         text = [*self.tokens[:position], *token_ids]
         self._adopt(position, text)
         whole = [*self.tokens, *self.chain]
@@ -70,7 +70,7 @@ class HonestDraft:
         self._past_ids = past_ids
 
     def hear(self, message: TargetMessage) -> None:
-        """What the target says, in its order; of what was released, it may still say something."""
+        """Take the target's messages in order; they may still concern a released sequence."""
         if message.sequence_id in self.released:
             return
         match message:
@@ -92,7 +92,7 @@ class HonestDraft:
 
     @property
     def following(self) -> list[int]:
-        """What it may predict for: all of the prompt is there, and it was not released."""
+        """The sequences to predict for: all of the prompt is there, and they were not released."""
         return [
             sequence_id
             for sequence_id, side in self.sides.items()
@@ -100,7 +100,7 @@ class HonestDraft:
         ]
 
     def predict(self, sequence_id: int, token_ids: list[int]) -> list[DraftMessage]:
-        """Some more tokens of the chain, as far as the window allows, if there is anything to tell then."""
+        """Some more tokens of the chain, as far as the window allows, if there are any to send then."""
         side = self.sides[sequence_id]
         side.chain += token_ids[: max(0, side.window - len(side.chain))]
         start = side.num_told
@@ -112,7 +112,7 @@ class HonestDraft:
     def predict_alternate(
         self, sequence_id: int, place: int, token_id: int, token_ids: list[int]
     ) -> list[DraftMessage]:
-        """What follows if a prediction that was told turns out to be another token, of a draft that runs ahead."""
+        """What a draft that runs ahead predicts for the case that one of its predictions is another token."""
         side = self.sides[sequence_id]
         if not self.run_ahead or place >= side.num_told or side.chain[place] == token_id:
             return []

@@ -16,7 +16,7 @@ PROMPT = b"Hello"
 
 
 class LinkedPredictor:
-    """A predictor with one link, on which nothing was said yet."""
+    """A predictor with one link, on which no message was sent yet."""
 
     def __init__(self, *, longest_wait: float = 0.0, is_connected: bool = True) -> None:
         self.num_wakes = 0

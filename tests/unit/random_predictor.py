@@ -1,4 +1,4 @@
-"""RandomPredictor: predicts what a toy model says, but for slips, and checks what it is told."""
+"""RandomPredictor: predicts what a toy model says, but for slips, and checks the calls that it gets."""
 
 import math
 from random import Random
@@ -11,11 +11,11 @@ from tests.unit.toy_model import next_token
 
 
 class RandomPredictor(SilentPredictor):
-    """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
+    """Predicts right, wrong, too much, nothing, or ids that are no tokens; and keeps the sequences to follow."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self.followed: dict[Sequence, int] = {}  # and how many tokens it has been told of
+        self.followed: dict[Sequence, int] = {}  # and how many of their tokens it has been shown
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         assert self.followed[sequence] == len(sequence.tokens)

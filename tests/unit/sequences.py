@@ -121,12 +121,12 @@ def draw(sequence: Sequence, tokens: bytes) -> int:
 
 
 def make_stream(capacity: int = 1 << 20) -> TokenStream:
-    """Return a stream for which nobody needs to be told that it has room again."""
+    """Return a stream that wakes no producer when it has room again."""
     return TokenStream(capacity=capacity, on_drained=lambda: None)
 
 
 def records_of(tokens: Iterable[int], num_predicted: int = 0) -> list[TokenRecord]:
-    """Return the records of drawn tokens, the first `num_predicted` of which had been predicted."""
+    """Return the records of drawn tokens; the first `num_predicted` had been predicted."""
     return [
         TokenRecord(token_id, source=PredictionSource.DRAFT if i < num_predicted else None)
         for i, token_id in enumerate(tokens)

@@ -1,4 +1,4 @@
-"""Simulation: the policy of speculation on a machine whose clock is ours, and what each stream loses and wins by it."""
+"""Simulation: the speculation policy on a simulated machine and clock, and what each stream loses and gains by it."""
 
 import math
 import random
@@ -24,7 +24,7 @@ WINDOW = 2.0
 _TOKEN = 1
 _BEHIND = 16  # tokens, beyond which a draft has to read
 _SPARE_ROWS = 512  # there is room for all
-_CHUNK = 0.1  # seconds until a draft that is told to stop does
+_CHUNK = 0.1  # seconds until a draft stops after a commit that says so
 _DISTURBANCE = 1.6  # by which passes take longer beside a busy draft
 
 
@@ -151,7 +151,7 @@ class SimulatedDraft(SilentPredictor):
         self._answers_at = math.inf if world.is_silent else self._clock.now + (world.delay + reading) * noise
 
     def _read_on(self, seconds: float) -> None:
-        """Nobody waits any longer, but what it has read so far it knows."""
+        """No stream waits any longer, but the draft keeps what it has read so far."""
         for sequence in self._asked:
             num_read = min(self._unread[sequence], int(max(0.0, seconds) / self._world.reading))
             self._unread[sequence] -= num_read
@@ -217,7 +217,7 @@ class Simulation:
         self.counts: list[int] = []
 
     def rehearse(self) -> "Simulation":
-        """What a target does when a draft comes while nobody waits."""
+        """What a target does when a draft connects while no request waits."""
         sequence = make_sequence(make_request(b"x" * 128, max_tokens=64))
         self._open(sequence, 128)
         self.speculation.rehearse(sequence)

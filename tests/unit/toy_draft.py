@@ -1,4 +1,4 @@
-"""A drafter on a toy model, and what its links have to say."""
+"""A drafter on a toy model, and the messages of its links."""
 
 import math
 from collections.abc import Iterable
@@ -107,7 +107,7 @@ def new_sequence(
 
 
 def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
-    """What the toy model says behind a prompt."""
+    """What the toy model generates after a prompt."""
     history = [*prompt]
     for _ in range(count):
         history.append(next_token(history))

@@ -92,7 +92,7 @@ class ToyModel:
         return make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
 
     def pool(self, scheduled: Iterable[ScheduledRows]) -> None:
-        """It has no hidden states, and nobody asks it for any."""
+        """It has no hidden states, and no test asks it for any."""
         assert all(rows.sequence.request.pooling is None for rows in scheduled)
 
     def copy_block(self, source: int, target: int) -> None:

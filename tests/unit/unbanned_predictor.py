@@ -1,4 +1,4 @@
-"""UnbannedPredictor: predicts what would be said if nothing were banned."""
+"""UnbannedPredictor: predicts what the model would generate if nothing were banned."""
 
 import math
 from random import Random
@@ -9,7 +9,7 @@ from tests.unit.banned_model import VOCAB_SIZE, scores_of
 
 
 class UnbannedPredictor(SilentPredictor):
-    """Predicts what the model would say if nothing were banned; now and then something else."""
+    """Predicts what the model would generate if nothing were banned; now and then something else."""
 
     num_predictions = 6
 

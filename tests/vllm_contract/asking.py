@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def end(self) -> vllm_engine_pb2.GenerateComplete:
-        """Its only one, behind all chunks."""
+        """Its only end, after all chunks."""
         (end,) = self.ends
         return end
 

@@ -1,4 +1,4 @@
-"""What the tests of the contract share: a target on a small random model."""
+"""Parts of the contract's tests: a target on a small random model."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Abort ends its caller's requests wherever they are, frees what they hold, and reaches nobody else's."""
+"""Abort ends its caller's requests wherever they are, frees what they hold, and reaches no other caller's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def ends(call: grpc.Call) -> list[vllm_engine_pb2.GenerateComplete]:
     return [response.complete for response in call if response.HasField("complete")]
 
 
-def test_in_mid_stream_its_blocks_are_free_and_the_end_says_why(target: RunningTarget, gate: GatePredictor) -> None:
+def test_an_abort_amid_a_stream_frees_its_blocks(target: RunningTarget, gate: GatePredictor) -> None:
     gate.gate.clear()
     try:
         call = stub_of(target).Generate(contract_request(request_id="a", max_tokens=400), timeout=60)
@@ -50,7 +50,7 @@ def test_in_mid_stream_its_blocks_are_free_and_the_end_says_why(target: RunningT
     target.assert_all_free()
 
 
-def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor) -> None:
+def test_an_abort_while_waiting_ends_every_sample(target: RunningTarget, gate: GatePredictor) -> None:
     gate.gate.clear()
     try:
         running = stub_of(target).Generate(contract_request(max_tokens=20, n=2), timeout=60)
@@ -68,7 +68,7 @@ def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor)
     target.assert_all_free()
 
 
-def test_another_callers_request_of_the_same_name_goes_on(target: RunningTarget, gate: GatePredictor) -> None:
+def test_another_callers_request_of_the_same_name_is_kept(target: RunningTarget, gate: GatePredictor) -> None:
     with grpc.insecure_channel(target.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         other = vllm_engine_pb2_grpc.VllmEngineStub(channel)
         gate.gate.clear()

@@ -1,4 +1,4 @@
-"""The contract's calls count as our own: what is too much is refused, and when to come back is told."""
+"""The contract's calls count as our own: beyond the limits they are refused, with the time to retry."""
 
 from collections.abc import Iterator
 from pathlib import Path

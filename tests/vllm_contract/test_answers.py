@@ -1,4 +1,4 @@
-"""What an answer tells: why it ended, what was counted, and the log-probabilities of the RPC."""
+"""The contents of an answer: the finish reason, the counts, and the log-probabilities of the RPC."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.vllm_contract.asking import PROMPT, ask, ask_all, contract_request, s
 COLD: dict[str, Any] = {"temperature": 0.0}
 
 
-def test_why_it_ended_is_told_in_the_contracts_words(target: RunningTarget) -> None:
+def test_the_finish_reason_has_the_contracts_words(target: RunningTarget) -> None:
     ids = ask(target, contract_request(**COLD)).token_ids
     tokenizer = target.server._servicer.serving().model.tokenizer
     text = tokenizer.token_text(ids[3])
@@ -25,7 +25,7 @@ def test_why_it_ended_is_told_in_the_contracts_words(target: RunningTarget) -> N
         ({"stop_token_ids": [0]}, "length", None),
         ({"stop_token_ids": [ids[3]]}, "stop", ids[3]),
         ({"stop": [text]}, "stop", text),
-        ({"regex": "x"}, "stop", None),  # the model's own end, which nobody asked for by its id
+        ({"regex": "x"}, "stop", None),  # the model's own end, which the request did not name by its id
         ({"regex": "x", "ignore_eos": True}, "stop", None),
     ):
         end = ask(target, contract_request(**{**COLD, "ignore_eos": False, **fields})).end
@@ -33,7 +33,7 @@ def test_why_it_ended_is_told_in_the_contracts_words(target: RunningTarget) -> N
         assert (end.finish_reason, getattr(end, matched) if matched else None) == (reason, stop)
 
 
-def test_near_its_deadline_what_there_is_arrives(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_near_the_deadline_the_tokens_so_far_arrive(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servicer, "_MARGIN_SECONDS", MARGIN)
     monkeypatch.setattr(servicer, "_MARGIN_FRACTION", 1.0)
     with target_server(model, predictor=SlowPredictor()) as slow:
@@ -91,7 +91,7 @@ def test_whole_answers_end_in_the_order_of_the_samples(target: RunningTarget) ->
     assert ends[2].completion_tokens < ends[0].completion_tokens == 24
 
 
-def test_without_being_asked_no_logprobs_are_told(target: RunningTarget) -> None:
+def test_without_being_asked_no_logprobs_are_sent(target: RunningTarget) -> None:
     asked = ask(target, contract_request())
     assert not any(one.HasField("output_logprobs") for one in (*asked.chunks, asked.end))
     counted = ask(target, contract_request(logprobs=0))

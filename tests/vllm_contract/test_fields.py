@@ -104,7 +104,7 @@ def test_every_field_of_the_contract_is_read_or_refused() -> None:
 
 
 @pytest.mark.parametrize("name", EFFECTS)
-def test_a_field_does_what_ours_does(target: RunningTarget, name: str) -> None:
+def test_a_field_has_the_effect_of_ours(target: RunningTarget, name: str) -> None:
     fields, ours = EFFECTS[name]
     request = stream_request(PROMPT, sampling={"seed": 5, **HOT})
     request.MergeFrom(generation_pb2.StreamGenerateRequest(**ours))
@@ -119,8 +119,8 @@ def test_a_field_that_says_how_ids_become_text_changes_no_id(target: RunningTarg
     assert ask(target, contract_request(stop=["e", "t"], **HOT, **{name: True})).end == plain.end
 
 
-def test_what_is_not_set_is_off(target: RunningTarget) -> None:
-    """The contract's zeros mean "off", whatever a checkpoint recommends: those who call know its defaults."""
+def test_unset_fields_are_off(target: RunningTarget) -> None:
+    """The contract's zeros mean "off", whatever a checkpoint recommends: its clients know its defaults."""
     off = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     expected = stream(target, stream_request(PROMPT, sampling={"seed": 5, **off})).token_ids
     assert ask(target, contract_request()).token_ids == expected
@@ -134,7 +134,7 @@ def refusal(target: RunningTarget, request: vllm_engine_pb2.GenerateRequest) -> 
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_done_is_named(target: RunningTarget, case: str) -> None:
+def test_unsupported_requests_are_named(target: RunningTarget, case: str) -> None:
     changes, field, said = REFUSED[case]
     base = {} if {"tokenized", "text"} & changes.keys() or case == "no prompt" else {"text": "x"}
     error = refusal(target, vllm_engine_pb2.GenerateRequest(**{**base, **changes}))

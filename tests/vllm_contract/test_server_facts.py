@@ -65,7 +65,7 @@ def test_the_server_is_described(target: RunningTarget) -> None:
     assert info.constrained_decoding_start == "first_token"
 
 
-def test_its_load_is_told(target: RunningTarget) -> None:
+def test_the_load_is_reported(target: RunningTarget) -> None:
     ask(target, contract_request([*range(200, 280)]))
     stub, request = stub_of(target), vllm_engine_pb2.GetLoadsRequest(include=["core", "queues"])
     call = stub.Generate(contract_request(PROMPT, max_tokens=1000), timeout=60)
@@ -86,7 +86,7 @@ def test_its_load_is_told(target: RunningTarget) -> None:
         stub.GetLoads(vllm_engine_pb2.GetLoadsRequest(dp_rank=1), timeout=20)
 
 
-def test_the_tokenizer_can_be_built_from_what_is_sent(target: RunningTarget) -> None:
+def test_the_tokenizer_can_be_built_from_the_chunks(target: RunningTarget) -> None:
     chunks = [*stub_of(target).GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=60)]
     data = b"".join(chunk.data for chunk in chunks)
     assert max(len(chunk.data) for chunk in chunks) <= 64 << 10
@@ -126,20 +126,20 @@ def test_while_the_tokenizer_is_sent_others_get_their_turn(
         ("SubscribeKvEvents", common_pb2.SubscribeKvEventsRequest),
     ],
 )
-def test_what_it_has_not_it_says(target: RunningTarget, method: str, request_type: type) -> None:
+def test_unsupported_methods_are_unimplemented(target: RunningTarget, method: str, request_type: type) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         list(getattr(stub_of(target), method)(request_type(), timeout=20))
     assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert failure.value.details().startswith("this server ")
 
 
-def test_it_is_found_by_reflection_and_health(target: RunningTarget) -> None:
+def test_the_contract_is_found_by_reflection_and_health(target: RunningTarget) -> None:
     assert SERVICE in ProtoReflectionDescriptorDatabase(target.channel).get_services()
     told = health_pb2_grpc.HealthStub(target.channel).List(health_pb2.HealthListRequest()).statuses
     assert told[SERVICE].status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_it_can_be_left_out(model: Path) -> None:
+def test_the_contract_can_be_left_out(model: Path) -> None:
     with target_server(model, vllm_contract=False, loads=False) as target:
         assert SERVICE not in ProtoReflectionDescriptorDatabase(target.channel).get_services()
         with pytest.raises(grpc.RpcError) as failure:
@@ -147,7 +147,7 @@ def test_it_can_be_left_out(model: Path) -> None:
         assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_without_its_stubs_it_is_left_out_or_missed(
+def test_without_its_stubs_the_contract_is_left_out_or_missed(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("services.target.vllm_contract.contract._STUBS", "no_such_package")
@@ -159,7 +159,7 @@ def test_without_its_stubs_it_is_left_out_or_missed(
         pass
 
 
-def test_its_calls_are_counted_apart_from_ours(target: RunningTarget) -> None:
+def test_the_contracts_calls_are_counted_separately(target: RunningTarget) -> None:
     calls = target.server._server.calls
     ours, theirs = calls["Generate", "OK"], calls[f"{SERVICE}/Generate", "OK"]
     ask(target, contract_request())

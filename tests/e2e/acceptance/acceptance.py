@@ -1,8 +1,8 @@
 """How often the demo draft is right: offline, along the target's own text, and online, over gRPC.
 
-`python -m tests.e2e.acceptance` prints both behind the beginnings of held-out documents. A position is *judged* online
+`python -m tests.e2e.acceptance` prints both for the beginnings of held-out documents. A position is *judged* online
 where a prediction for it was verified and all before it in its pass were right. The draft sees there what it sees
-offline, so the verdict must be the same at every such position. The shares need not be: positions behind a pass whose
+offline, so the verdict must be the same at every such position. The shares need not be: positions after a pass whose
 predictions were all right, and those for which none came in time, are not judged.
 """
 
@@ -33,7 +33,7 @@ PROMPT_TOKENS, NEW_TOKENS = 16, 120
 TEMPERATURES = (0.0, 0.7)
 NUM_PREDICTIONS = (3, 5, 8)
 LEAST_ACCEPTANCE = 0.75  # greedy: of the verdicts online, and of all positions offline
-_BLOCKS = -(-256 // BLOCK_SIZE)  # of the longest prompt and answer that anybody asks of it
+_BLOCKS = -(-256 // BLOCK_SIZE)  # of the longest prompt and answer used with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class OfflineDraft:
         return vocabulary.map
 
     def predict(self, tokens: list[int], params: SamplingParams, vocabulary: VocabularyMap | None) -> list[int]:
-        """What it predicts behind some tokens of a target, half of them prompt, in the target's tokens."""
+        """What it predicts after some tokens of a target, half of them prompt, in the target's tokens."""
         translation = IdentityTranslation(self.size) if vocabulary is None else translation_along(vocabulary, params)
         sequence = DraftedSequence(params, translation, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[])
         sequence.commit(0, tokens)

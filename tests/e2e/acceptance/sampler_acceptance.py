@@ -69,7 +69,7 @@ class Reader:
         self._sampler = Sampler(self._device)
 
     def read(self, tokens: Seq[int], asked: Settings) -> Samples:
-        """Draw behind each token from NUM_PROMPT on but the last, as if all before it were the answer so far."""
+        """Draw after each token from NUM_PROMPT on but the last, as if all before it were the answer so far."""
         batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=self._num_blocks)
         places = range(NUM_PROMPT, len(tokens))
         batch.append(tokens[:-1], position=0, blocks=range(self._num_blocks), num_logits=len(places))

@@ -1,4 +1,4 @@
-"""What the draft predicts over gRPC is what its model says of the target's text, to the token."""
+"""The draft predicts over gRPC what its model predicts of the target's text, to the token."""
 
 import pytest
 

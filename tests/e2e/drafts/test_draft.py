@@ -1,4 +1,4 @@
-"""A draft may come, go, hang, lie far away or be of no use: the client gets the same bytes, and is told."""
+"""A draft may come, go, hang, lie far away or be useless: the client gets the same bytes, and figures of it."""
 
 import asyncio
 import itertools
@@ -87,9 +87,7 @@ async def test_a_stopped_draft_is_used_again_when_it_goes_on(target: DraftedTarg
 
 
 @pytest.mark.exhaustive
-async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_it_goes_on(
-    target: DraftedTarget, make_draft: MakeDraft
-):
+async def test_a_draft_stopped_for_long_is_given_up_and_used_again(target: DraftedTarget, make_draft: MakeDraft):
     draft = make_draft()
     await target.start_draft(draft)
 

@@ -1,4 +1,4 @@
-"""Whoever stops waiting, and whatever breaks: no KV block stays in use, in the target or in the draft."""
+"""A cancelled call or a fault leaves no KV block in use, in the target or in the draft."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A draft that can do less than its target does what it can: the client gets the same bytes, and is told."""
+"""A draft that can do less than its target does what it can: the client gets the same bytes, and figures of it."""
 
 import asyncio
 from pathlib import Path
@@ -50,9 +50,7 @@ async def test_a_prompt_that_the_draft_cannot_hold(target: DraftedTarget, make_d
     assert "the draft dropped the sequence: RELEASE_REASON_TOO_LONG" in speculation.no_speculation_detail
 
 
-async def test_a_draft_without_memory_for_two_drops_one_and_serves_the_next(
-    target: DraftedTarget, make_draft: MakeDraft
-):
+async def test_a_draft_without_memory_for_two_drops_one_stream(target: DraftedTarget, make_draft: MakeDraft):
     await target.start_draft(make_draft("--kv-blocks", "4"))
     since = target.service.log_size
     options: Options = {"max_tokens": 95, "num_predictions": 8}
@@ -70,9 +68,7 @@ async def test_a_draft_without_memory_for_two_drops_one_and_serves_the_next(
         assert_counts(await target.generate({**SAMPLED, **options}))
 
 
-async def test_16_streams_are_taken_up_again_at_once_as_many_as_the_draft_may_have(
-    target: DraftedTarget, make_draft: MakeDraft
-):
+async def test_16_streams_get_a_new_draft_up_to_its_sequence_limit(target: DraftedTarget, make_draft: MakeDraft):
     kinds = [{**kind, "seed": seed, "max_tokens": 100} for seed in range(4) for kind in (GREEDY, SAMPLED)]
     for kind in kinds:
         await target.generate(kind)  # what each gives alone is known from here on

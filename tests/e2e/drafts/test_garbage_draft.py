@@ -73,7 +73,7 @@ async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
         further(replying(garbage_draft.cancelled), "CANCELLED garbage", id="cancelled"),
     ],
 )
-async def test_a_broken_link_is_told_and_opened_again(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
+async def test_a_broken_link_is_logged_and_opened_again(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
     since = fresh_target.service.log_size
     async with ScriptedDraft(fresh_target.draft_address, behaviour) as draft:
         is_over_at_once = told.startswith("CANCELLED") or behaviour is garbage_draft.no_hello

@@ -1,4 +1,4 @@
-"""A draft that predicts among few tokens: no byte changes, what was read is predicted, and no mask silences it."""
+"""A draft with a short head: no byte changes, tokens that were read are predicted, and no mask silences it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.harness.further import further
 from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
 
-SIZE = 1024  # of 8192 tokens, of which 768 are fixed
+SIZE = 1024  # of 8192 tokens; 768 of them are fixed
 RARE = [5000, 5001, 7000]
 PRIVATE: Options = {"prefix_cache": False}
 
@@ -38,11 +38,11 @@ def answer(client: Client, prompt: str = PROMPT, **options: object) -> Result:
 
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
-def test_it_changes_no_byte(client: Client, options: Options):
+def test_a_head_shortlist_changes_no_byte(client: Client, options: Options):
     assert_counts(answer(client, **options, max_tokens=200))
 
 
-def test_what_was_read_is_predicted_unless_it_is_private(client: Client):
+def test_tokens_read_are_predicted_unless_they_are_private(client: Client):
     wanted = {**GREEDY, "max_tokens": 120}
     first = answer(client, **wanted, **PRIVATE)
     off_the_list = {token.id for token in first.tokens if token.id >= SIZE}
@@ -54,7 +54,7 @@ def test_what_was_read_is_predicted_unless_it_is_private(client: Client):
 
 
 @pytest.mark.parametrize("options", [{}, PRIVATE], ids=["open", "private"])
-def test_what_alone_is_allowed_is_predicted(client: Client, options: Options):
+def test_the_only_allowed_tokens_are_predicted(client: Client, options: Options):
     result = answer(client, **GREEDY, **options, max_tokens=40, allowed_token_ids=RARE)
     assert {*result.token_ids} <= {*RARE}
     assert result.speculation.accepted > 0

@@ -20,7 +20,7 @@ from tests.harness.processes.cpu_time import UnhinderedClock
 
 _SECONDS = 1.0
 _MOST_LINKS = 8  # with pauses that grow
-_SHORTEST_LATER_PAUSE = 15.0  # behind those, seconds
+_SHORTEST_LATER_PAUSE = 15.0  # after those, seconds
 _SECONDS_OF_A_LINE = 60.0
 _NUM_TOKENS = 100  # for which the target computes longer than for any answer of its health
 _POLL_SECONDS = 0.05
@@ -83,7 +83,7 @@ class Probe:
 )
 async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
     target, probe = fresh_target, Probe(fresh_target.service)
-    await target.generate({**GREEDY, "max_tokens": _NUM_TOKENS})  # what it says without predictions is known
+    await target.generate({**GREEDY, "max_tokens": _NUM_TOKENS})  # its answer without predictions is known
     computed = target.service.cpu_seconds
     await target.generate({**GREEDY, "max_tokens": _NUM_TOKENS})
     usual = target.service.cpu_seconds - computed

@@ -1,4 +1,4 @@
-"""Predictions from the text itself change no byte of it, alone and beside a draft, and the figures tell them apart."""
+"""Predictions from the text itself change no byte, alone and beside a draft, and figures are kept by source."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,7 +58,7 @@ def drafted() -> Iterator[RunningTarget]:
 
 
 def generate(target: RunningTarget, prompt: str, options: Options) -> Result:
-    """A generation with predictions, which must be what it is without, with figures that add up."""
+    """A generation with predictions, which must equal the one without, with figures that add up."""
     with Client(target.address, max_retries=0) as client:
         alone = client.generate(prompt, **{**ALONE, "temperature": options["temperature"]}, max_tokens=COUNT)
         result = client.generate(prompt, **{"speculation": "always", **options}, max_tokens=COUNT, pass_reports=True)
@@ -103,17 +103,13 @@ def of(result: Result, source: PredictionSource) -> SourceStats:
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 @pytest.mark.parametrize("prompt", [REPEATING, OTHER], ids=["repeating", "other"])
-def test_the_bytes_are_the_same_and_some_predictions_are_right_and_some_are_wrong(
-    target: RunningTarget, prompt: str, options: Options
-):
+def test_lookup_changes_no_byte_with_right_and_wrong_predictions(target: RunningTarget, prompt: str, options: Options):
     stats = generate(target, prompt, options).speculation
     assert 0 < stats.accepted < stats.predicted
     assert [entry.source for entry in stats.by_source] == [PredictionSource.LOOKUP]
 
 
-def test_a_text_that_repeats_its_prompt_takes_far_fewer_passes_than_with_the_draft(
-    target: RunningTarget, drafted: RunningTarget
-):
+def test_lookup_beats_the_draft_where_a_text_repeats_its_prompt(target: RunningTarget, drafted: RunningTarget):
     by_lookup = generate(target, REPEATING, GREEDY).speculation
     by_draft = generate(drafted, REPEATING, {**GREEDY, "lookup": False}).speculation
     assert [entry.source for entry in by_draft.by_source] == [PredictionSource.DRAFT]
@@ -138,7 +134,7 @@ def test_the_number_of_predictions_is_kept_to(target: RunningTarget):
     assert max(report.predicted for report in result.pass_reports) == 3
 
 
-def test_a_request_may_switch_it_off(target: RunningTarget):
+def test_a_request_may_switch_the_lookup_off(target: RunningTarget):
     stats = generate(target, REPEATING, {**GREEDY, "lookup": False}).speculation
     assert (stats.predicted, stats.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
     assert stats.no_speculation_detail == "the request forbids the lookup"
@@ -166,7 +162,7 @@ async def test_eight_sequences_that_preempt_one_another():
 
 
 @pytest.mark.parametrize("number", [further(0, id="greedy"), pytest.param(1, id="sampled")])
-async def test_a_generation_is_taken_up_from_any_cut(number: int):
+async def test_a_generation_continues_from_any_cut(number: int):
     whole = await Stepper("demo").complete(asked(Stepper("demo"), number, SpeculationMode.NEVER))
     stepper = Stepper("demo", predictors=with_lookup(long_match=8))
     num_accepted = 0

@@ -15,7 +15,7 @@ def both() -> tuple[Reader, Reader]:
 
 
 @pytest.mark.parametrize("name", ["none", "XTC 0.5, 0.1", "mirostat 2, τ 3"])
-def test_a_draft_is_right_about_as_often_as_it_could(both: tuple[Reader, Reader], name: str) -> None:
+def test_a_draft_agrees_about_as_often_as_a_coupling_can(both: tuple[Reader, Reader], name: str) -> None:
     """Between what shared noise reaches (1 - TV) / (1 + TV), arXiv 2408.07978, and 1 - TV, four standard errors off."""
     one = agreement(DOCUMENTS, SAMPLERS[name], *both)
     error = 4 * np.sqrt(one.best * (1 - one.best) / one.places)

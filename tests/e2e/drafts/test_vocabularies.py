@@ -1,4 +1,4 @@
-"""A draft whose vocabulary is another one than the target's: it guesses the same draws, and changes no byte."""
+"""A draft with another vocabulary than the target's: it guesses the same draws, and changes no byte."""
 
 import logging
 import re
@@ -40,7 +40,7 @@ def plain() -> OfflineDraft:
 
 @pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
 @pytest.mark.parametrize("num_padded", [0, 64])
-def test_under_other_ids_the_draft_makes_the_very_same_predictions(
+def test_a_reordered_vocabulary_gives_the_same_predictions(
     plain: OfflineDraft, params: SamplingParams, num_padded: int
 ):
     """The model is the same but for the order of its words: so are its logits, and the noise goes with the words."""
@@ -55,7 +55,7 @@ def test_under_other_ids_the_draft_makes_the_very_same_predictions(
 
 
 @pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
-def test_padding_is_never_predicted_and_changes_nothing_else(plain: OfflineDraft, params: SamplingParams):
+def test_padding_is_never_predicted_and_changes_nothing(plain: OfflineDraft, params: SamplingParams):
     padded = OfflineDraft(padded_draft_folder(64))
     way = padded.map_to(plain.model.tokenizer, plain.size)
     pieces = texts(plain.model.tokenizer)
@@ -66,7 +66,7 @@ def test_padding_is_never_predicted_and_changes_nothing_else(plain: OfflineDraft
 
 @pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
 def test_a_draft_that_lacks_some_tokens_still_guesses_most_draws(plain: OfflineDraft, params: SamplingParams):
-    """What it lacks it reads in pieces, and does not predict."""
+    """It reads tokens that it lacks in pieces, and does not predict them."""
     reworded = OfflineDraft(reworded_draft_folder(num_dropped=600))
     way = reworded.map_to(plain.model.tokenizer, plain.size)
     assert way is not None
@@ -109,7 +109,7 @@ def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, Voc
 
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
-def test_it_changes_no_byte_and_the_figures_tell_of_it(
+def test_another_vocabulary_changes_no_byte_and_is_reported(
     drafted: tuple[RunningTarget, VocabularyMatch], options: Options
 ):
     target, match = drafted
@@ -123,8 +123,8 @@ def test_it_changes_no_byte_and_the_figures_tell_of_it(
 
 
 @pytest.mark.exhaustive
-def test_with_few_tokens_in_common_the_way_through_bytes_predicts_more(caplog: pytest.LogCaptureFixture):
-    """The same draft of the same target, of which only the way between them differs."""
+def test_with_few_shared_tokens_the_bytes_way_predicts_more(caplog: pytest.LogCaptureFixture):
+    """The same draft for the same target; only the translation between them differs."""
     caplog.set_level(logging.INFO)
     lengths: dict[Way, float] = {}
     alone: dict[int, Result] = {}  # which does not depend on the draft either

@@ -1,1 +1,1 @@
-"""The same bytes, whatever goes on around an answer: caches, preemption, company, cuts and restarts."""
+"""The same bytes in all circumstances of an answer: caches, preemption, company, cuts and restarts."""

@@ -1,4 +1,4 @@
-"""What was evicted from the KV cache comes back to the bit, from memory and from a disk, whatever else is going on.
+"""Blocks evicted from the KV cache come back to the bit, from memory and from a disk, in all circumstances.
 
 Before each pass every block that holds nothing to be found is full of NaN.
 """
@@ -92,9 +92,7 @@ async def evicted_and_asked_again(stepper: Stepper, wanted: Request) -> Generati
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_what_comes_back_goes_on_as_what_is_computed_whatever_is_predicted(
-    model: str, make_store: MakeStore
-) -> None:
+async def test_blocks_from_the_offload_continue_as_computed_ones(model: str, make_store: MakeStore) -> None:
     wanted = asking(1, num_predictions=6, top_p=0.9, frequency_penalty=0.7)
     expected = await cold(wanted, model=model)
     for kind in SCRIPTED:
@@ -119,7 +117,7 @@ async def test_keys_and_values_come_back_as_they_are_stored(kv: str, make_store:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_crowd_whose_sequences_are_preempted_finds_its_blocks_again(model: str, make_store: MakeStore) -> None:
+async def test_a_preempted_crowd_finds_its_offloaded_blocks_again(model: str, make_store: MakeStore) -> None:
     wanted = [
         replace(asking(number, max_tokens=60, num_predictions=5), prompt=random_prompt(f"crowd {number}", 70))
         for number in range(8)
@@ -138,7 +136,7 @@ async def test_a_crowd_whose_sequences_are_preempted_finds_its_blocks_again(mode
     assert stepper.blocks.num_free == FEW_BLOCKS
 
 
-async def test_adapters_and_salts_keep_what_they_have_evicted_apart(tmp_path: Path, make_store: MakeStore) -> None:
+async def test_adapters_and_salts_have_offloaded_blocks_of_their_own(tmp_path: Path, make_store: MakeStore) -> None:
     loras = {
         name: write_adapter(tmp_path / name, folder("llama"), seed=rank, rank=rank, modules=ALL_LINEAR)
         for name, rank in (("first", 8), ("second", 13))
@@ -157,7 +155,7 @@ async def test_adapters_and_salts_keep_what_they_have_evicted_apart(tmp_path: Pa
             await finish(stepper, filling())
 
 
-async def test_another_process_finds_what_is_on_disk_but_nothing_that_is_damaged(tmp_path: Path) -> None:
+async def test_another_process_finds_intact_pages_on_disk_only(tmp_path: Path) -> None:
     wanted = asking(1)
     expected = await cold(wanted, model="llama")
     first = Stepper("llama", num_blocks=FEW_BLOCKS, make_store=disk_store(tmp_path))

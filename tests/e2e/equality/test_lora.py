@@ -49,7 +49,7 @@ async def alone(model: str, wanted: Request, loras: dict[str, Path]) -> Transcri
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_answers_beside_each_other_are_those_of_each_alone_whatever_is_predicted(
+async def test_answers_with_adapters_together_are_those_of_each_alone(
     model: str, setting: str, loras: dict[str, dict[str, Path]]
 ) -> None:
     wanted = [asking(model, index, num_predictions=5, **SETTINGS[setting]) for index in range(len(NAMES))]
@@ -67,7 +67,7 @@ async def test_answers_beside_each_other_are_those_of_each_alone_whatever_is_pre
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7, 23])
-async def test_a_continuation_goes_on_with_the_same_bytes(cut: int, loras: dict[str, dict[str, Path]]) -> None:
+async def test_a_continuation_has_the_same_bytes(cut: int, loras: dict[str, dict[str, Path]]) -> None:
     wanted = asking("llama", 0, temperature=0.9)
     whole = await alone("llama", wanted, loras["llama"])
     stepper = Stepper("llama", loras=loras["llama"])

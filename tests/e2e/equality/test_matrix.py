@@ -108,7 +108,7 @@ def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
     ],
     ids=lambda cell: f"{cell.setup.model}-{cell.setup.source}",
 )
-def test_further_architectures_and_quantised_weights_give_the_same_bytes(cell: Cell, rig: Rig):
+def test_further_architectures_and_quantisation_keep_the_bytes(cell: Cell, rig: Rig):
     rig.make_references(dict.fromkeys(streams_of(cell)))
     assert rig.run(cell).problems == []
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts as targets and as drafts, beside dense ones: no byte changes; what was right is counted."""
+"""Mixtures of experts as targets and as drafts, beside dense ones: no byte changes; right predictions are counted."""
 
 import pytest
 

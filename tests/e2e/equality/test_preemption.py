@@ -1,4 +1,4 @@
-"""When the KV cache is too small for everybody, everybody still gets their bytes; who reads slowly stops nobody."""
+"""With too small a KV cache every stream still gets its bytes, and a slow reader stops no other stream."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_eight_streams_on_few_blocks_all_finish_with_their_bytes():
     assert stepper.blocks.num_free == FEW_BLOCKS
 
 
-async def test_predictions_preempt_nobody_and_change_nothing():
+async def test_predictions_preempt_no_stream_and_change_nothing():
     wanted = eight_requests(num_predictions=MOST_PREDICTIONS)
     alone = await each_alone(wanted)
     scripts = {f"test-{index}": ("mixed", transcript.token_ids) for index, transcript in enumerate(alone)}
@@ -52,7 +52,7 @@ async def test_predictions_preempt_nobody_and_change_nothing():
     assert sum(end.preemptions for end in ends) > 0
 
 
-async def test_the_oldest_is_never_preempted_so_that_everybody_gets_there():
+async def test_the_oldest_stream_is_never_preempted():
     stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS)
     generations = [stepper.submit(one) for one in eight_requests()]
     stepper.run()
@@ -63,7 +63,7 @@ async def test_the_oldest_is_never_preempted_so_that_everybody_gets_there():
     assert sum(preemptions) > 0
 
 
-async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_same_bytes():
+async def test_an_unread_stream_pauses_and_resumes_with_the_same_bytes():
     slow_request, *wanted = eight_requests(num_predictions=MOST_PREDICTIONS, prompt_logprobs=False)
     alone = await each_alone([slow_request, *wanted])
     right = ScriptedPredictor(lambda name: ("right", alone[0].token_ids), vocab_size=512)
@@ -75,7 +75,7 @@ async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_sa
     assert await _read_while_stepping(stepper, slow) == alone[0]
 
 
-async def test_a_slow_reader_that_holds_most_blocks_gives_them_up_and_stops_nobody():
+async def test_a_slow_reader_gives_up_its_blocks_and_stops_no_stream():
     slow_request = request(LONG_PROMPT, seed=70, temperature=0.9, max_tokens=60, prompt_logprobs=False)
     wanted = eight_requests()
     alone = await each_alone([slow_request, *wanted])
@@ -125,7 +125,7 @@ async def _answer(client: AsyncClient, index: int) -> Result:
 
 
 async def _read_while_stepping(stepper: Stepper, generation: Generation) -> Transcript:
-    """Be a consumer who reads whatever there is after each step."""
+    """Read all available events after each step."""
     reading = asyncio.create_task(generation.transcript())
     while not reading.done():
         stepper.step()

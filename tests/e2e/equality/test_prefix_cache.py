@@ -1,4 +1,4 @@
-"""A prompt that is found in the cache goes on as one that is computed, to the bit, whatever else is going on.
+"""A prompt found in the cache continues as a computed one, to the bit, in all circumstances.
 
 Before each pass every block that holds nothing to be found is full of NaN.
 """
@@ -55,7 +55,7 @@ async def finish(stepper: Stepper, wanted: Request) -> Generation:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_warm_and_cold_give_the_same_bytes_with_every_kind_of_prediction(model: str, setting: str):
+async def test_warm_and_cold_caches_give_the_same_bytes(model: str, setting: str):
     wanted = asking(1, num_predictions=6, **SETTINGS[setting])
     expected = await cold(model, wanted)
     for kind in SCRIPTED:
@@ -69,7 +69,7 @@ async def test_warm_and_cold_give_the_same_bytes_with_every_kind_of_prediction(m
         assert (accepted > 0, offered > accepted) == (kind != "wrong", kind != "right")
 
 
-async def test_blocks_filled_beside_rejected_predictions_are_as_good_as_others():
+async def test_blocks_filled_beside_rejected_predictions_are_reused():
     """A second turn: the prompt of the first and its answer are found, up to the last full block."""
     first = asking(1, num_predictions=6, max_tokens=70)
     answer = await cold("llama", first)
@@ -86,7 +86,7 @@ async def test_blocks_filled_beside_rejected_predictions_are_as_good_as_others()
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 64, 65])
-async def test_whatever_the_length_the_last_token_is_computed(length: int):
+async def test_the_last_token_of_any_prompt_is_computed(length: int):
     wanted = request(PREFIX[:length], temperature=0.9, max_tokens=8)
     expected = await cold("gemma2", wanted)
     stepper = Stepper("gemma2")
@@ -97,7 +97,7 @@ async def test_whatever_the_length_the_last_token_is_computed(length: int):
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_crowd_on_few_blocks_shares_its_beginning_and_finds_it_again(model: str):
+async def test_a_crowd_on_few_blocks_shares_and_finds_its_prefix(model: str):
     wanted = [asking(number, max_tokens=60, num_predictions=5) for number in range(8)]
     alone = [await cold(model, one) for one in wanted]
     scripts = {one.request_id: ("mixed", answer.token_ids) for one, answer in zip(wanted, alone, strict=True)}
@@ -125,7 +125,7 @@ async def test_sequences_that_share_leave_room_for_more_of_them():
     assert most == [6, 3]
 
 
-async def test_a_continuation_finds_the_prompt_and_what_was_received():
+async def test_a_continuation_finds_prompt_and_received_tokens_cached():
     wanted = asking(1, max_tokens=50)
     whole = await cold("qwen3", wanted)
     stepper = Stepper("qwen3")
@@ -137,7 +137,7 @@ async def test_a_continuation_finds_the_prompt_and_what_was_received():
         assert generation.end.cached_tokens == (len(wanted.prompt) + cut - 1) // BLOCK_SIZE * BLOCK_SIZE
 
 
-async def test_a_healed_prompt_finds_all_but_what_is_drawn_anew():
+async def test_a_healed_prompt_is_found_except_for_its_redrawn_end():
     stepper = Stepper("llama")
     wanted = request([*PREFIX[:-1], *stepper.tokenizer.encode(" ", add_special_tokens=False)], temperature=1.0)
     healing = plan_healing(wanted.prompt, stepper.tokenizer, vocab_size=stepper.vocab_size)
@@ -154,7 +154,7 @@ async def test_a_healed_prompt_finds_all_but_what_is_drawn_anew():
     ("policy", "other"),
     [(CachePolicy(), COLD), (COLD, CachePolicy()), (CachePolicy(salt="a"), CachePolicy(salt="b"))],
 )
-async def test_who_opts_out_or_has_another_salt_finds_nothing(policy: CachePolicy, other: CachePolicy):
+async def test_another_salt_or_policy_finds_nothing(policy: CachePolicy, other: CachePolicy):
     stepper = Stepper("llama")
     await stepper.complete(asking(1, cache=policy))
     generation = await finish(stepper, asking(1, cache=other))

@@ -1,4 +1,4 @@
-"""A stream that is cut anywhere goes on with the same bytes, and only where they would be the same."""
+"""A stream that is cut anywhere continues with the same bytes, and only where they would be the same."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ async def assert_goes_on_from_every_cut(stepper: Stepper, wanted: Request, whole
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_an_answer_cut_after_any_token_goes_on_with_the_same_bytes(model: str, setting: str):
+async def test_an_answer_cut_after_any_token_has_the_same_rest(model: str, setting: str):
     wanted = request(PROMPT, **SETTINGS[setting], seed=11, max_tokens=NEW_TOKENS)
     whole, texts = await whole_answer(model, wanted)
     await assert_goes_on_from_every_cut(Stepper(model, prefill_chunk=16), wanted, whole, texts)

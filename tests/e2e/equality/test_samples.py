@@ -37,7 +37,7 @@ async def each_alone(model: str, wanted: Request) -> list[Transcript]:
     seeds = [derive_seed(wanted.sampling.seed, index) for index in range(wanted.num_samples)]
     assert seeds[0] == wanted.sampling.seed
     requests = [replace(wanted, num_samples=1, sampling=replace(wanted.sampling, seed=seed)) for seed in seeds]
-    silent = replace(wanted.output, prompt_logprobs=False)  # the first sample tells of the prompt
+    silent = replace(wanted.output, prompt_logprobs=False)  # the first sample has the prompt's records
     requests[1:] = [replace(one, output=silent) for one in requests[1:]]
     return [await Stepper(model).complete(one) for one in requests]
 
@@ -48,7 +48,7 @@ async def read(generations: list[Generation]) -> list[Transcript]:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_every_sample_is_a_request_of_its_own_with_every_kind_of_prediction(model: str, setting: str):
+async def test_every_sample_is_a_request_of_its_own(model: str, setting: str):
     wanted = several(num_predictions=6, **SETTINGS[setting])
     alone = await each_alone(model, wanted)
     assert (len({answer.token_ids for answer in alone}) > 1) == (setting != "greedy")
@@ -79,7 +79,7 @@ async def test_the_prompt_is_computed_once_and_a_begun_block_is_copied(length: i
     assert [generation.end.cached_tokens for generation in generations[1:]] == [length - 1] * (NUM_SAMPLES - 1)
 
 
-async def test_one_token_of_each_is_enough():
+async def test_one_token_of_each_sample_can_be_generated():
     wanted = several(max_tokens=1)
     stepper = Stepper("llama")
     generations = stepper.submit_samples(wanted)
@@ -89,7 +89,7 @@ async def test_one_token_of_each_is_enough():
 
 
 @pytest.mark.parametrize("policy", [COLD, CachePolicy()], ids=["cold", "cached"])
-async def test_samples_that_are_preempted_go_on_with_their_bytes(policy: CachePolicy):
+async def test_preempted_samples_keep_their_bytes(policy: CachePolicy):
     wanted = several(max_tokens=90, num_predictions=5, cache=policy)
     alone = await each_alone("qwen3", wanted)
     mixed = ScriptedPredictor(lambda name: ("mixed", alone[0].token_ids), vocab_size=512)
@@ -102,7 +102,7 @@ async def test_samples_that_are_preempted_go_on_with_their_bytes(policy: CachePo
     assert stepper.blocks.num_free == 12
 
 
-async def test_in_company_everybody_gets_their_bytes():
+async def test_samples_and_other_requests_keep_their_bytes():
     others = [request(prompt_of("llama", index), seed=index, temperature=0.9, max_tokens=50) for index in range(6)]
     wanted = several(max_tokens=50)
     alone = [await Stepper("llama").complete(other) for other in others] + await each_alone("llama", wanted)

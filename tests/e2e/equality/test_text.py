@@ -19,7 +19,7 @@ PREDICTIONS = ("none", *SCRIPTED)
 
 
 def predicting(model: str, kind: str, script: tuple[int, ...]) -> Stepper:
-    """A stepper that is told beforehand what the model will say, rightly or not."""
+    """A stepper whose predictor has the model's answer, or a wrong one."""
     predictor = ScriptedPredictor(lambda name: None if kind == "none" else (kind, script), vocab_size=512)
     return Stepper(model, predictors=[predictor])
 
@@ -31,7 +31,7 @@ def byte_tokens(stepper: Stepper, character: str) -> list[int]:
 
 
 def text_after(stepper: Stepper, token_ids: tuple[int, ...]) -> str:
-    """What may be shown of an answer without stop strings that goes on behind these tokens."""
+    """What may be shown of an answer without stop strings that continues after these tokens."""
     visible = (token_id for token_id in token_ids if not stepper.tokenizer.is_special(token_id))
     data = b"".join(map(stepper.tokenizer.token_bytes, visible))
     return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
@@ -58,7 +58,7 @@ async def test_text_is_never_a_broken_character(character: str):
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_the_text_after_some_tokens_depends_on_these_tokens_alone(model: str):
+async def test_the_text_after_some_tokens_depends_on_them_alone(model: str):
     wanted = request(PROMPT, **RANDOM_TEXT, num_predictions=7)
     alone, generation = await Stepper(model).one_by_one(wanted)
     texts = generation.boundaries()
@@ -71,7 +71,7 @@ async def test_the_text_after_some_tokens_depends_on_these_tokens_alone(model: s
 
 @pytest.mark.parametrize("kind", all_with(PREDICTIONS, "mixed"))
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_stop_string_never_leaks_wherever_it_begins_and_however_it_is_cut_into_tokens(model: str, kind: str):
+async def test_a_stop_string_never_leaks_wherever_it_begins(model: str, kind: str):
     whole = await Stepper(model).complete(request(PROMPT, **RANDOM_TEXT))
     stepper = predicting(model, kind, whole.token_ids)
     num_spanning = 0
@@ -110,7 +110,7 @@ async def test_max_tokens_is_exact(kind: str, num_predictions: int):
 
 
 @pytest.mark.parametrize("ending", ["stop token", "stop string", "max_tokens"])
-async def test_an_answer_ends_in_the_same_place_wherever_that_falls_in_an_accepted_run(ending: str):
+async def test_an_answer_ends_at_the_same_token_in_any_accepted_run(ending: str):
     whole = await Stepper("gemma2").complete(request(PROMPT, **RANDOM_TEXT))
     alone, foretold = Stepper("gemma2"), predicting("gemma2", "right", whole.token_ids)
     for position in range(1, 30):

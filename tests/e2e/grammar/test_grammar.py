@@ -1,4 +1,4 @@
-"""A text that follows a grammar has the same bytes whatever is predicted, goes on beside it, or cuts it."""
+"""A text that follows a grammar has the same bytes with any predictions, company and cuts."""
 
 import math
 import random
@@ -31,7 +31,7 @@ ENDS = {"demo": 0, "llama": 1, "gemma2": 1}
 
 
 class RandomPredictor(SilentPredictor):
-    """Predicts whatever, a part of which the grammar allows."""
+    """Predicts random tokens, some of them allowed by the grammar."""
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -139,7 +139,7 @@ async def test_predictions_company_and_preemption_change_nothing(model: str, nam
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_text_cut_anywhere_goes_on_with_the_same_bytes(name: str):
+async def test_a_text_cut_anywhere_continues_with_the_same_bytes(name: str):
     plain = Stepper("llama")
     for seed in SEEDS[:2]:
         wanted = following(plain, name, seed, num_predictions=3)

@@ -1,4 +1,4 @@
-"""Grammars that are made to end a service, or to keep it busy: neither happens, and nobody else waits for them."""
+"""Grammars made to end a service or to keep it busy do neither, and delay no other request."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.harness.grammar.hostile_grammars import DOTS, HOSTILE, SLOW
 from tests.rpc.harness.draft_link import PROMPT, REFUSED, Link
 
 _MOST_MORE_MEMORY = 256 << 20  # bytes
-_SMALL = ("--kv-blocks", "64")  # whose memory, taken behind the start, is little beside that
+_SMALL = ("--kv-blocks", "64")  # their memory, taken after the start, is little beside that
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def assert_serves(service: Service) -> None:
 
 
 @pytest.mark.parametrize("name", all_with(HOSTILE, "ambiguous rules", "a long forced text"))
-def test_a_hostile_grammar_is_refused_by_name_and_the_service_lives(target: Service, name: str):
+def test_a_hostile_grammar_is_refused_and_the_service_lives(target: Service, name: str):
     source = HOSTILE[name]
     before = target.peak_bytes
     grammar = {source.kind.name.lower(): source.texts[0]}
@@ -53,7 +53,7 @@ def test_a_hostile_grammar_is_refused_by_name_and_the_service_lives(target: Serv
 
 
 @pytest.mark.parametrize("name", all_with(["chained rules", "intersections"], "intersections"))
-async def test_a_draft_refuses_it_too_and_lives(tmp_path: Path, name: str):
+async def test_a_draft_refuses_a_hostile_grammar_too_and_lives(tmp_path: Path, name: str):
     draft = Service("draft", DEMO_DRAFT, tmp_path)
     draft.start()
     try:
@@ -80,7 +80,7 @@ def _refuse(draft: Service, name: str) -> None:
 
 
 @pytest.mark.parametrize("regex", [further(DOTS, id="refused at once"), pytest.param(SLOW.texts[0], id="tried")])
-async def test_abandoned_grammars_hold_nobody_up_and_the_service_ends_when_told(tmp_path: Path, regex: str):
+async def test_abandoned_grammars_delay_no_request_and_no_shutdown(tmp_path: Path, regex: str):
     service = Service("target", DEMO_TARGET, tmp_path, *_SMALL)
     service.start()
     try:

@@ -1,4 +1,4 @@
-"""A thought that is ended is ended at the same token, whatever is predicted, goes on beside it, or cuts it."""
+"""A bounded thought ends at the same token with any predictions, company and cuts."""
 
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ async def test_predictions_preemption_and_cuts_change_nothing(setting: str, kind
         assert [*received, *(await rest).token_ids] == [*whole.token_ids]
 
 
-async def test_a_thought_that_the_answer_begins_is_bounded_too() -> None:
+async def test_a_thought_begun_by_the_answer_is_bounded_too() -> None:
     plain = await Stepper("llama").complete(wanted("greedy", thinking=None))
     first = TOKENIZER.token_bytes(plain.token_ids[0]).lstrip()
     assert first
@@ -87,7 +87,7 @@ async def test_a_mark_that_is_banned_ends_the_answer() -> None:
     assert "think" not in whole.text
 
 
-async def test_another_token_in_the_place_of_a_mark_was_not_received() -> None:
+async def test_received_tokens_without_the_forced_mark_are_refused() -> None:
     whole = await Stepper("llama").complete(wanted("greedy", thinking=None))
     received = tuple(whole.token_ids[: MAX_TOKENS + 2])
     with pytest.raises(ValueError, match=f"max_thinking_tokens forces token {END_IDS[0]} at {MAX_TOKENS}"):

@@ -1,4 +1,4 @@
-"""A required call of the demo model is the same one with predictions, without, and behind a restart in its middle."""
+"""A required call of the demo model is the same with predictions, without, and after a restart in its middle."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def check(call: ToolCall) -> None:
 
 
 def called(messages: Seq[Chunk | Finished]) -> list[tuple[str, str]]:
-    """The calls that their deltas tell."""
+    """The calls that the deltas add up to."""
     deltas = [delta for message in messages for delta in message.message_deltas]
     return [(delta.tool_call.name, delta.tool_call.arguments) for delta in deltas if delta.HasField("tool_call")]
 

@@ -1,1 +1,1 @@
-"""What the tests of whole services are made of: models, services in processes, proxies, bad drafts, and gauges."""
+"""Parts of the tests of whole services: models, services in processes, proxies, bad drafts, and gauges."""

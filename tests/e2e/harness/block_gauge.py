@@ -1,4 +1,4 @@
-"""BlockGauge: how many KV blocks a service uses, for whoever does not live in its process."""
+"""BlockGauge: how many KV blocks a service uses, read from another process."""
 
 import mmap
 import struct

@@ -1,4 +1,4 @@
-"""CommandLineTarget: a target as anybody starts it."""
+"""CommandLineTarget: a target started from the command line."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the tests of a drafted target are made of: the services' processes, and streams beside the same ones alone."""
+"""Parts of the tests of a drafted target: the services' processes, and streams compared with the same ones alone."""
 
 import asyncio
 import signal
@@ -61,7 +61,7 @@ class Service:
             return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
 
     def kill(self) -> None:
-        """SIGKILL, in the middle of whatever it does; nothing if it does not run."""
+        """Kill it by SIGKILL at any point of its work; nothing if it does not run."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -76,16 +76,16 @@ class Service:
         return self._running.wait(seconds)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Stop its process by SIGSTOP."""
         self._running.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Let its process run again by SIGCONT."""
         self._running.send_signal(signal.SIGCONT)
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._running.pid
 
     @property
@@ -135,7 +135,7 @@ class Service:
 
     @property
     def log_size(self) -> int:
-        """Where the log ends now, to look for what comes behind."""
+        """Where the log ends now, to search what comes later."""
         return self._log.stat().st_size
 
     def log(self, since: int = 0) -> str:
@@ -176,12 +176,12 @@ def serving(targets: Seq[Service]) -> Iterator[None]:
 
 
 class DraftedTarget:
-    """The demo target, which looks for a draft at one address, and what it says to requests that forbid one."""
+    """The demo target with one draft address, and its answers to requests that forbid a draft."""
 
     LINKED, UNLINKED = "is there: ", "is not there: "
 
     def __init__(self, service: Service, draft_address: str, alone: dict[str, Result] | None = None) -> None:
-        """`alone` is what is known of the answers to requests that forbid a draft, whatever the address."""
+        """`alone` has the known answers to requests that forbid a draft, whatever the address."""
         self.service = service
         self.draft_address = draft_address
         self._alone: dict[str, Result] = {} if alone is None else alone
@@ -213,7 +213,7 @@ class DraftedTarget:
             yield proxy
 
     async def generate(self, options: Options, at: Mapping[int, Action] | None = None, prompt: str = PROMPT) -> Result:
-        """A stream with predictions, which must be what it is without; `at` so many tokens, act before reading on."""
+        """A stream with predictions, which must equal the one without; `at` so many tokens, act before reading on."""
         alone = await self._generate_alone(prompt, options)
         async with self.connect() as client:
             result = await _read(client, prompt, {"speculation": "always", "num_predictions": 4, **options}, at or {})
@@ -272,10 +272,10 @@ def assert_counts(*results: Result) -> None:
 
 
 def accepted_behind(result: Result, num_tokens: int) -> int:
-    """Accepted predictions behind the first tokens."""
+    """Accepted predictions after the first tokens."""
     return sum(token.predicted for token in result.tokens[num_tokens:])
 
 
 def unpredicted(token: Token) -> Token:
-    """What a token must be whatever was predicted."""
+    """The parts of a token's record that no prediction may change."""
     return replace(token, predicted=False, prediction_source=None)

@@ -46,7 +46,7 @@ MILLION_IDS = DraftResponse(predict=Predict(sequence_id=1, epoch=1, token_ids=[5
 
 
 async def silence(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
-    """Never says a word."""
+    """Never sends a message."""
     async for _ in requests:
         pass
     return
@@ -54,17 +54,17 @@ async def silence(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
 
 
 async def hanging_up(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
-    """Says hello and goodbye."""
+    """Sends a hello and ends the stream."""
     yield HELLO
 
 
 async def no_hello(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
-    """Predicts without having said who it is."""
+    """Predicts without a hello before."""
     yield prediction(1, epoch=1, position=0, token_ids=[5])
 
 
 def flood_of(garbage: Said) -> Behaviour:
-    """Says hello, and from the first commit on one and the same thing, as fast as it is read."""
+    """Sends a hello, and from the first commit on one and the same message, as fast as it is read."""
 
     async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
         yield HELLO
@@ -76,7 +76,7 @@ def flood_of(garbage: Said) -> Behaviour:
 
 
 def named(name: str) -> Behaviour:
-    """Says hello by a name that somebody may want to log, then bytes that are no message, and listens."""
+    """Sends a hello with a hostile name for the log, then bytes that are no message, and reads on."""
 
     async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
         yield DraftResponse(hello=DraftHello(protocol_version=2, model=name, weight_format=name[:1000]))
@@ -88,7 +88,7 @@ def named(name: str) -> Behaviour:
 
 
 async def flood_of_epochs(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
-    """Begins anew with every run, each of which makes sense by itself."""
+    """Starts an epoch with every run; each run makes sense by itself."""
     yield HELLO
     commit = await anext(commits(requests))
     for epoch in itertools.count(1):
@@ -136,7 +136,7 @@ def wrong_tokens(commit: Commit, count: int) -> Iterator[Said]:
 
 
 def ids_out_of_range(commit: Commit, count: int) -> Iterator[Said]:
-    """Tokens that are none."""
+    """Ids that are no tokens."""
     token_ids = [8192, LARGEST, 2**31, 2**31 - 1]
     yield prediction(commit.sequence_id, epoch=count, position=end_of(commit), token_ids=token_ids)
 
@@ -147,7 +147,7 @@ def stale_epochs(commit: Commit, count: int) -> Iterator[Said]:
 
 
 def wrong_positions(commit: Commit, count: int) -> Iterator[Said]:
-    """Runs far ahead, far behind and with gaps."""
+    """Runs at positions far ahead, far too early and with gaps."""
     for offset, position in enumerate((0, LARGEST, end_of(commit) + 100, max(0, end_of(commit) - 2))):
         yield prediction(commit.sequence_id, epoch=4 * count + offset, position=position, token_ids=[5, 6, 7])
 

@@ -49,7 +49,7 @@ class LinkProxy:
         host, _, port = self._target.rpartition(":")
         try:
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        except OSError:  # nobody is there: the proxy is not either
+        except OSError:  # there is no server: the proxy closes the connection too
             writer.transport.abort()
             return
         self._writers += [writer, far_writer]

@@ -1,4 +1,4 @@
-"""LoopLateness: how late an event loop comes to what it is to do, where its process is starved or busy."""
+"""LoopLateness: how late an event loop starts its work, where its process is starved or busy."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _NUM_KEPT = 2000
 
 
 class LoopLateness:
-    """What a reader was late by is no stall of whoever wrote to it."""
+    """The lateness of a reader's event loop, which is no stall of the writer."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -110,7 +110,7 @@ def draft_folder(model: str, kind: str) -> Path:
 
 
 def place(model: str, *, target: Path, draft: Path) -> None:
-    """Say where a published model and its draft are, to this process and those that it starts."""
+    """Set where a published model and its draft are, for this process and those that it starts."""
     for role, path in (("target", target), ("draft", draft)):
         link = MATRIX / "published" / f"{model}-{role}"
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def padded_draft_folder(num_padded: int) -> Path:
 
 @functools.cache
 def foreign_draft_folder() -> Path:
-    """A draft whose words take the space behind them, not before, so that it has few of the demo target's tokens.
+    """A draft whose words end with their space, not begin with it, so that it shares few of the demo target's tokens.
 
     Its model is a table of what follows each token in the standard library.
     """

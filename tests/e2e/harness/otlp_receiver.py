@@ -24,7 +24,7 @@ class OtlpReceiver:
         self._server.start()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the server and wait for its end."""
         self._server.stop(None).wait()
 
 

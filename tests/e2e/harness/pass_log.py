@@ -21,12 +21,12 @@ class Pass:
 
     @property
     def num_judged(self) -> int:
-        """Predictions with a verdict: those that were right, and the first that was not; none behind the end."""
+        """Predictions with a verdict: the right ones and the first wrong one; none after the end."""
         return min(self.num_predicted, self.num_tokens)
 
 
 class PassLog:
-    """Logs the passes of one stream after another, but for those that nobody asked for."""
+    """Logs the passes of one stream after another, but for rehearsals."""
 
     def __init__(self, engine: TargetEngine) -> None:
         self._request: Request | None = None

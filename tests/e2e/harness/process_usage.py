@@ -11,7 +11,7 @@ _THREADS_ALLOWANCE = 4.0  # gRPC's pool takes some more where it gets little of 
 
 
 class ProcessUsage:
-    """Whoever is started anew begins anew: a service is watched only while its process stays the same."""
+    """A restarted service is measured from its start: it is watched only while its process stays the same."""
 
     def __init__(self, name: str, service: Service) -> None:
         self._service = service

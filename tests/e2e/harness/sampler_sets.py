@@ -69,5 +69,5 @@ def covering_sets() -> list[int]:
 
 
 def unknown_numbers() -> set[str]:
-    """The numbers of SamplingParams that no set has: whoever adds one has to give values of it."""
+    """The numbers of SamplingParams that no set has: a new one needs values here."""
     return {number.name for number in SAMPLING_NUMBERS} - SET_VALUES.keys()

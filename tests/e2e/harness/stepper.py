@@ -47,7 +47,7 @@ _MAX_STEPS = 20_000
 
 @dataclass(slots=True)
 class Generation:
-    """One sequence and its consumer, who reads only when told to."""
+    """One sequence and its consumer, which reads only when a test calls it."""
 
     sequence: Sequence
     stream: TokenStream

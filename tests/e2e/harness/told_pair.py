@@ -1,4 +1,4 @@
-"""ToldPair: a target and a draft in processes of their own, and all that they tell of themselves."""
+"""ToldPair: a target and a draft in processes of their own, with all metrics, traces and logs that they send."""
 
 import json
 import re
@@ -58,13 +58,13 @@ class ToldPair:
         return page.decode()
 
     def generate(self, client: Client, prompt: str, **options: Any) -> Result:
-        """One generation, each pass of which has predictions where there are any."""
+        """One generation whose passes have predictions where there are any."""
         return client.generate(prompt, ignore_eos=True, **{**_EVERY_PASS, **options})
 
     @contextmanager
     def streaming(self, prompt: str, **options: Any) -> Iterator[Callable[[], Result]]:
-        """A generation that has begun, and cannot end before its reader goes on, which the function does to the end;
-        behind the block it is gone.
+        """A generation that has begun, and cannot end before its reader continues, as the function does to the end;
+        after the block it is cancelled.
         """
         with Client(self.address, channel_arguments=READS_LITTLE) as client:
             with client.stream(prompt, **{**_EVERY_PASS, **_ENDLESS, **options}) as stream:
@@ -87,7 +87,7 @@ class ToldPair:
         return [json.loads(line) for line in self.log_text().splitlines()]
 
     def stop(self) -> None:
-        """End both, which sends what they have not sent yet."""
+        """End both, which makes them send all that is pending."""
         for process in self._processes:
             process.stop()
 

@@ -2,21 +2,21 @@
 
 from statistics import linear_regression, median, quantiles
 
-_WARM_UP = 0.3  # of the samples, which say nothing yet
-_FEW = 10  # samples, which say too little
+_WARM_UP = 0.3  # of the samples, which do not count
+_FEW = 10  # samples, too few for a line
 MIB = 1 << 20
 
 
 class UsageCurve:
-    """Samples at equal intervals. Behind the warm-up a line is fitted to them; what it rises by from its beginning to
-    its end is the growth, and the range that holds four fifths of the distances from it is the noise.
+    """Samples at equal intervals. A line is fitted to those after the warm-up; its rise from beginning to end is the
+    growth, and the range that holds four fifths of the distances from it is the noise.
 
     It is flat where the growth is no more than the noise and a small allowance together: what leaks a little all the
     time is seen the sooner the longer the run is, and what merely goes up and down is not taken for a leak.
     """
 
     def __init__(self, name: str, *, allowance: float, unit: float = 1.0) -> None:
-        """`allowance` is in units, as all that is told."""
+        """`allowance` is in units, as all figures are."""
         self.name = name
         self._allowance, self._unit = allowance, unit
         self._samples: list[float] = []
@@ -27,7 +27,7 @@ class UsageCurve:
 
     @property
     def growth(self) -> float:
-        """What the line rises by."""
+        """The rise of the line."""
         return self._slope * (len(self._warm) - 1)
 
     @property
@@ -38,7 +38,7 @@ class UsageCurve:
         return tenths[-1] - tenths[0]
 
     def problems(self) -> list[str]:
-        """Whether it has grown, or was watched too little to tell."""
+        """Whether it has grown, or has too few samples to show that it has not."""
         if len(self._samples) < _FEW:
             return [f"{self.name}: only {len(self._samples)} samples"]
         return [f"{self.name} grew: {self}"] if self.growth > self.noise + self._allowance else []

@@ -25,13 +25,13 @@ DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed",
 WEIGHTS, KV = ("bf16", "int8", "int4"), ("bf16", "int8")
 HEADS = ("whole", "short")
 _FEW_CANDIDATES = 200
-_OWN_COMPUTATION = frozenset({"penalised"})  # settings that are told of the prompt, and so take nothing from a cache
-_CANDIDATES = 1000  # of which those cells are chosen that cover all pairs, where all there are would be too many
+_OWN_COMPUTATION = frozenset({"penalised"})  # settings that get records of the prompt, and so take nothing from a cache
+_CANDIDATES = 1000  # candidates for the cells that cover all pairs, where all there are would be too many
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Setup:
-    """What a server process is started with."""
+    """The settings of a server process."""
 
     model: str
     isa: str  # or any other of processors()

@@ -37,7 +37,7 @@ class DraftHarness:
     async def running(self, cell: Cell, said: Said) -> AsyncIterator[None]:
         """Enter once target and draft are linked, leave once nothing of the cell's streams is left in the draft.
 
-        `said` is what a garbage draft must not hit upon. Raises TimeoutError.
+        `said` has the tokens that a garbage draft must not predict. Raises TimeoutError.
         """
         async with AsyncExitStack() as stack:
             kind = cell.predictions if cell.predictions in {"random", "reworded"} else "good"
@@ -74,11 +74,11 @@ class DraftHarness:
         return num_links
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Stop the draft's process by SIGSTOP."""
         self._shown_draft.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Let the draft's process run again by SIGCONT."""
         self._shown_draft.resume()
 
     async def linked(self, after: int = 0) -> None:

@@ -1,7 +1,7 @@
 """The matrix of equality: `python -m tests.e2e.matrix` runs every cell that has not passed yet for this build.
 
-Results are kept in `.matrix`, in a folder for this build, so that a run that was interrupted goes on where it was. Two
-cells run at a time: the bytes do not depend on what else the machine does.
+Results are kept in `.matrix`, in a folder for this build, so that an interrupted run continues where it was. Two cells
+run at a time: the bytes do not depend on the machine's other work.
 """
 
 import argparse

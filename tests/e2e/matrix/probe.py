@@ -1,4 +1,4 @@
-"""Probe: what a server did, counted in a file that outlives its process."""
+"""Probe: counts of a server's events, in a file that outlives its process."""
 
 import mmap
 import struct
@@ -33,7 +33,7 @@ _COUNT = struct.Struct("<q")
 
 
 class Probe:
-    """Counts shared between the server that does things and the test that asks what was done.
+    """Counts shared between a server and the test that reads them.
 
     `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through,
     `fresh_runs` the useful runs since the last commit; the others are sums, `broken_runs` of the passes in which a
@@ -88,7 +88,7 @@ class Probe:
             is_broken = num_kept < len(sampled.records) and not rows.sequence.is_finished
             self._add(broken_runs=is_broken and len(sampled.records) > 1)
             if _counts(rows.sequence.request):
-                num_fresh = int(rows.sequence.is_finished)  # nothing is predicted behind an end, or waited for
+                num_fresh = int(rows.sequence.is_finished)  # nothing is predicted after an end, or waited for
                 self._add(fresh_runs=num_fresh - self.read()["fresh_runs"])
             return num_kept
 
@@ -138,7 +138,7 @@ class Probe:
 
 def _is_partial(rows: ScheduledRows) -> bool:
     """Whether more is needed than this run computes, but for a first sample that stops where further ones start from:
-    it may have tokens behind that already, if it was preempted before they had room.
+    it may have later tokens already, if it was preempted before they had room.
     """
     sequence = rows.sequence
     end = sequence.text.num_computed + rows.num_tokens

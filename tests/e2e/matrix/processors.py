@@ -24,5 +24,5 @@ def service_options(processor: str) -> tuple[str, ...]:
 
 
 def device_name(processor: str) -> str:
-    """What the fingerprint of a server there says."""
+    """The device's name in the fingerprint of a server there."""
     return cuda_devices()[0] if processor == GPU else f"cpu-{processor}"

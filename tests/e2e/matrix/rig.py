@@ -26,8 +26,8 @@ from tests.e2e.matrix.transcript import Transcript
 from tests.e2e.matrix.verdict import differences_of, undone_of
 
 _VARIED = ("truncated", "penalised")  # settings under which no model repeats itself for long
-_CUTS = {"stopped": ("stop", stop_string), "banned": ("banned_strings", banned_string)}  # out of what is said freely
-_FEW_TOKENS = 32  # of 128 in a varied answer: with no more different ones it would say little about sampling
+_CUTS = {"stopped": ("stop", stop_string), "banned": ("banned_strings", banned_string)}  # out of the free answer
+_FEW_TOKENS = 32  # of 128 in a varied answer: with fewer different ones it would test sampling poorly
 _FEW_TO_THE_END = 8  # of an answer that its grammar ends: forced text may be long tokens
 _TRIES = 5  # of a cell whose bytes are right but that did not do what it names: a kill may come at an odd moment
 
@@ -57,7 +57,7 @@ class Rig:
         self._setup = self._server = self._draft = None
 
     def run(self, cell: Cell) -> CellResult:
-        """Run one cell and keep its result; whatever goes wrong is a problem of the cell."""
+        """Run one cell and keep its result; any error is a problem of the cell."""
         started = time.monotonic()
         try:
             problems = asyncio.run(self._run(cell))

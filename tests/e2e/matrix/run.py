@@ -1,4 +1,4 @@
-"""Runs one cell's streams against its server, and disturbs the server or its draft where the cell says so."""
+"""Runs one cell's streams against its server, and disturbs the server or its draft where the cell asks for it."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ from tests.e2e.matrix.transcript import Transcript
 
 _CELL_SECONDS = {"pair": 1800}
 _DEFAULT_CELL_SECONDS = 600
-_WARMER_TOKENS = 5  # behind the prompt that it shares
+_WARMER_TOKENS = 5  # after the prompt that it shares
 _REFERENCE_SECONDS = 600
 _CHANNEL = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -42,12 +42,12 @@ _PACE_POLLS = 20  # after which an intruder goes on: the stream may wait for its
 
 @dataclass(slots=True)
 class Outcome:
-    """What the streams of a cell gave, and what went on meanwhile."""
+    """The answers of a cell's streams, and the events meanwhile."""
 
     results: dict[StreamKey, Result] = field(default_factory=dict)
     parts: FingerprintParts | None = None
     kills_in_stream: int = 0
-    draft_was_back: dict[StreamKey, int] = field(default_factory=dict)  # behind so many tokens of a stream
+    draft_was_back: dict[StreamKey, int] = field(default_factory=dict)  # after so many tokens of a stream
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -170,7 +170,7 @@ class CellRun:
         return {**options, "speculation": "always", "num_predictions": 1 + key.prompt % NUM_PROMPTS}
 
     def _said(self) -> dict[int, set[int]]:
-        """What the streams have at every position."""
+        """The token ids of the streams at each position."""
         said: dict[int, set[int]] = defaultdict(set)
         for key, reference in self._references.items():
             for sample in reference.samples:
@@ -196,7 +196,7 @@ class CellRun:
         ]
 
     def _position(self, key: StreamKey, latest: float) -> int:
-        """A random position in a stream, at most this share of it behind its beginning."""
+        """A random position within this share of a stream from its beginning."""
         return self._rng.randrange(1, max(2, int(len(self._references[key].token_ids) * latest)))
 
     async def _inject_due(self, key: StreamKey) -> None:
@@ -248,7 +248,7 @@ def connect(server: ServerProcess) -> AsyncClient:
 async def intruder(
     client: AsyncClient, key: StreamKey, pace: Callable[[StreamKey, int], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """An older stream that takes blocks while it lasts; behind its lead it goes on as `pace` lets it."""
+    """An older stream that takes blocks while it lasts; after its lead it continues as `pace` lets it."""
     name = f"{INTRUDER}/{key.name}"
     options = {**intruder_options(), "speculation": "never", "prefix_cache": False, "request_id": name}
 

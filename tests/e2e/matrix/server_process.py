@@ -53,7 +53,7 @@ class ServerProcess:
                 await asyncio.sleep(_POLL_SECONDS)
 
     def kill_and_start_again(self) -> None:
-        """SIGKILL, in the middle of whatever it does, and a new process on the same port."""
+        """Kill it by SIGKILL at any point of its work, and start a new process on the same port."""
         self._end()
         self._process = self._spawn()
 

@@ -1,4 +1,4 @@
-"""Store: what is known so far of one build: the reference transcripts, and how the cells fared."""
+"""Store: the reference transcripts of one build, and the results of its cells."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class Store:
             (root / name).mkdir(parents=True, exist_ok=True)
 
     def reference(self, key: StreamKey) -> Transcript | None:
-        """What the plainest run of a stream gave, if it is known."""
+        """The transcript of the plainest run of a stream, if it is known."""
         return read_reference(self.root, key.name)
 
     def has_reference(self, key: StreamKey) -> bool:
@@ -42,7 +42,7 @@ class Store:
         return _reference_path(self.root, key.name).exists()
 
     def save_reference(self, key: StreamKey, transcript: Transcript) -> None:
-        """Keep what the plainest run of a stream gave."""
+        """Keep the transcript of the plainest run of a stream."""
         _write(_reference_path(self.root, key.name), transcript.to_json())
 
     def result(self, cell: Cell) -> CellResult | None:

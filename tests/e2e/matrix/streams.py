@@ -55,7 +55,7 @@ _SAMPLING["grammar"] = {"temperature": 0.9}
 _SEEDS = {"truncated": 2000, "penalised": 3000}  # 1000 for what draws as "nucleus" does, and cuts it
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
 _SAMPLING["banned"] = _SAMPLING["nucleus"]  # with a part of what "nucleus" says banned
-_SAMPLING["samples"] = {**_SAMPLING["nucleus"], "num_samples": NUM_SAMPLES}  # of which the first is what "nucleus" says
+_SAMPLING["samples"] = {**_SAMPLING["nucleus"], "num_samples": NUM_SAMPLES}  # the first is the answer of "nucleus"
 _SAMPLING["healed"] = {"temperature": 1.0, "top_p": 0.95, "heal": True}
 _TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
 
@@ -210,7 +210,7 @@ class UselessReferenceError(Exception):
 
 
 def stop_string(text: str) -> str:
-    """A few characters that a text has for the first time about behind its middle, none a replacement character."""
+    """A few characters that occur in a text for the first time just after its middle, none a replacement character."""
     starts = sorted(range(len(text) - _STOP_CHARACTERS), key=lambda start: abs(start - len(text) * 3 // 5))
     for start in starts:
         candidate = text[start : start + _STOP_CHARACTERS]

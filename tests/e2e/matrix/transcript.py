@@ -13,7 +13,7 @@ from services.engine.events import Chunk, Event, Finished, Progress, TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Token ids, the bits of all that was told of them and of the prompt, the whole text, and why it ended."""
+    """Token ids, the bits of all records of them and of the prompt, the whole text, and why it ended."""
 
     token_ids: tuple[int, ...]
     records: tuple[str, ...]  # for each token the bits of its record, in hexadecimal
@@ -26,7 +26,7 @@ class Transcript:
 
     @classmethod
     def of(cls, result: Result) -> "Transcript":
-        """What a client was given, over however many connections."""
+        """The answer that a client received, over however many connections."""
         if len(result.tokens) != len(result.token_ids):
             raise ValueError(f"{len(result.token_ids)} tokens came with {len(result.tokens)} records")
         _require_logprobs(token.raw_logprob for token in (*result.tokens, *result.prompt_records[1:]))
@@ -39,12 +39,12 @@ class Transcript:
 
     @classmethod
     def of_part(cls, tokens: Seq[Token], text: str) -> "Transcript":
-        """What a client was given that has not seen the end."""
+        """The part of an answer that a client received without its end."""
         return cls(tuple(token.id for token in tokens), tuple(map(_bits_of_token, tokens)), text, "", None)
 
     @classmethod
     def of_events(cls, events: Seq[Event]) -> "Transcript":
-        """What the engine told a consumer, from any point to the end."""
+        """What the engine sent a consumer, from any point to the end."""
         chunks = [event for event in events if isinstance(event, Chunk)]
         records = [record for chunk in chunks for record in chunk.records]
         end = events[-1]

@@ -29,7 +29,7 @@ def _difference(key: StreamKey, outcome: Outcome, reference: Transcript) -> str 
 
 
 def undone_of(cell: Cell, outcome: Outcome) -> list[str]:
-    """What the cell names but did not do."""
+    """The circumstances that the cell names and that did not occur."""
     return [*_undone(cell, outcome)]
 
 
@@ -115,7 +115,7 @@ def _not_drafted(cell: Cell, outcome: Outcome) -> Iterator[str]:
 
 
 def _not_back(cell: Cell, outcome: Outcome) -> Iterator[str]:
-    """What was on its way may be accepted a little longer; what is accepted behind that is of a draft that is back."""
+    """Predictions on their way may be accepted a little longer; those accepted later are of a draft that is back."""
     if cell.predictions not in {"paused", "killed"}:
         return
     used_again = 0

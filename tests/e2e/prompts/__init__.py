@@ -1,1 +1,1 @@
-"""What is said of prompts, and made of them."""
+"""Prompts: their records, scores, embeddings and healing."""

@@ -1,4 +1,4 @@
-"""Pooled hidden states of a text: the same bits however they are computed and with whom."""
+"""Pooled hidden states of a text: the same bits in any chunks and any company."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def embedded(pooling: Pooling, prompt: list[int] = PROMPT, cache: CachePolicy = 
 
 
 async def told(generation: Generation) -> bytes:
-    """Of the vector, behind which nothing came but the end."""
+    """The bytes of the vector; after it only the end came."""
     await generation.read()
     assert isinstance(generation.end, Finished)
     assert (generation.end.reason, generation.end.completion_tokens) == (FinishReason.MAX_TOKENS, 0)
@@ -38,7 +38,7 @@ async def alone(pooling: Pooling, prompt: list[int] = PROMPT, **options: int) ->
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-async def test_in_any_chunks_they_are_the_same(pooling: Pooling):
+async def test_embeddings_are_the_same_in_any_chunks(pooling: Pooling):
     whole = await alone(pooling)
     assert len(np.frombuffer(whole, np.float32)) > 1
     for chunk in (1, 7, 33):
@@ -71,7 +71,7 @@ async def test_a_warm_cache_serves_the_last_token_and_not_the_mean():
     assert cached[1:] == [0, 0]
 
 
-async def test_of_the_first_token_one_row_is_computed():
+async def test_cls_pooling_computes_one_row():
     stepper = Stepper("llama")
     generation = stepper.submit(embedded(Pooling.CLS))
     stepper.run()
@@ -79,7 +79,7 @@ async def test_of_the_first_token_one_row_is_computed():
     assert stepper.runner.num_tokens == 1
 
 
-async def test_in_the_company_of_generations_whose_predictions_are_right_and_wrong():
+async def test_embeddings_beside_predicted_generations_keep_their_bits():
     expected = [await alone(each) for each in POOLINGS]
     wanted = [
         request(PROMPT[:9], seed=seed, request_id=f"{seed}", temperature=0.9, num_predictions=3) for seed in range(3)
@@ -99,7 +99,7 @@ async def test_in_the_company_of_generations_whose_predictions_are_right_and_wro
     assert all(0 < sum(one.accepted) < sum(one.offered) for one in stats)
 
 
-async def test_preempted_they_take_each_state_once():
+async def test_preempted_embeddings_count_each_state_once():
     expected = [await alone(each) for each in POOLINGS]
     stepper = Stepper("llama", num_blocks=9, prefill_chunk=1)
     crowd = [stepper.submit(request(PROMPT[:9], seed=seed, max_tokens=80, cache=COLD)) for seed in range(3)]

@@ -1,4 +1,4 @@
-"""A healed prompt goes on as one that ended with the healed token, whatever else is going on and wherever it is cut."""
+"""A healed prompt continues as one that ended with the healed token, in all circumstances and after any cut."""
 
 import math
 from dataclasses import replace
@@ -54,14 +54,14 @@ async def healed_token(stepper: Stepper, wanted: Request) -> int:
 
 
 def predicting(model: str, kind: str, whole: Transcript, **engine: Any) -> Stepper:
-    """A stepper that is told beforehand what the model will say, rightly or not."""
+    """A stepper whose predictor has the model's answer, or a wrong one."""
     predictor = ScriptedPredictor(lambda name: (kind, whole.token_ids), vocab_size=VOCAB_SIZE)
     return Stepper(model, predictors=[predictor], **engine)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_it_goes_on_as_after_a_prompt_that_ends_with_the_healed_token(model: str, setting: str):
+async def test_a_healed_prompt_continues_as_if_it_ended_healed(model: str, setting: str):
     stepper, wanted = Stepper(model), healed(setting)
     token_id = await healed_token(stepper, wanted)
     plain = await stepper.complete(replace(wanted, prompt=(*PROMPT[:-1], token_id), healing=None))
@@ -95,7 +95,7 @@ async def test_predictions_and_company_change_nothing(model: str, kind: str):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("model", MODELS)
-async def test_an_answer_cut_after_any_token_goes_on_with_the_same_bytes(model: str, setting: str):
+async def test_a_healed_answer_cut_after_any_token_has_the_same_rest(model: str, setting: str):
     wanted = healed(setting, strings=("\0 never",), include_stop=True, num_predictions=3)
     whole, generation = await Stepper(model).one_by_one(wanted)
     texts = generation.boundaries()
@@ -110,7 +110,7 @@ async def test_an_answer_cut_after_any_token_goes_on_with_the_same_bytes(model: 
         assert generation.end.completion_tokens == len(whole.token_ids)
 
 
-async def test_preempted_it_begins_anew_healed_or_not():
+async def test_a_preempted_healed_prompt_starts_again_with_its_bytes():
     wanted = healed("sampled")
     alone = await Stepper("llama").complete(wanted)
     stepper = Stepper("llama", num_blocks=4, prefill_chunk=5)

@@ -1,4 +1,4 @@
-"""What the model thinks of a prompt: right, the same bits however the prompt is computed, and told once."""
+"""Records of a prompt: right, with the same bits however the prompt is computed, and sent once."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 
 
 def told(generation: Generation) -> list[TokenRecord]:
-    """The records of the prompt, all of which came before the first token."""
+    """The records of the prompt; all came before the first token."""
     kinds = [type(event) for event in generation.events]
     assert Progress not in kinds[kinds.index(Chunk) :]
     return [record for event in generation.events if isinstance(event, Progress) for record in event.records]
@@ -38,7 +38,7 @@ def transformers_logprobs(model: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_they_are_what_transformers_says(model: str):
+async def test_prompt_records_are_those_of_transformers(model: str):
     stepper = Stepper(model, weights="f32", kv="f32", prefill_chunk=13)
     generation = stepper.submit(request(PROMPT, max_tokens=1))
     stepper.run()
@@ -56,7 +56,7 @@ async def test_they_are_what_transformers_says(model: str):
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_an_answer_given_as_a_prompt_is_thought_of_as_when_it_was_drawn(model: str):
+async def test_records_of_an_answer_as_a_prompt_are_those_it_was_drawn(model: str):
     """To the bit, and with the answer's logits one can check the rest."""
     stepper = Stepper(model, prefill_chunk=16)
     answer = stepper.submit(request(PROMPT, temperature=1.0, seed=3, repetition_penalty=1.2, top_p=0.95))
@@ -79,7 +79,7 @@ async def test_an_answer_given_as_a_prompt_is_thought_of_as_when_it_was_drawn(mo
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_they_depend_neither_on_the_chunks_nor_on_company(model: str, monkeypatch: pytest.MonkeyPatch):
+async def test_prompt_records_do_not_depend_on_chunks_or_other_streams(model: str, monkeypatch: pytest.MonkeyPatch):
     wanted = request(PROMPT, temperature=0.9, max_tokens=5)
     whole = await Stepper(model).complete(wanted)
     assert len(whole.prompt) == len(PROMPT)
@@ -92,7 +92,7 @@ async def test_they_depend_neither_on_the_chunks_nor_on_company(model: str, monk
     assert [await generation.transcript() for generation in crowd] == [whole] * 3
 
 
-async def test_preempted_while_the_prompt_is_computed_they_are_told_once():
+async def test_a_prompt_preempted_amid_prefill_reports_records_once():
     alone_in_cache = CachePolicy(prefix=False)
     wanted = [request(prompt_of("llama", 7), seed=seed, max_tokens=40, cache=alone_in_cache) for seed in range(3)]
     alone = [await Stepper("llama").complete(one) for one in wanted]
@@ -103,14 +103,14 @@ async def test_preempted_while_the_prompt_is_computed_they_are_told_once():
     assert stepper.scheduler.num_preemptions > 0
 
 
-async def test_asking_for_them_changes_nothing_else():
+async def test_asking_for_prompt_records_changes_nothing_else():
     asked, plain = (request(PROMPT, temperature=0.9, prompt_logprobs=is_asked) for is_asked in (True, False))
     with_records, without = [await Stepper("llama").complete(one) for one in (asked, plain)]
     assert without.prompt == ()
     assert (with_records.token_ids, with_records.records) == (without.token_ids, without.records)
 
 
-async def test_who_has_received_tokens_is_not_told_of_the_prompt_again():
+async def test_a_continuation_does_not_report_the_prompt_again():
     wanted = request(PROMPT, max_tokens=8)
     stepper = Stepper("llama")
     whole = await stepper.complete(wanted)
@@ -118,7 +118,7 @@ async def test_who_has_received_tokens_is_not_told_of_the_prompt_again():
     assert (rest.prompt, rest.records) == ((), whole.records[3:])
 
 
-async def test_of_a_single_token_there_is_one_record_without_figures():
+async def test_a_single_token_prompt_has_one_record_without_figures():
     stepper = Stepper("llama")
     generation = stepper.submit(request([9], max_tokens=2))
     stepper.run()
@@ -126,7 +126,7 @@ async def test_of_a_single_token_there_is_one_record_without_figures():
     assert told(generation) == [TokenRecord(9)]
 
 
-async def test_of_a_healed_prompt_the_last_record_is_that_of_the_healed_token_s_draw():
+async def test_the_last_record_of_a_healed_prompt_is_the_healed_draw():
     prompt = (*PROMPT, *TOKENIZER.encode(" ", add_special_tokens=False))
     healing = plan_healing(prompt, TOKENIZER, vocab_size=VOCAB_SIZE)
     stepper = Stepper("llama", prefill_chunk=16)

@@ -1,4 +1,4 @@
-"""Scores of texts behind a prompt: the bits of a prompt's own records, however they are computed and with whom."""
+"""Scores of texts after a prompt: the bits of a prompt's own records, in any chunks and any company."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def submit(stepper: Stepper, requests: list[Request]) -> list[Generation]:
 
 
 async def told(generations: list[Generation]) -> list[list[TokenRecord]]:
-    """The records of each choice, behind which nothing came but the end."""
+    """The records of each choice; after them only the end came."""
     for generation in generations:
         *progress, end = await generation.read()
         assert isinstance(end, Finished)
@@ -43,7 +43,7 @@ def records_of(generation: Generation) -> list[TokenRecord]:
 
 
 async def as_prompts(model: str) -> list[list[TokenRecord]]:
-    """What is told of the choices as ends of prompts, each by itself."""
+    """The records of the choices as ends of prompts, each by itself."""
     records = []
     for choice in CHOICES:
         stepper = Stepper(model)
@@ -55,7 +55,7 @@ async def as_prompts(model: str) -> list[list[TokenRecord]]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_they_are_those_of_prompts(model: str):
+async def test_scores_are_the_records_of_prompts(model: str):
     expected = await as_prompts(model)
     for chunk in (1, 7, 16, 4096):
         stepper = Stepper(model, prefill_chunk=chunk)
@@ -66,7 +66,7 @@ async def test_they_are_those_of_prompts(model: str):
 
 
 @pytest.mark.parametrize("cache", [CachePolicy(), COLD], ids=["cached", "not cached"])
-async def test_the_prompt_is_computed_once(cache: CachePolicy):
+async def test_scoring_computes_the_prompt_once(cache: CachePolicy):
     stepper = Stepper("llama")
     generations = submit(stepper, scored(cache))
     stepper.run()
@@ -75,7 +75,7 @@ async def test_the_prompt_is_computed_once(cache: CachePolicy):
     assert stepper.runner.num_tokens == len(PROMPT) - 1 + rows_of_choices
 
 
-async def test_a_warm_cache_saves_all_but_the_rows_that_tell():
+async def test_a_warm_cache_saves_all_rows_but_the_scored_ones():
     stepper = Stepper("llama", prefill_chunk=16)
     cold = submit(stepper, scored())
     stepper.run()
@@ -87,7 +87,7 @@ async def test_a_warm_cache_saves_all_but_the_rows_that_tell():
     assert stepper.runner.num_tokens - before < before
 
 
-async def test_in_the_company_of_generations_whose_predictions_are_right_and_wrong():
+async def test_scores_beside_predicted_generations_keep_their_bits():
     expected = await as_prompts("llama")
     options = {"temperature": 0.9, "num_predictions": 3}
     wanted = [request(PROMPT[:9], seed=seed, request_id=f"{seed}", **options) for seed in range(3)]
@@ -104,7 +104,7 @@ async def test_in_the_company_of_generations_whose_predictions_are_right_and_wro
     assert all(0 < sum(one.accepted) < sum(one.offered) for one in stats)
 
 
-async def test_preempted_they_are_told_once():
+async def test_preempted_scores_are_reported_once():
     expected = await as_prompts("llama")
     stepper = Stepper("llama", num_blocks=9, prefill_chunk=1)
     crowd = [stepper.submit(request(PROMPT[:9], seed=seed, max_tokens=80, cache=COLD)) for seed in range(3)]

@@ -1,4 +1,4 @@
-"""With a list of allowed tokens, an answer is the same bytes whatever is predicted, goes on beside it, or cuts it."""
+"""With a list of allowed tokens, an answer has the same bytes with any predictions, company and cuts."""
 
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ async def test_predictions_company_and_cuts_change_nothing(setting: str, kind: s
         assert [*received, *(await rest).token_ids] == [*whole.token_ids]
 
 
-async def test_what_is_not_allowed_is_not_verified():
+async def test_tokens_that_are_not_allowed_are_not_verified():
     whole = await Stepper("llama").complete(wanted("sampled", "llama"))
     stepper = Stepper("llama", predictors=[RandomPredictor(VOCAB_SIZE)])
     everything = replace(wanted("sampled", "llama", num_predictions=5), request_id="everything")

@@ -51,7 +51,7 @@ def assert_same_with_draft(target: RunningTarget, indices: list[int]) -> None:
     assert 0 < num_accepted < num_predicted
 
 
-def test_a_draft_changes_no_answer_of_the_sets_that_have_all_pairs(target: RunningTarget) -> None:
+def test_a_draft_changes_no_answer_of_the_covering_sets(target: RunningTarget) -> None:
     assert_same_with_draft(target, COVERING)
 
 

@@ -1,4 +1,4 @@
-"""Samplers that feed back: predictions, company, preemption and cuts change nothing, whatever else forms the rows."""
+"""Samplers that feed back: predictions, company, preemption and cuts change nothing, with any masks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +39,7 @@ STEERED: dict[str, Mapping[str, Any]] = {
 
 
 def masked(name: str) -> Mapping[str, Any]:
-    """What else says which tokens may be drawn, each in its own way."""
+    """The other rules that restrict the tokens drawn, each in its own way."""
     match name:
         case "grammar":
             source = GrammarSource(GrammarKind.REGEX, ("([a-z]{1,9} ?,)+",))
@@ -95,12 +95,12 @@ async def test_predictions_preemption_and_cuts_change_nothing(name: str, kind: s
 
 
 @pytest.mark.parametrize("mask", ["grammar", "thought", "forced", "allowed"])
-async def test_nor_do_they_where_masks_form_the_rows(mask: str) -> None:
+async def test_predictions_and_cuts_change_nothing_where_masks_apply(mask: str) -> None:
     await assert_nothing_changes_it({**STEERED["mirostat 2"], **masked(mask)}, "mixed")
 
 
 @pytest.mark.parametrize("name", STEERED)
-async def test_what_came_before_decides_on_what_follows(name: str) -> None:
+async def test_a_feedback_level_that_stays_gives_another_answer(name: str) -> None:
     """Else the tests above would find nothing: a level that stays at its beginning gives another answer."""
     setting = STEERED[name]
     whole = await Stepper("llama").complete(wanted(setting))
@@ -110,7 +110,7 @@ async def test_what_came_before_decides_on_what_follows(name: str) -> None:
     assert still.token_ids[0] == whole.token_ids[0]
 
 
-async def test_a_warm_prefix_cache_spares_the_rows_of_no_received_token() -> None:
+async def test_a_warm_cache_still_computes_rows_of_received_tokens() -> None:
     setting = STEERED["mirostat 2"]
     stepper = Stepper("llama")
     whole = await stepper.complete(wanted(setting))
@@ -121,7 +121,7 @@ async def test_a_warm_prefix_cache_spares_the_rows_of_no_received_token() -> Non
     assert stepper.runner.num_tokens - computed >= NEW_TOKENS
 
 
-async def test_a_continuation_that_is_preempted_again_goes_on_where_it_was() -> None:
+async def test_a_preempted_continuation_keeps_its_bytes() -> None:
     setting = STEERED["adaptive-p"]
     whole = await Stepper("llama").complete(wanted(setting))
     received = tuple(whole.token_ids[:30])

@@ -1,4 +1,4 @@
-"""Tokens that a checkpoint forces stand in their places, whatever is predicted, goes on beside, or cuts the answer."""
+"""Tokens that a checkpoint forces stand in their places, with any predictions, company and cuts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,7 +59,7 @@ async def test_predictions_preemption_and_cuts_change_nothing(setting: str, kind
         assert [*received, *(await rest).token_ids] == [*whole.token_ids]
 
 
-async def test_only_the_last_token_is_another_behind_a_longer_prompt() -> None:
+async def test_only_the_last_token_is_forced_after_a_longer_prompt() -> None:
     plain = await Stepper("llama").complete(wanted("greedy", 9, forced=None))
     forced = await Stepper("llama").complete(wanted("greedy", 9))
     assert plain.token_ids[:-1] == forced.token_ids[:-1]
@@ -71,7 +71,7 @@ async def test_a_forced_end_ends_the_answer() -> None:
     assert (len(whole.token_ids), whole.reason) == (NEW_TOKENS, str(FinishReason.STOP_TOKEN))
 
 
-async def test_a_grammar_that_leaves_no_end_has_its_way() -> None:
+async def test_a_grammar_without_an_end_overrides_a_forced_end() -> None:
     source = GrammarSource(GrammarKind.REGEX, ("[a-z]{200}",))
     grammar = compiler(TOKENIZER, VOCAB_SIZE).compile(source)
     whole = await Stepper("llama").complete(wanted("sampled", 9, grammar=grammar))

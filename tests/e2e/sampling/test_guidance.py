@@ -45,7 +45,7 @@ async def alone(asked: Request) -> Transcript:
 @pytest.mark.parametrize("kind", SCRIPTED)
 @pytest.mark.parametrize("negative", NEGATIVE)
 @pytest.mark.parametrize("setting", SETTINGS)
-async def test_company_chunks_predictions_and_preemption_change_nothing(setting: str, negative: str, kind: str) -> None:
+async def test_chunks_predictions_and_preemption_change_nothing(setting: str, negative: str, kind: str) -> None:
     whole = await alone(wanted(setting, negative=negative))
     scripted = ScriptedPredictor(lambda name: (kind, whole.token_ids) if name == "guided" else None, vocab_size=512)
     stepper = Stepper("llama", predictors=[scripted], num_blocks=12, prefill_chunk=16)
@@ -66,14 +66,14 @@ async def test_company_chunks_predictions_and_preemption_change_nothing(setting:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-async def test_a_continuation_goes_on_with_the_same_bytes(setting: str) -> None:
+async def test_a_continuation_has_the_same_bytes(setting: str) -> None:
     whole = await alone(wanted(setting))
     for cut in (0, 1, 7, 23):
         rest = await alone(replace(wanted(setting), received=whole.token_ids[:cut]))
         assert (rest.token_ids, rest.records) == (whole.token_ids[cut:], whole.records[cut:])
 
 
-async def test_both_prompts_are_found_in_the_cache_and_give_the_same_bytes() -> None:
+async def test_both_prompts_are_found_in_the_cache() -> None:
     asked = replace(wanted(prompt_logprobs=False), cache=CachePolicy())
     stepper, expected = Stepper("llama"), await alone(asked)
     computed = []
@@ -85,7 +85,7 @@ async def test_both_prompts_are_found_in_the_cache_and_give_the_same_bytes() -> 
     assert computed[0] - computed[1] == sum(cached) > 64
 
 
-async def test_each_of_several_samples_is_its_own() -> None:
+async def test_each_guided_sample_is_its_own() -> None:
     asked = wanted(num_samples=3, num_predictions=3)
     expected = [await alone(each) for each in asked.samples]
     stepper = Stepper("llama", prefill_chunk=16)
@@ -106,7 +106,7 @@ async def test_both_texts_are_by_the_same_adapter(tmp_path: Any) -> None:
     assert expected.token_ids != (await alone(wanted())).token_ids
 
 
-async def test_another_scale_and_another_negative_prompt_give_other_tokens() -> None:
+async def test_scale_and_negative_prompt_change_the_tokens() -> None:
     plain = await alone(replace(wanted(), guidance=None))
     others = [await alone(wanted(**each)) for each in ({}, {"scale": 1.5}, {"negative": "shorter"})]
     assert len({each.token_ids for each in (plain, *others)}) == 4

@@ -62,7 +62,7 @@ async def assert_nothing_changes_it(index: int) -> None:
 
 
 @pytest.mark.parametrize("index", COVERING)
-async def test_nothing_changes_an_answer_of_the_sets_that_have_all_pairs(index: int) -> None:
+async def test_nothing_changes_an_answer_of_the_covering_sets(index: int) -> None:
     await assert_nothing_changes_it(index)
 
 

@@ -52,7 +52,7 @@ def continued(fields: dict[str, Any], received: tuple[int, ...]) -> Request:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_what_could_not_be_drawn_is_refused(name: str) -> None:
+async def test_received_tokens_that_could_not_be_drawn_are_refused(name: str) -> None:
     fields, received, problem = BROKEN[name]
     stepper = Stepper("llama")
     with pytest.raises(ValueError, match=problem):
@@ -61,7 +61,7 @@ async def test_what_could_not_be_drawn_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-async def test_what_could_be_drawn_is_continued(name: str) -> None:
+async def test_received_tokens_that_could_be_drawn_are_continued(name: str) -> None:
     fields, received = KEPT[name]
     rest = await Stepper("llama").complete(continued(fields, received))
     assert len(received) + len(rest.token_ids) == NEW_TOKENS or rest.reason

@@ -1,1 +1,1 @@
-"""The services as those see them who run them: commands, figures, logs, metrics, and what ends them."""
+"""The services as operators see them: commands, figures, logs, metrics, and their ends."""

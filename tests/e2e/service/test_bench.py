@@ -56,7 +56,7 @@ def test_all_vital_signs_are_printed_and_saved(tmp_path: Path) -> None:
         assert (verified["passes"]["acceptance"] is None) == (not verified["passes"]["by_position"])
 
 
-def test_acceptance_is_the_share_of_all_predictions_and_of_those_at_each_position() -> None:
+def test_acceptance_is_the_share_of_all_and_of_each_position() -> None:
     """The lookup's, which are there on every machine."""
     with target_server(random_checkpoint(Kind.LLAMA), lookup=True) as target, Client(target.address) as client:
         options = GenerateOptions(max_tokens=48, ignore_eos=True, temperature=0.0, pass_reports=True)
@@ -74,7 +74,7 @@ def test_acceptance_is_the_share_of_all_predictions_and_of_those_at_each_positio
     assert figures.by_position[0] == sum(firsts) / len(firsts)
 
 
-def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
+def test_settings_that_cannot_be_measured_are_refused() -> None:
     command = [str(Path(sys.executable).with_name("outrider")), "bench", "--new-tokens", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert (done.returncode, done.stdout) == (1, "")

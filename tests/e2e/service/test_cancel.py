@@ -1,4 +1,4 @@
-"""Whoever stops waiting frees what was held for them, at once, and disturbs nobody."""
+"""A cancelled call frees what was held for it, at once, and disturbs no other."""
 
 import asyncio
 import time
@@ -69,9 +69,7 @@ async def test_cancelling_one_leaves_the_others_their_bytes():
 
 
 @pytest.mark.parametrize("num_steps", [0, 2, 15])
-async def test_a_deadline_ends_a_stream_within_one_step_with_a_prefix_of_its_text(
-    num_steps: int, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_deadline_ends_a_stream_within_one_step(num_steps: int, monkeypatch: pytest.MonkeyPatch):
     whole = await stepper_with("none").complete(request(PROMPT, max_tokens=200))
     stepper = stepper_with("wrong")
     clock = time.monotonic
@@ -91,7 +89,7 @@ async def test_a_deadline_ends_a_stream_within_one_step_with_a_prefix_of_its_tex
 
 
 @pytest.mark.parametrize("until", ["first pass", "prefilled", "tenth token"])
-async def test_the_engine_thread_holds_a_cancelled_sequence_for_one_step_at_most(until: str):
+async def test_a_cancelled_sequence_stays_for_one_step_at_most(until: str):
     config = EngineConfig(
         model=folder("demo"), isa=isas()[0], threads=1, prefill_chunk=16, kv_blocks=64, stream_capacity=LONG
     )
@@ -152,7 +150,7 @@ def test_a_client_that_leaves_the_loop_frees_the_server(target: RunningTarget):
         target.assert_all_free()
 
 
-async def test_a_client_that_is_out_of_time_has_a_prefix_and_frees_the_server(target: RunningTarget):
+async def test_a_client_out_of_time_has_a_prefix_and_frees_the_server(target: RunningTarget):
     """Whether the server's own end arrives before the client's deadline is a race that both may win."""
     whole = await Stepper("demo").complete(request(DEMO_PROMPT, max_tokens=400))
     async with AsyncClient(target.address) as client:

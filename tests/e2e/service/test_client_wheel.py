@@ -1,4 +1,4 @@
-"""The client's wheel in an environment that has nothing else: it brings what it needs, and it streams."""
+"""The client's wheel in an otherwise empty environment: it brings its requirements, and it streams."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def pip(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", "--quiet", *arguments], env=environment, check=True)
 
 
-def test_the_wheel_holds_the_client_with_its_types_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_only_the_typed_client(wheel: Path) -> None:
     assert wheel.name == f"outrider_client-{outrider.__version__}-py3-none-any.whl"
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -75,7 +75,9 @@ def test_the_wheel_holds_the_client_with_its_types_and_nothing_else(wheel: Path)
     assert {"outrider/py.typed", "outrider/v1/generation_pb2.pyi", f"{information}/licenses/LICENSE"} <= names
 
 
-def test_it_needs_grpcio_and_protobuf_alone_and_streams(python: Path, target: RunningTarget, tmp_path: Path) -> None:
+def test_the_wheel_installs_grpcio_and_protobuf_and_streams(
+    python: Path, target: RunningTarget, tmp_path: Path
+) -> None:
     command = [str(python), "-I", "-c", STREAM, target.address, PROMPT, json.dumps(OPTIONS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

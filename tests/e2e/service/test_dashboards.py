@@ -1,4 +1,4 @@
-"""deploy/observability: what it asks of Prometheus and of the services is there."""
+"""deploy/observability: the metrics, labels and ports that it uses exist."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ def served(told: ToldPair) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("title", "expression"), [*expressions()])
-def test_what_is_asked_for_is_served(served: dict[str, set[str]], title: str, expression: str) -> None:
+def test_metrics_in_expressions_are_served(served: dict[str, set[str]], title: str, expression: str) -> None:
     names = set(_NAME.findall(expression))
     assert names <= served.keys(), title
     for name, selector in _SELECTOR.findall(expression):
@@ -67,7 +67,7 @@ def test_what_is_asked_for_is_served(served: dict[str, set[str]], title: str, ex
         assert set(re.findall(r"\w+", labels)) <= served[name] | ADDED, title
 
 
-def test_a_panel_has_a_place_of_its_own_and_each_expression_is_closed() -> None:
+def test_each_panel_has_its_own_place_and_balanced_expressions() -> None:
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels()]
     assert len({*places}) == len(places) > 20
     assert len({panel["title"] for panel in panels()}) == len(places)
@@ -106,7 +106,7 @@ def port_of(address: str | None) -> str:
     return address.rpartition(":")[2]
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_mounted_files_exist() -> None:
     volumes = [volume for service in COMPOSE.values() for volume in service.get("volumes", [])]
     assert len(volumes) == 5
     assert all((ROOT / volume.split(":")[0]).exists() for volume in volumes)

@@ -30,7 +30,7 @@ def test_target_and_draft_share_one_vocabulary():
 
 @pytest.fixture(scope="module")
 def answers() -> list[tuple[Request, list[int]]]:
-    """Greedy ones behind every fourth held-out beginning."""
+    """Greedy answers to every fourth beginning of a held-out document."""
 
     async def generate() -> list[tuple[Request, list[int]]]:
         stepper = Stepper("demo", num_blocks=256)
@@ -43,7 +43,7 @@ def answers() -> list[tuple[Request, list[int]]]:
     return asyncio.run(generate())
 
 
-def test_the_draft_foretells_most_of_what_the_target_says(answers: list[tuple[Request, list[int]]]):
+def test_the_draft_predicts_most_of_the_targets_tokens(answers: list[tuple[Request, list[int]]]):
     draft = OfflineDraft()
     agreed = [right for asked, text in answers for right in draft.agreement(asked.prompt, text, asked.sampling)]
     assert len(agreed) > len(answers) * NEW_TOKENS // 2

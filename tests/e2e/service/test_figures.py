@@ -15,7 +15,7 @@ FEW += ["--new-tokens", "8", "--draft-lengths", "3", "--placements", "shared"]
 
 @pytest.mark.lengthy
 @pytest.mark.exhaustive
-def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path: Path) -> None:
+def test_all_formats_and_present_peers_are_measured_and_drawn(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
     command = [sys.executable, "-m", "benchmarks.figures", "--models", "models/demo", *FEW]
     run([*command, "--json", str(results), "--chart", str(chart)])
@@ -33,7 +33,7 @@ def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path
     assert "transformers" in [each.text for each in drawn.iter() if each.tag.endswith("text")]
 
 
-def test_one_stream_and_several_are_measured_in_turn_and_added_to_what_is_there(tmp_path: Path) -> None:
+def test_one_and_several_streams_are_added_to_the_results(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
     command = [sys.executable, "-m", "benchmarks.real_figures", "--models", "models/demo"]
     command += ["--kinds", "code", "--new-tokens", "8", "--weights", "int8", "--json", str(results)]

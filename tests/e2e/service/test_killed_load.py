@@ -1,4 +1,4 @@
-"""A server is killed while it loads a model on demand: whoever waits gets the same answer from the next server."""
+"""A server is killed while it loads a model on demand: a waiting client gets the same answer from the next server."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +16,7 @@ OPTIONS = {"seed": 21, "temperature": 0.9, "max_tokens": 40, "ignore_eos": True,
 
 @pytest.fixture
 def server() -> Iterator[CommandLineTarget]:
-    """Of two models, the second of which is loaded on demand."""
+    """A server of two models, the second loaded on demand."""
     models = ("--model", f"one={folder('qwen3')}", "--model", f"other={folder('llama')}")
     server = CommandLineTarget(*models, "--load-on-demand")
     yield server
@@ -43,7 +43,7 @@ def kill_in_mid_load(client: Client, server: CommandLineTarget, answer: "Future[
     return False
 
 
-def test_whoever_waits_gets_the_same_answer_from_the_next_server(server: CommandLineTarget) -> None:
+def test_a_waiting_client_gets_the_same_answer_after_a_kill(server: CommandLineTarget) -> None:
     with ThreadPoolExecutor(1) as threads, Client(server.address) as client, Client(server.address) as looking:
         expected = ask(client)
         for _ in range(50):  # a load may be over before it was seen

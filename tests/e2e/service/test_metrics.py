@@ -1,4 +1,4 @@
-"""Metrics: what a scrape says of a target and its draft is what their callers were told."""
+"""Metrics: a scrape of a target and its draft agrees with what their callers were sent."""
 
 import re
 from collections import Counter
@@ -52,7 +52,7 @@ def told_ends(before: Samples, results: Iterable[Result]) -> float:
     return value(before, "outrider:request_success_total") + len(answers(results))
 
 
-def test_the_counters_agree_with_what_the_callers_were_told(told_load: tuple[Samples, list[Result], Samples]) -> None:
+def test_counters_agree_with_the_answers_of_the_callers(told_load: tuple[Samples, list[Result], Samples]) -> None:
     before, results, after = told_load
 
     def grown(name: str, **labels: str) -> float:
@@ -71,7 +71,7 @@ def test_the_counters_agree_with_what_the_callers_were_told(told_load: tuple[Sam
     assert grown("calls_total", method="StreamGenerate", code="OK") == len(REQUESTS)
 
 
-def test_so_do_those_of_predictions(told_load: tuple[Samples, list[Result], Samples]) -> None:
+def test_prediction_counters_agree_with_the_answers(told_load: tuple[Samples, list[Result], Samples]) -> None:
     before, results, after = told_load
     stats = [result.speculation for result in results]
 
@@ -96,7 +96,9 @@ def test_so_do_those_of_predictions(told_load: tuple[Samples, list[Result], Samp
         assert grown("speculation_accepted_tokens_total", source=name) == sum(each.accepted for each in counts)
 
 
-def test_the_draft_tells_of_the_same_link(told: ToldPair, told_load: tuple[Samples, list[Result], Samples]) -> None:
+def test_the_draft_counts_the_same_link_as_the_target(
+    told: ToldPair, told_load: tuple[Samples, list[Result], Samples]
+) -> None:
     draft, target = told.scrape(told.draft_metrics), told.scrape()
     assert value(draft, "outrider:draft_links") == value(target, "outrider:draft_link_up") == 1
     assert value(draft, "outrider:draft_predicted_tokens_total") > 0
@@ -105,7 +107,7 @@ def test_the_draft_tells_of_the_same_link(told: ToldPair, told_load: tuple[Sampl
     assert value(target, "outrider:draft_link_round_trip_seconds_count") > 0
 
 
-def test_a_caller_who_leaves_is_counted_as_such(told: ToldPair) -> None:
+def test_a_cancelled_request_is_counted_as_an_abort(told: ToldPair) -> None:
     before = value(told.scrape(), "outrider:request_success_total", finished_reason="abort")
     with told.streaming(CODE):
         callers = {"caller": "ipv4:127.0.0.1", "state": "running"}
@@ -122,7 +124,7 @@ def test_a_call_that_fails_is_counted_by_its_code(told: ToldPair) -> None:
     wait_until(lambda: sum_of(told.scrape(), "outrider:calls_total", **labels) == before + 1)
 
 
-def test_the_page_on_metrics_lists_what_is_served(told: ToldPair, told_load: object) -> None:
+def test_the_metrics_page_lists_the_served_metrics(told: ToldPair, told_load: object) -> None:
     """Names, types and labels; of labels that have few values, these; and the sentence that a scrape has."""
     rows = dict(re.findall(r"^\| `(outrider:[^`]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
     served: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""outrider top: what a target does, as it is seen in a terminal."""
+"""outrider top: a target's activity in a terminal."""
 
 import re
 
@@ -10,7 +10,7 @@ from services.cli.top.scrape import Scrape
 from tests.e2e.harness.told_pair import ToldPair
 
 
-def test_it_shows_what_runs_and_for_whom(
+def test_top_shows_running_requests_and_their_callers(
     told: ToldPair, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -26,13 +26,13 @@ def test_it_shows_what_runs_and_for_whom(
         assert words in shown
 
 
-def test_counts_are_summed_over_labels_that_nobody_asked_for(told: ToldPair) -> None:
+def test_counts_are_summed_over_unrequested_labels(told: ToldPair) -> None:
     scrape = Scrape.of(told.target_metrics)
     states = scrape.by("state", "kv_blocks")
     assert states.keys() == {"used", "cached", "empty"}
     assert sum(states.values()) == scrape.total("kv_blocks") > 0
 
 
-def test_where_nobody_serves_metrics_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_top_reports_an_address_without_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--metrics-address", "127.0.0.1:1", "--once"]) == 1
     assert "outrider top: no metrics at 127.0.0.1:1: " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Traces: one leads from the caller through the target to the draft, and tells nothing of what was generated."""
+"""Traces: one leads from the caller through the target to the draft, without any generated text."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -90,7 +90,7 @@ async def test_asyncio_has_the_same_spans(told: ToldPair, own_spans: InMemorySpa
     received(told, caller.context.trace_id, "text_completion target")
 
 
-def test_what_fails_says_so(told: ToldPair, own_spans: InMemorySpanExporter) -> None:
+def test_a_failed_call_has_an_error_in_its_spans(told: ToldPair, own_spans: InMemorySpanExporter) -> None:
     with Client(told.address) as client, pytest.raises(InvalidArgument):
         client.generate(SECRET, temperature=-1.0)
     caller = only(own_spans)

@@ -1,4 +1,4 @@
-"""UsageCurve: a leak is told from what merely goes up and down."""
+"""UsageCurve: a leak is distinguished from what merely goes up and down."""
 
 import random
 
@@ -34,5 +34,5 @@ def test_a_leak_without_noise_is_found_at_the_allowance():
     assert curve([2 * index / 400 for index in range(400)]).problems() != []
 
 
-def test_a_few_samples_say_nothing():
+def test_a_few_samples_are_reported_as_too_few():
     assert curve([1.0] * 9).problems() == ["MiB: only 9 samples"]

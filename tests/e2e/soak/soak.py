@@ -31,7 +31,7 @@ _NUM_STREAMS = 12  # of them at once, which is more than there are places for
 _SHARE_WITH_KILLS = 0.7  # of the whole time
 _NUM_SAMPLES = 400
 _PAUSE_SECONDS = 0.2  # after a refusal
-_SHARE_LATE = 0.5  # of the time after which a target ends a stream that nobody reads
+_SHARE_LATE = 0.5  # of the time after which a target ends a stream that is not read
 _REPORT = ROOT / "build" / "soak.txt"
 _BLOCKS = ("--kv-blocks", "512")
 _PLACES = ("--max-sequences", "8", "--max-queue", "2")
@@ -39,7 +39,7 @@ _READERS = ("--stream-capacity", "32", "--reader-timeout", str(READER_TIMEOUT))
 
 
 class Soak:
-    """One run: the streams, whoever makes trouble, and whoever watches."""
+    """One run: the streams, the tasks that make trouble, and those that watch."""
 
     def __init__(self, target: DraftedTarget, draft: Service, plain: Service, *, seconds: float, seed: int) -> None:
         self._target, self._draft, self._plain = target, draft, plain
@@ -67,7 +67,7 @@ class Soak:
         self._write(report)
 
     def lines(self) -> list[str]:
-        """What has come of it until now."""
+        """The report of the run so far."""
         return [
             f"seed {self._seed}, {(time.monotonic() - self._began) / 60:.1f} of {self._seconds / 60:.1f} minutes",
             *self.tally.lines(),
@@ -117,7 +117,7 @@ class Soak:
             await asyncio.sleep(self._seconds / _NUM_SAMPLES)
 
     def _write(self, report: Path | None) -> None:
-        """Until the end, too: a long run that is broken off leaves what it has seen."""
+        """Write it during the run too, so that an interrupted one leaves a report."""
         if report is not None:
             report.write_text("\n".join(self.lines()) + "\n")
 

@@ -33,7 +33,7 @@ _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 @dataclass(frozen=True, slots=True)
 class SoakRequest:
-    """A piece of source code, the options that decide how it goes on, and what must not change that."""
+    """A piece of source code, the options that decide its continuation, and those that must not change it."""
 
     start: int
     length: int
@@ -62,7 +62,7 @@ class SoakRequest:
 
     @property
     def prompt(self) -> list[int]:
-        """Token ids."""
+        """The token ids of the prompt."""
         return source_prompt(self.start, self.length)
 
     async def reference(self, client: AsyncClient) -> Transcript:
@@ -99,7 +99,7 @@ class SoakRequest:
             answer.end = "whose time was over" if not answer.is_whole else "slow and whole" if self.pause else "whole"
 
     def _end(self, error: OutriderError) -> str:
-        """What has ended the call; empty for what may not."""
+        """The reason that ended the call; empty for one that may not end it."""
         match error:
             case DeadlineExceeded() if self.deadline is not None:
                 return "whose time was over"
@@ -130,7 +130,7 @@ class Answer:
         return self.result is not None and self.result.finish_reason is not FinishReason.DEADLINE
 
     def difference(self, reference: Transcript) -> str | None:
-        """The first difference from the answer without predictions, of which a part must be the beginning."""
+        """The first difference from the answer without predictions; a partial answer must be its beginning."""
         if self.is_whole and self.result is not None:
             return Transcript.of(self.result).difference(reference)
         return Transcript.of_part(self.tokens, self.text).difference(reference.cut(len(self.tokens), len(self.text)))

@@ -1,4 +1,4 @@
-"""Tally: what a soak has seen."""
+"""Tally: the results of a soak."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Tally:
             self.figures.append(answer.result.speculation)
 
     def complain(self, problem: str) -> None:
-        """Note what is not as it should be, and tell of it at once."""
+        """Note a problem, and print it at once."""
         self.problems.append(problem)
         print(f"soak: {problem}", flush=True)
 

@@ -1,4 +1,4 @@
-"""SoakTroubles: what is done to the services while they are asked: kills, drains, cancellations, changes of drafts."""
+"""SoakTroubles: disturbances of the services under load: kills, drains, cancellations, changes of drafts."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ _TIMEOUT_SECONDS = 120.0
 
 
 class SoakTroubles:
-    """Kills the draft over and over, and administers both services as nobody should."""
+    """Kills the draft over and over, and disturbs both services by admin calls."""
 
     def __init__(
         self, target: DraftedTarget, draft: Service, tally: Tally, rng: random.Random, *, admin: str, draft_admin: str

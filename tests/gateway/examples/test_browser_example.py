@@ -1,4 +1,4 @@
-"""What a page streams is what the RPC says, across a connection that breaks and a gateway that takes over."""
+"""A page streams the text of the RPC, across a connection that breaks and a gateway that takes over."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def page(url: str, body: dict[str, object]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_page_goes_on_with_the_bytes_of_the_rpc_when_its_connection_breaks(gateway: RunningGateway):
+def test_a_page_continues_with_the_rpcs_bytes_after_a_break(gateway: RunningGateway):
     with gateway.rpc() as client:
         expected = client.generate(**BODY).text
     with CuttingProxy(int(gateway.url.rpartition(":")[2])) as proxy, page(f"http://{proxy.address}", BODY) as process:
@@ -38,7 +38,7 @@ def test_a_page_goes_on_with_the_bytes_of_the_rpc_when_its_connection_breaks(gat
         assert process.wait(60) == 0
 
 
-def test_a_page_is_told_the_field_that_is_wrong(gateway: RunningGateway):
+def test_a_page_shows_the_field_that_is_wrong(gateway: RunningGateway):
     with page(gateway.url, BODY | {"top_p": 7}) as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1

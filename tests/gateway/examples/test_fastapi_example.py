@@ -1,4 +1,4 @@
-"""The service on FastAPI streams what the RPC says, tells bad fields, and holds nothing for those who leave."""
+"""The service on FastAPI streams the text of the RPC, reports bad fields, and cancels abandoned requests."""
 
 import importlib.util
 import threading
@@ -43,7 +43,7 @@ def served(example: ModuleType, address: str) -> Iterator[str]:
         thread.join()
 
 
-def test_it_streams_and_tells_bad_fields(example: ModuleType, demo: RunningTarget):
+def test_the_example_streams_and_reports_bad_fields(example: ModuleType, demo: RunningTarget):
     with Client(demo.address) as client:
         expected = client.generate(PROMPT, max_tokens=20, seed=5).text
     with served(example, demo.address) as url:
@@ -54,10 +54,10 @@ def test_it_streams_and_tells_bad_fields(example: ModuleType, demo: RunningTarge
     demo.assert_all_free()
 
 
-def test_whoever_leaves_ends_the_generation(example: ModuleType):
+def test_leaving_the_stream_ends_the_generation(example: ModuleType):
     with ScriptedServer(Fault(at=6, how="hang")) as server, served(example, server.address) as url:
         with httpx2.stream("POST", url, json={"prompt": "x"}, timeout=60) as answer:
-            texts = answer.iter_text()  # which closes the connection when nobody holds it any more
+            texts = answer.iter_text()  # which closes the connection once it is unreferenced
             assert next(texts)
             assert not server.servicer.ended.is_set()
         assert server.servicer.ended.wait(60)

@@ -22,7 +22,7 @@ def said_by(page: str, demo: RunningTarget) -> str:
     return said.getvalue()
 
 
-def test_the_developer_s_page_says_what_the_server_says(demo: RunningTarget):
+def test_the_developer_page_prints_the_servers_answers(demo: RunningTarget):
     said = said_by("docs/start/developer.md", demo)
     with Client(demo.address) as client:
         first = client.generate("def average(numbers):\n", max_tokens=60, temperature=0)
@@ -31,7 +31,7 @@ def test_the_developer_s_page_says_what_the_server_says(demo: RunningTarget):
     assert said.endswith("sampling.temperature\n")
 
 
-def test_the_researcher_s_page_finds_the_same_tokens_without_a_draft(demo: RunningTarget):
+def test_the_researcher_page_finds_the_same_tokens_without_draft(demo: RunningTarget):
     said = said_by("docs/start/researcher.md", demo)
     assert re.search(r"^'.+' -\d+\.\d{4} \d\.\d{3} predicted$", said, re.MULTILINE)
     assert re.search(r"^\d+ of \d+$", said, re.MULTILINE)

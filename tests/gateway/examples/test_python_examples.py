@@ -1,4 +1,4 @@
-"""The programs of examples/ do what they say, with the packages that they are for."""
+"""The programs of examples/ work as described, with the packages that they are for."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def llm(tmp_path: Path):
     return run
 
 
-def test_llm_prints_the_bytes_of_the_rpc_and_keeps_what_it_took(llm, chat_gateway: RunningGateway):
+def test_llm_prints_the_rpcs_bytes_and_logs_the_response(llm, chat_gateway: RunningGateway):
     (address,) = chat_gateway.targets
     asked = ["-m", "outrider", "-o", "address", address, "-o", "seed", "7", "-o", "max_tokens", "30"]
     done = llm(*asked, "--system", "Be short.", "Who?")

@@ -1,1 +1,1 @@
-"""What the tests of the gateway share: a running gateway, and a reader of its events."""
+"""Parts of the gateway's tests: a running gateway, and a reader of its events."""

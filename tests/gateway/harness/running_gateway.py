@@ -36,7 +36,7 @@ class RunningGateway:
         return httpx2.post(f"{self.url}{path}", json=body, timeout=60, **options)
 
     def close(self) -> None:
-        """End it."""
+        """End the gateway and its thread."""
         self._thread.call(self._server.close())
         self._thread.close()
 

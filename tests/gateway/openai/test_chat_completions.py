@@ -107,7 +107,7 @@ def test_json_is_parsed(chat_client: openai.OpenAI):
     assert answer.choices[0].message.parsed.name in ("red", "green", "blue")
 
 
-def test_samples_and_candidates_are_told(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
+def test_samples_and_candidates_are_returned(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
     expected = rpc(chat_gateway, num_samples=2, top_candidates=3)
     asked: Any = {"model": MODEL, "messages": SAID, "logprobs": True, "top_logprobs": 3, "n": 2, **SAMPLED}
     answer = chat_client.chat.completions.create(**asked)
@@ -126,7 +126,7 @@ def test_samples_and_candidates_are_told(chat_client: openai.OpenAI, chat_gatewa
         assert [len(one.top_logprobs) for one in told] == [3] * len(told)
 
 
-def test_thoughts_are_told_apart(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
+def test_reasoning_is_separated_from_content(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
     said: Any = [*SAID, {"role": "assistant", "content": "<think>so"}]
     expected = rpc(chat_gateway, said, continue_final_message=True).message
     assert expected is not None

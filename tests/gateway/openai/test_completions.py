@@ -66,7 +66,7 @@ def test_the_best_of_several_come_in_order_of_rank(client: openai.OpenAI, gatewa
     assert texts == [expected.text, expected.further_samples[0].text]
 
 
-def test_what_speculation_did_is_told(client: openai.OpenAI):
+def test_speculation_statistics_are_returned(client: openai.OpenAI):
     asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": "always"}}
 
     def streamed() -> Any:
@@ -111,7 +111,7 @@ def test_an_echo_with_logprobs_has_an_entry_for_each_token(
     assert all(max(top, key=top.get) == tokens[-1].text for top in tops[-1:])
 
 
-def test_a_stop_string_ends_and_is_told(client: openai.OpenAI, gateway: RunningGateway):
+def test_a_stop_string_ends_the_text_and_is_reported(client: openai.OpenAI, gateway: RunningGateway):
     free = rpc(gateway).text
     stop = free[len(free) // 2 : len(free) // 2 + 3]
     answer = client.completions.create(model="target", prompt=PROMPT, stop=[stop, "never said"], **SAMPLED)
@@ -161,7 +161,7 @@ class LateServicer(ScriptedServicer):
         self._is_taken = threading.Event()
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
-        """One stream."""
+        """Hold the late prompt back until the other answer is read."""
         is_late = request.prompt.text == "late"
         if is_late and not self._is_taken.wait(50):
             context.abort(grpc.StatusCode.INTERNAL, "the other answer is not read")
@@ -172,7 +172,7 @@ class LateServicer(ScriptedServicer):
         self._is_taken.set()
 
 
-def test_the_answers_that_have_begun_are_read_while_another_waits():
+def test_choices_that_have_begun_are_read_while_another_waits():
     with (
         ScriptedServer(servicer_type=LateServicer, tokens_per_chunk=1) as server,
         RunningGateway(server.address) as one,

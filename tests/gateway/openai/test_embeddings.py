@@ -11,7 +11,7 @@ from tests.gateway.harness.running_gateway import RunningGateway
 TEXTS = ["def read(self):", "x"]
 
 
-def test_they_are_those_of_the_rpc_in_both_encodings(gateway: RunningGateway, client: openai.OpenAI):
+def test_embeddings_are_those_of_the_rpc_in_both_encodings(gateway: RunningGateway, client: openai.OpenAI):
     with gateway.rpc() as rpc:
         expected = rpc.embed(TEXTS, dimensions=7)
     for encoding in ("float", "base64"):

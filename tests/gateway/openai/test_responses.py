@@ -77,7 +77,7 @@ def test_calls_are_items_and_go_back(chat_client: openai.OpenAI, chat_gateway: R
     assert after.output[0].type == "message"
 
 
-def test_the_message_tells_of_all_tokens(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
+def test_the_message_has_logprobs_of_all_tokens(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
     expected = rpc(chat_gateway, [{"role": "user", "content": TEXT}], top_candidates=2)
     include: Any = ["message.output_text.logprobs"]
     asked: Any = {"model": MODEL, "input": TEXT, "include": include, "top_logprobs": 2, **SAMPLED}
@@ -103,7 +103,7 @@ def test_json_is_parsed(chat_client: openai.OpenAI):
     assert answer.output_parsed.name in ("red", "green", "blue")
 
 
-def test_a_reader_goes_on_behind_any_event(chat_gateway: RunningGateway):
+def test_a_stream_continues_after_any_event(chat_gateway: RunningGateway):
     """Thoughts, then calls: the events that follow are those that would have followed but for their cuts."""
     plain = {"input": TEXT, "instructions": "Be short.", "max_output_tokens": 100, "seed": 5, "stream": True}
     called = {**plain, "tools": [NOW], "tool_choice": "required", "temperature": 0.7}
@@ -171,7 +171,7 @@ def test_a_bad_field_is_named(chat_client: openai.OpenAI, fields: dict[str, Any]
     assert refused.value.param == name
 
 
-def test_nothing_that_was_said_is_lost():
+def test_messages_and_calls_of_the_input_become_a_prompt():
     call = {"type": "function_call", "call_id": "c", "name": "now", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "12"}
     said = [{"role": role, "content": text} for role, text in (("user", "a"), ("assistant", "A"), ("assistant", "B"))]
@@ -183,7 +183,7 @@ def test_nothing_that_was_said_is_lost():
     assert ResponseRequest.model_validate({"input": said}).prompts() == (said,)
 
 
-def test_an_answer_whose_logits_are_no_numbers_has_failed(chat_gateway: RunningGateway):
+def test_an_answer_with_invalid_logits_has_failed(chat_gateway: RunningGateway):
     result = replace(rpc(chat_gateway, [SAID]), finish_reason=FinishReason.INVALID_LOGITS)
     writer = ResponseWriter(ResponseRequest(input="a"), Head(Ticket.new(5), (result.started,), 1))
     (last,) = writer.tail([result])

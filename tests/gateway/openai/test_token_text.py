@@ -18,5 +18,5 @@ def test_no_two_tokens_read_the_same() -> None:
 
 
 @pytest.mark.parametrize(("logprob", "told"), [(-0.5, -0.5), (-math.inf, -9999.0)])
-def test_json_can_tell_each_log_probability(logprob: float, told: float) -> None:
+def test_an_infinite_logprob_is_a_number_in_json(logprob: float, told: float) -> None:
     assert token_logprob(candidate(b"a", logprob)) == told

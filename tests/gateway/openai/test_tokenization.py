@@ -50,14 +50,14 @@ class SlowServicer(ScriptedServicer):
     def Tokenize(  # noqa: N802
         self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
     ) -> generation_pb2.TokenizeResponse:
-        """Late."""
+        """Answer the call late."""
         self._wait(context)
         return super().Tokenize(request, context)
 
     def GetModelInfo(  # noqa: N802
         self, request: generation_pb2.GetModelInfoRequest, context: grpc.ServicerContext
     ) -> generation_pb2.GetModelInfoResponse:
-        """Late."""
+        """Describe the model late."""
         self._wait(context)
         return super().GetModelInfo(request, context)
 
@@ -72,7 +72,7 @@ class SlowServicer(ScriptedServicer):
 @pytest.mark.parametrize(
     ("method", "path", "body"), [("POST", "/tokenize", {"prompt": "a"}), ("GET", "/v1/models", None)]
 )
-def test_what_nobody_waits_for_any_more_is_not_asked_further(method: str, path: str, body: object):
+def test_an_abandoned_request_is_cancelled_at_the_target(method: str, path: str, body: object):
     SlowServicer.came.clear()
     SlowServicer.left.clear()
     with ScriptedServer(servicer_type=SlowServicer) as server, RunningGateway(server.address) as gateway:

@@ -7,7 +7,7 @@ from tests.harness.servers.scripted_server import Request, ScriptedServicer
 
 NOTHING = common_pb2.PREDICTION_SOURCE_UNSPECIFIED
 DRAFT, LOOKUP = common_pb2.PREDICTION_SOURCE_DRAFT, common_pb2.PREDICTION_SOURCE_LOOKUP
-_PASSES = [  # source, predicted, accepted, whether it begins behind an alternate
+_PASSES = [  # source, predicted, accepted, whether it begins after an alternate
     (NOTHING, 0, 0, False),
     (DRAFT, 4, 2, False),
     (DRAFT, 4, 2, True),

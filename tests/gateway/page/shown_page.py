@@ -59,11 +59,11 @@ class ShownPage:
         return [(text, classes) for text, classes in found]
 
     def kinds(self, which: int = 0) -> list[str]:
-        """What the page says that each token came from."""
+        """The source of each token as the page shows it."""
         return [classes[1] for _, classes in self.tokens(which)]
 
     def check(self) -> None:
-        """Nothing was amiss, and nobody else was asked."""
+        """Assert that nothing failed, and that no other server was called."""
         assert self.troubles == []
         assert {request for request in self.requests if not request.startswith(self.url)} == set()
 

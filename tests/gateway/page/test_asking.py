@@ -1,4 +1,4 @@
-"""Asking: examples, links, and what is wrong with a request, said where it can be mended."""
+"""Requests from the page: examples, links, and errors shown at the field to change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def asked(shown: ShownPage) -> int:
 
 
 @pytest.mark.parametrize("keys", ["Control+Enter", "Control+Shift+Enter"])
-def test_a_seed_beyond_javascript_s_numbers_is_refused_at_its_field(toy: RunningGateway, show: Show, keys: str):
+def test_a_seed_beyond_javascripts_range_is_refused_at_its_field(toy: RunningGateway, show: Show, keys: str):
     shown = show(toy.url)
     shown.open()
     shown.fill(seed=str(2**53 + 1))
@@ -60,7 +60,7 @@ def test_an_example_is_run(toy: RunningGateway, show: Show):
     assert (shown.tab.text_content("#examples button") or "-") in shown.tab.input_value("#prompt")
 
 
-def test_a_link_repeats_a_request_and_tells_no_server_of_it(toy: RunningGateway, show: Show):
+def test_a_link_repeats_a_request_without_running_it(toy: RunningGateway, show: Show):
     shown = show(toy.url)
     shown.open()
     shown.fill(max_tokens="9", temperature="0.5", stop="one\ntwo")
@@ -86,7 +86,7 @@ def test_a_link_repeats_a_request_and_tells_no_server_of_it(toy: RunningGateway,
         ({"no_speculation_reason": SLOWER, "no_speculation_detail": "so slow"}, "A draft does not pay here: so slow."),
     ],
 )
-def test_the_result_is_what_the_server_says_of_its_draft(show: Show, speculation: dict[str, Any], said: str):
+def test_the_result_is_what_the_server_reports_of_its_draft(show: Show, speculation: dict[str, Any], said: str):
     class Judged(PassesServicer):
         def _finished(self, *args: Any) -> generation_pb2.Finished:
             finished = super()._finished(*args)
@@ -100,7 +100,7 @@ def test_the_result_is_what_the_server_says_of_its_draft(show: Show, speculation
         assert shown.tab.text_content(".result strong") == said
 
 
-def test_figures_of_the_run_before_do_not_stand_beside_a_failure(show: Show):
+def test_figures_of_an_earlier_run_disappear_after_a_failure(show: Show):
     with ScriptedServer(servicer_type=PassesServicer) as server:
         gateway = RunningGateway(server.address)
         shown = show(gateway.url)

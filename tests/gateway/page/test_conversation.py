@@ -1,4 +1,4 @@
-"""A conversation: its messages, its answers as Markdown, and what becomes of one that is broken off."""
+"""A conversation: its messages, its answers as Markdown, and an answer that is stopped or fails."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def test_a_conversation_is_continued(show: Show):
         assert len(server.requests[2].prompt.chat.messages) == 1
 
 
-def test_a_new_conversation_ends_the_answer_of_the_old_one_and_leaves_the_next_message(show: Show):
+def test_a_new_conversation_ends_the_old_answer(show: Show):
     servers = ScriptedServer(Fault(at=6, how="hang"), servicer_type=TalkerServicer)
     with servers as server, RunningGateway(server.address) as gateway:
         shown = show(gateway.url)
@@ -48,7 +48,7 @@ def test_a_new_conversation_ends_the_answer_of_the_old_one_and_leaves_the_next_m
         assert [one.content for one in server.requests[1].prompt.chat.messages] == ["two"]
 
 
-def test_a_stopped_answer_is_kept_and_the_message_of_a_failed_one_is_given_back(show: Show):
+def test_a_stopped_answer_is_kept_and_a_failed_message_restored(show: Show):
     faults = [Fault(at=6, how="hang"), Fault(at="arrival", how=grpc.StatusCode.INVALID_ARGUMENT)]
     with ScriptedServer(*faults, servicer_type=TalkerServicer) as server, RunningGateway(server.address) as gateway:
         shown = show(gateway.url)
@@ -68,7 +68,7 @@ def test_a_stopped_answer_is_kept_and_the_message_of_a_failed_one_is_given_back(
         shown.troubles = [trouble for trouble in shown.troubles if "400" not in trouble]
 
 
-def test_an_answer_is_rendered_as_markdown_and_runs_and_loads_nothing(chat_gateway: RunningGateway, show: Show):
+def test_markdown_is_rendered_and_runs_and_loads_nothing(chat_gateway: RunningGateway, show: Show):
     shown = show(chat_gateway.url)
     shown.open()
     shown.fill(max_tokens="600", seed="3", grammar="choice", grammar_text=MARKDOWN)

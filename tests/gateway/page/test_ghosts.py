@@ -25,7 +25,7 @@ def visible(shown: ShownPage) -> list[str]:
     return [next(name for name in names if name in classes) for classes in parts(shown) if "ahead" not in classes]
 
 
-def test_rejected_predictions_are_struck_out_where_another_token_stands(show: Show):
+def test_rejected_predictions_are_struck_out_beside_their_token(show: Show):
     servers = ScriptedServer(Fault(at=2 * PER_PASS, how="hang"), servicer_type=PassesServicer)
     with servers as server, RunningGateway(server.address) as gateway:
         shown = show(gateway.url)

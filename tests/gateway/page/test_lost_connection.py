@@ -1,4 +1,4 @@
-"""A page that loses its connection goes on behind the last event."""
+"""A page that loses its connection continues after the last event."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ WHOLE = answer(list(b"ab"), 5)
 
 @pytest.fixture
 def may_go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """The gateway tells no more than eight events before this is set."""
+    """The gateway sends no more than eight events before this is set."""
     event, events = threading.Event(), count()
 
     def encode(data: Any, *, name: str, event_id: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The page shows what the RPC says: the text to the byte, and of each token what it came from."""
+"""The page shows the answer of the RPC: the text to the byte, and the source of each token."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Show = Callable[..., ShownPage]
 WHOLE = answer(list(PROMPT.encode()), SEED)
 
 
-def test_each_token_is_shown_as_what_it_came_from(shown: ShownPage):
+def test_each_token_is_shown_with_its_source(shown: ShownPage):
     assert shown.answer() == text_of(WHOLE, is_whole=True)
     assert shown.kinds() == [kind_of(position) for position in range(len(WHOLE))]
     assert {*shown.kinds()} == {"draft", "alternate", "lookup", "own"}
@@ -45,7 +45,7 @@ def test_the_figures_are_those_of_the_passes(shown: ShownPage):
     assert "75 %" in (shown.tab.text_content("#waiting-plot") or ""), "of the time the target computes"
 
 
-def test_a_chosen_token_tells_of_itself(shown: ShownPage):
+def test_a_chosen_token_shows_its_details(shown: ShownPage):
     shown.tab.locator(".token").first.click()
     assert f"id{WHOLE[0]}source" in (shown.tab.text_content("#token-details") or "")
     shown.tab.focus(".text")
@@ -84,7 +84,7 @@ def test_without_the_target_s_admin_address_there_is_no_button(show: Show):
         shown.troubles = [trouble for trouble in shown.troubles if "503" not in trouble]
 
 
-def test_its_files_are_served_and_nothing_else(toy: RunningGateway):
+def test_only_the_pages_own_files_are_served(toy: RunningGateway):
     with httpx2.Client(base_url=toy.url, timeout=60) as client:
         index = client.get("/")
         assert "script-src 'self'" in index.headers["content-security-policy"]

@@ -36,7 +36,7 @@ KEY = "key-of-alice-0123456789"
 
 
 def said(gateway: RunningGateway, **options: object) -> str:
-    """What the RPC says, without any predictions."""
+    """The text of the RPC, without any predictions."""
     with gateway.rpc() as client:
         return client.generate(PROMPT, seed=9, temperature=0.9, speculation="never", **options).text  # type: ignore[arg-type]
 
@@ -66,7 +66,7 @@ def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, mo
     assert {*shown.kinds(0)} == {"own"} < {*shown.kinds(1)}
 
 
-def test_what_a_model_writes_is_no_markup(gateway: RunningGateway, show: Show):
+def test_a_models_text_is_no_markup(gateway: RunningGateway, show: Show):
     shown = show(gateway.url)
     shown.open()
     shown.fill(**SAMPLED, max_tokens="200", grammar="choice", grammar_text=HOSTILE)
@@ -184,7 +184,7 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(tmp_path: Path, show: Show):
         assert not any("some" in request or KEY in request for request in shown.requests)
 
 
-def test_what_is_wrong_is_said_at_its_field(gateway: RunningGateway, show: Show):
+def test_a_faulty_field_is_marked_with_its_error(gateway: RunningGateway, show: Show):
     shown = show(gateway.url)
     shown.open()
     shown.fill(grammar="regex", grammar_text="(")

@@ -1,4 +1,4 @@
-"""Connections have bounds: those that ask nothing hold nobody up for long."""
+"""Connections have limits: idle and slow ones take no place for long."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def read_all(connection: socket.socket) -> bytes:
     return read
 
 
-def test_one_beyond_the_bound_is_closed():
+def test_a_connection_beyond_the_limit_is_closed():
     with RunningGateway("127.0.0.1:1", max_connections=2) as gateway, connect(gateway) as one, connect(gateway) as two:
         for connection in (one, two):
             connection.sendall(ASKED + b"\r\n")
@@ -39,13 +39,13 @@ def test_one_beyond_the_bound_is_closed():
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD])
-def test_one_that_asks_nothing_is_closed(sent: bytes):
+def test_a_connection_without_a_request_is_closed(sent: bytes):
     with RunningGateway("127.0.0.1:1", body_seconds=0.1) as gateway, connect(gateway) as idle:
         idle.sendall(sent)
         assert read_all(idle) == b""
 
 
-def test_one_whose_body_is_late_is_told_so_and_closed():
+def test_a_connection_whose_body_is_late_gets_408():
     with RunningGateway("127.0.0.1:1", body_seconds=0.5) as gateway, connect(gateway) as late:
         late.sendall(HEAD + b"content-length: 9\r\n\r\n{")
         head = read_all(late).lower()
@@ -53,7 +53,7 @@ def test_one_whose_body_is_late_is_told_so_and_closed():
     assert b"\r\nconnection: close\r\n" in head
 
 
-def test_one_that_goes_on_and_on_behind_its_refusal_is_closed():
+def test_a_connection_that_sends_on_after_a_refusal_is_closed():
     with RunningGateway("127.0.0.1:1", body_seconds=0.5, max_body=10) as gateway, connect(gateway) as long:
         long.sendall(HEAD + b"content-length: 1000\r\n\r\n" + b"a" * 20)
         assert read_all(long).startswith(b"HTTP/1.1 413")
@@ -74,13 +74,13 @@ def test_a_head_that_is_too_long_is_refused():
         (b"HTTP/1.0\r\n", b"200"),
     ],
 )
-def test_a_request_says_its_host_once(head: bytes, status: bytes):
+def test_a_request_must_have_one_host_header(head: bytes, status: bytes):
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as asking:
         asking.sendall(b"GET /openapi.json " + head + b"connection: close\r\n\r\n")
         assert read_all(asking).startswith(b"HTTP/1.1 " + status)
 
 
-def test_what_follows_a_body_without_end_ends_the_connection():
+def test_endless_trailers_end_the_connection():
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as long:
         with suppress(OSError):  # it may end before all is sent
             long.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx: ")
@@ -88,13 +88,13 @@ def test_what_follows_a_body_without_end_ends_the_connection():
         assert b"HTTP/1.1 200" not in read_all(long)
 
 
-def test_requests_that_come_together_are_answered_in_turn():
+def test_pipelined_requests_are_answered_in_turn():
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as hasty:
         hasty.sendall(2 * (ASKED + b"\r\n") + ASKED + b"connection: close\r\n\r\n")
         assert read_all(hasty).count(b"HTTP/1.1 200") == 3
 
 
-def test_too_many_that_come_together_are_refused():
+def test_too_many_pipelined_requests_are_refused():
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as hasty:
         hasty.sendall(2 * _MOST_QUEUED * (ASKED + b"\r\n"))
         assert b"HTTP/1.1 400" in read_all(hasty)

@@ -1,4 +1,4 @@
-"""A caller's key is the RPC's token, whoever's client shows it."""
+"""A caller's key is the RPC's token, by whichever client it is sent."""
 
 import hashlib
 import json
@@ -48,14 +48,14 @@ def test_another_key_is_refused_as_openai_refuses_it(guarded: RunningGateway, ke
     assert key not in answer.text
 
 
-def test_without_a_key_nothing_is_told_but_that_it_lives(guarded: RunningGateway):
+def test_without_a_key_only_the_health_is_shown(guarded: RunningGateway):
     assert guarded.post("/v1/completions", {"prompt": "a"}).status_code == 401
     assert httpx2.get(f"{guarded.url}/v1/models", timeout=60).status_code == 401
     for headers in ({}, {"authorization": "Bearer two words"}):
         assert httpx2.get(f"{guarded.url}/health", headers=headers, timeout=60).json() == {"status": "ok"}
 
 
-def test_many_keys_leave_few_clients(guarded: RunningGateway, monkeypatch: pytest.MonkeyPatch):
+def test_many_keys_keep_few_idle_clients(guarded: RunningGateway, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(clients, "_MOST_IDLE", 4)
     with httpx2.Client(timeout=60) as client:
         for number in range(8):
@@ -63,6 +63,6 @@ def test_many_keys_leave_few_clients(guarded: RunningGateway, monkeypatch: pytes
     assert len(guarded.gateway._clients._clients) <= 4
 
 
-async def test_in_clear_text_beyond_this_machine_no_key_is_shown():
+async def test_no_key_is_sent_in_clear_text_beyond_this_machine():
     for targets, sends in (("127.0.0.1:1",), True), (("127.0.0.1:1", "192.0.2.1:1"), False):
         assert Gateway(GatewayConfig(targets=targets))._sends_keys is sends

@@ -1,4 +1,4 @@
-"""Pages that nobody allowed cannot make a gateway on this machine generate; those that somebody did can."""
+"""Pages of other origins cannot make a gateway on this machine generate, unless they are allowed to."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def named(demo: RunningTarget) -> Iterator[RunningGateway]:
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages", "/tokenize"])
-def test_what_any_page_may_send_is_not_taken(gateway: RunningGateway, path: str, content_type: str | None):
+def test_content_types_that_any_page_may_send_are_refused(gateway: RunningGateway, path: str, content_type: str | None):
     headers = {} if content_type is None else {"content-type": content_type}
     answer = httpx2.post(f"{gateway.url}{path}", content=BODY, headers=headers, timeout=60)
     error = answer.json()["error"]
@@ -39,7 +39,7 @@ def test_json_may_have_a_charset(gateway: RunningGateway):
 
 
 @pytest.mark.parametrize("host", OURS)
-def test_names_of_this_machine_and_addresses_are_ours(gateway: RunningGateway, host: str):
+def test_local_names_and_addresses_are_accepted_hosts(gateway: RunningGateway, host: str):
     assert httpx2.get(f"{gateway.url}/v1/models", headers={"host": host}, timeout=60).status_code == 200
 
 
@@ -61,6 +61,6 @@ def test_names_are_added_and_a_page_still_calls_by_them_only(named: RunningGatew
 
 
 @pytest.mark.parametrize("settings", [{"allowed_hosts": ("*",)}, {"listen": "0.0.0.0:0", "insecure": True}])
-def test_any_name_is_right_where_that_is_said_or_others_reach_it(demo: RunningTarget, settings: dict[str, object]):
+def test_any_host_is_accepted_where_allowed_or_exposed(demo: RunningTarget, settings: dict[str, object]):
     with RunningGateway(demo.address, **settings) as gateway:
         assert httpx2.get(f"{gateway.url}/health", headers={"host": "a.example"}, timeout=60).status_code == 200

@@ -1,4 +1,4 @@
-"""Certificates are replaced under a gateway that runs, in front of it and behind it; its end is no error."""
+"""Certificates are replaced while a gateway runs, its own and those for its targets; its end is no error."""
 
 import logging
 import ssl
@@ -21,7 +21,7 @@ def trusting(authority: CertificateAuthority) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(authority.path))
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])  # an address is not told to the server
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])  # an address is not sent to the server
 def test_a_new_certificate_is_shown_and_a_stream_runs_on(demo: RunningTarget, tmp_path: Path, host: str):
     old, new = (CertificateAuthority(tmp_path, name) for name in ("old", "new"))
     files = old.issue()
@@ -42,7 +42,7 @@ def test_a_new_certificate_is_shown_and_a_stream_runs_on(demo: RunningTarget, tm
             assert [*lines][-2] == "data: [DONE]"
 
 
-def test_what_is_shown_to_targets_is_read_anew(model: Path, tmp_path: Path):
+def test_credentials_for_targets_are_read_anew(model: Path, tmp_path: Path):
     own, other = (CertificateAuthority(tmp_path, name) for name in ("own", "other"))
     files, trusted = own.issue(), tmp_path / "trusted.pem"
     trusted.write_bytes(other.pem)
@@ -56,7 +56,7 @@ def test_what_is_shown_to_targets_is_read_anew(model: Path, tmp_path: Path):
             assert httpx2.get(f"{gateway.url}/health", timeout=60).status_code == 200
 
 
-def test_the_end_is_no_error(demo: RunningTarget, caplog: pytest.LogCaptureFixture):
+def test_a_closed_gateway_logs_no_error(demo: RunningTarget, caplog: pytest.LogCaptureFixture):
     with httpx2.Client(timeout=60) as client, RunningGateway(demo.address) as gateway:
         stream = client.send(client.build_request("POST", f"{gateway.url}/v1/completions", json=BODY), stream=True)
         assert stream.status_code == 200

@@ -1,4 +1,4 @@
-"""A caller's trace goes on in the target, through a span of the gateway's where there is a collector."""
+"""A caller's trace continues in the target, through a span of the gateway's where there is a collector."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,12 +17,12 @@ BODY = {"prompt": "a secret", "max_tokens": 3, "seed": 918273645}
 
 
 class TracedServicer(ScriptedServicer):
-    """Remembers which traces its callers said they belong to."""
+    """Remembers the trace contexts of its calls."""
 
     told: list[str] = []  # noqa: RUF012
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
-        """One stream."""
+        """Note the trace context of the call."""
         self.told.append(dict(context.invocation_metadata()).get("traceparent", ""))  # type: ignore[arg-type]
         return super().StreamGenerate(request, context)
 
@@ -49,7 +49,7 @@ def test_a_trace_is_handed_on(server: ScriptedServer, monkeypatch: pytest.Monkey
             assert told_by(gateway, none.encode("latin-1")) == ""  # type: ignore[arg-type]
 
 
-def test_a_collector_gets_a_span_between_the_callers_and_the_targets(server: ScriptedServer):
+def test_a_collector_gets_the_gateways_span_as_parent(server: ScriptedServer):
     receiver = OtlpReceiver()
     try:
         with RunningGateway(server.address, otlp_endpoint=receiver.endpoint) as gateway:
@@ -64,7 +64,7 @@ def test_a_collector_gets_a_span_between_the_callers_and_the_targets(server: Scr
     assert not any(secret in span.SerializeToString() for secret in (b"secret", b"918273645"))
 
 
-def test_a_request_that_fails_is_a_span_that_does():
+def test_a_failed_request_has_a_failed_span():
     receiver = OtlpReceiver()
     fault = Fault(1, grpc.StatusCode.INTERNAL)
     try:

@@ -75,7 +75,7 @@ class Walk:
     seed: int
     tokens: list[int] = field(default_factory=list)
     masks: list[np.ndarray] = field(default_factory=list)
-    """What may be drawn before each token and behind the last, where nothing is ever predicted."""
+    """What may be drawn before each token and after the last, without any predictions."""
 
     def compile(self) -> Grammar | None:
         """The grammar with matchers of its own, or None where there is no text in it."""
@@ -93,7 +93,7 @@ class Walk:
         return self.vocabulary.draw(mask, random.Random(f"{self.seed} {position}"))
 
     def token(self, position: int) -> int | None:
-        """The text's token at a position, or what is drawn behind its last."""
+        """The text's token at a position, or the one drawn after its last."""
         return self.tokens[position] if position < len(self.tokens) else self.draw(self.masks[-1], position)
 
     def follow_alone(self, state: GrammarState) -> None:
@@ -191,7 +191,7 @@ class PredictedWalk:
         return tokens
 
     def _stray(self, tokens: list[int], count: int) -> list[int]:
-        """These tokens and others behind them, as the grammar allows but for one in ten."""
+        """These tokens and others after them, as the grammar allows but for one in ten."""
         guide = self._guide.fork()
         guide.advance(tokens)
         while len(tokens) < count:

@@ -167,7 +167,7 @@ def allowed(mask: np.ndarray, vocab_size: int) -> list[int]:
 def random_walk(
     state: GrammarState, rng: random.Random, vocab_size: int, *, stop_id: int, length: int
 ) -> tuple[list[int], list[np.ndarray]]:
-    """A random text of at most so many tokens: its ids, less the stop, and the mask before each and behind the last."""
+    """A random text of at most so many tokens: its ids but the stop, and the mask before each and after the last."""
     token_ids: list[int] = []
     masks = [state.masks()[0]]
     while len(token_ids) < length:

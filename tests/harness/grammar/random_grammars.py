@@ -117,7 +117,7 @@ def _regex(rng: random.Random, depth: int) -> str:
 
 
 def _lark(rng: random.Random) -> str:
-    """Rules that refer to later ones, and to earlier ones behind a terminal; terminals and what they are bounded by."""
+    """Rules that refer to later ones, and to earlier ones after a terminal; terminals and their bounds."""
     count = rng.randint(2, 4)
     rules = ["start: r0"]
     for index in range(count):

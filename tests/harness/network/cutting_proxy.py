@@ -22,7 +22,7 @@ class CuttingProxy:
         self._max_bytes = max_bytes
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._lock = threading.Lock()  # a connection that is made just now is cut by who cuts next, and no other twice
+        self._lock = threading.Lock()  # a connection made just now is cut by the next call, and no other twice
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()

@@ -1,4 +1,4 @@
-"""A proxy that the environment names, and that nobody may use."""
+"""A proxy that the environment names, and that no call may use."""
 
 import socket
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 @contextmanager
 def unused_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """It listens, and nobody has come in the end."""
+    """It listens, and in the end no connection has come."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         for name in ("grpc_proxy", "https_proxy", "http_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{listening.getsockname()[1]}")

@@ -1,1 +1,1 @@
-"""Processes that start at once, and what a process has computed and started."""
+"""Processes that start at once, and the CPU time and children of a process."""

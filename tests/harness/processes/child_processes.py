@@ -1,4 +1,4 @@
-"""What a process has started."""
+"""The children of a process."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a process has computed, or could have: by these times a busy machine is like an idle one."""
+"""The CPU time of a process: by it a busy machine is like an idle one."""
 
 import os
 import time

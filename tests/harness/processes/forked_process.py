@@ -74,11 +74,11 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM to the process."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to the process."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -89,7 +89,7 @@ def _be(
     cwd: Path,
     files: tuple[Path, Path, Path],
 ) -> None:
-    """Be the process."""
+    """Run as the process, and exit at its end."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)

@@ -1,4 +1,4 @@
-"""The two clients behind one function, for tests that hold for both."""
+"""One function for both clients, for tests that hold for both."""
 
 import asyncio
 from collections.abc import Callable

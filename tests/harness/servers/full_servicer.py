@@ -1,4 +1,4 @@
-"""A scripted server that is full, and says when it wants to be asked again."""
+"""A scripted server that is full, with a delay for retries."""
 
 # ruff: noqa: N802
 

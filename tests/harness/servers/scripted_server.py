@@ -65,13 +65,13 @@ class ScriptedServicer(GenerationServiceServicer):
     def __init__(self, faults: Seq[Fault | None], fingerprint: str, tokens_per_chunk: int) -> None:
         self.requests: list[Request] = []
         self.ended = threading.Event()
-        """Set when a stream has ended, by whoever's will."""
+        """Set when a stream has ended, on either side."""
         self._faults = deque(faults)
         self._fingerprint = fingerprint
         self._tokens_per_chunk = tokens_per_chunk
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:
-        """One stream, continued from where the request says."""
+        """One stream, continued from the position in the request."""
         self.requests.append(request)
         context.add_callback(self.ended.set)
         fault = self._next_fault()
@@ -213,7 +213,7 @@ class ScriptedServicer(GenerationServiceServicer):
     def GetModelInfo(
         self, request: generation_pb2.GetModelInfoRequest, context: grpc.ServicerContext
     ) -> generation_pb2.GetModelInfoResponse:
-        """The toy."""
+        """Describe the toy model."""
         return generation_pb2.GetModelInfoResponse(
             name="toy",
             vocab_size=EOS + 1,

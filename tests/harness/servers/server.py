@@ -99,7 +99,7 @@ class RunningTarget:
             goes_on.set()
 
     def health(self, service: str = SERVICE) -> str:
-        """What grpc.health.v1 says of the service."""
+        """The status of the service by grpc.health.v1."""
         answer = health_pb2_grpc.HealthStub(self.channel).Check(health_pb2.HealthCheckRequest(service=service))
         return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 

@@ -17,15 +17,15 @@ class SilentPredictor:
     is_busy = runs_ahead = False
 
     def serves(self, sequence: Sequence) -> bool:
-        """All."""
+        """It serves every sequence."""
         return True
 
     def why_none(self, sequence: Sequence) -> str:
-        """No reason."""
+        """It gives no reason."""
         return ""
 
     def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
-        """No time."""
+        """It takes no time."""
         return PredictionTimes([SequenceTimes()] * len(sequences))
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
@@ -38,7 +38,7 @@ class SilentPredictor:
         """Nothing to send."""
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
-        """Nothing."""
+        """It never predicts anything."""
         return []
 
     def commit(self, sequence: Sequence) -> FollowCounts:

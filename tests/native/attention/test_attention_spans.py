@@ -74,7 +74,7 @@ def assert_same_bits(left: np.ndarray, right: np.ndarray, message: object = "") 
 
 @in_every_kv_format
 @pytest.mark.parametrize("window", [0, 300])
-def test_rows_alone_in_groups_and_all_together_have_the_same_bits(device_name, kv_format, window):
+def test_rows_have_the_same_bits_alone_in_groups_and_together(device_name, kv_format, window):
     context = Context(make_device(device_name, threads=2), kv_format, window)
     expected = context.attend(ASKED, NARROW)
     for rows, columns in [(ASKED, WIDE), (ASKED[::-1], NARROW), *(([row], NARROW) for row in ASKED)]:
@@ -85,7 +85,7 @@ def test_rows_alone_in_groups_and_all_together_have_the_same_bits(device_name, k
     assert_same_bits(whole[[row - 250 for row in middle]], expected[[ASKED.index(row) for row in middle]])
 
 
-RUNS = [1, 5, 16, 40, 90]  # rows behind one another: a few queries of a GPU's tile, whole tiles, several at once
+RUNS = [1, 5, 16, 40, 90]  # consecutive rows: a few queries of a GPU's tile, whole tiles, several at once
 
 
 @in_every_kv_format
@@ -93,7 +93,7 @@ RUNS = [1, 5, 16, 40, 90]  # rows behind one another: a few queries of a GPU's t
     "shape", [(24, 5, 0, 3.0), (64, 20, 70, 0.0), (128, 4, 0, 0.0), (256, 2, 300, 0.0), (24, 40, 0, 0.0)], ids=str
 )
 def test_rows_in_runs_of_any_length_have_the_same_bits(device_name, kv_format, shape):
-    """Ends of runs, of windows and of spans fall into one another; nothing is stored behind the last row."""
+    """Ends of runs, of windows and of spans fall into one another; nothing is stored after the last row."""
     head_dim, heads, window, softcap = shape
     device = make_device(device_name, threads=2)
     context = Context(device, kv_format, window, softcap, head_dim, heads, stored=302)
@@ -107,7 +107,7 @@ def test_rows_in_runs_of_any_length_have_the_same_bits(device_name, kv_format, s
 
 @in_every_kv_format
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_a_later_row_has_stored_adds_nothing(device_name, kv_format, value):
+def test_a_later_row_adds_nothing_to_earlier_rows(device_name, kv_format, value):
     context = Context(make_device(device_name, threads=2), kv_format, window=40)
     expected = context.attend(range(200, 300), NARROW)
     context.qkv[271, -context.head_dim :: 3] = value

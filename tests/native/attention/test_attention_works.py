@@ -1,4 +1,4 @@
-"""Attention whose work is cut among many blocks: the bits of a row are those that one block alone gives it."""
+"""Attention whose work is split among many blocks: a row has the bits that a single block gives it."""
 
 from collections.abc import Sequence as Seq
 from typing import Any
@@ -115,7 +115,7 @@ def num_parts(multiprocessors: int, most: int) -> int:
     ("kv_format", "most"),
     [("f32", 512), ("bf16", 96), *(pytest.param(each, 96, marks=pytest.mark.exhaustive) for each in ("int8", "fp8"))],
 )
-def test_long_contexts_beside_short_ones_are_cut_and_keep_their_bits(kv_format, most):
+def test_mixed_contexts_are_cut_into_parts_and_keep_their_bits(kv_format, most):
     places = mixed(most)
     expected = expected_of(places, kv_format)
     for multiprocessors in (6, 6, 132):  # what counts parts is as it was before
@@ -176,7 +176,7 @@ PROMPTS: list[Place] = [
         ("bf16", 20, 40, 300, False),
     ],
 )
-def test_prompts_beside_rows_that_decode_have_the_bits_of_few_rows(kv_format, heads, head_dim, window, has_sinks):
+def test_mixed_attention_gives_the_bits_of_few_rows_at_a_time(kv_format, heads, head_dim, window, has_sinks):
     shape: dict[str, Any] = {"heads": heads, "head_dim": head_dim, "window": window, "has_sinks": has_sinks}
     few = Contexts(emulated_device(1), kv_format, **shape)
     expected = np.concatenate([few.attend(PROMPTS[first : first + 20]) for first in range(0, len(PROMPTS), 20)])
@@ -188,7 +188,7 @@ def test_prompts_beside_rows_that_decode_have_the_bits_of_few_rows(kv_format, he
         assert same_bits(result, expected), multiprocessors
 
 
-def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
+def test_groups_without_room_for_their_parts_are_not_cut():
     """Where rows are many, groups have up to a hundred, and here 32."""
     firsts = [(0, 246 * 32), (1, 670 * 32), (2, 0)]
     places = [(sequence, first + row) for sequence, first in firsts for row in range(32)]
@@ -200,7 +200,7 @@ def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
 
 
 @pytest.mark.parametrize("kv_format", ["f32", "bf16"])
-def test_the_widest_heads_fit_into_the_blocks_of_the_smallest_gpus(kv_format):
+def test_the_widest_heads_fit_into_the_smallest_gpus_blocks(kv_format):
     """Ada and consumers' Blackwell."""
     places = [(0, SPAN - 30 + row) for row in range(66)]
     large, small = (
@@ -213,7 +213,7 @@ def test_the_widest_heads_fit_into_the_blocks_of_the_smallest_gpus(kv_format):
 @on_cuda
 @pytest.mark.parametrize("kv_format", ["f32", "bf16"])
 def test_a_window_begins_amid_a_stretch(device_name, kv_format):
-    """Of a long context only the last spans are anybody's work."""
+    """Only the last spans of a long context are computed at all."""
     places = [(2, last_of(500)), (2, last_of(500) + 1), (1, last_of(20))]
     expected = expected_of(places, kv_format, window=4000)
     contexts = Contexts(make_device(device_name, threads=1), kv_format, window=4000)

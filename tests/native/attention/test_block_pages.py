@@ -1,4 +1,4 @@
-"""What a KV block holds, copied to the host and into another block, reads as the block that it was computed in."""
+"""KV blocks copied to the host and into another block read as the block that they were computed in."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def read(decoder: Decoder, block: int) -> np.ndarray:
 
 
 @in_weight_formats("f32", "bf16", "int8", "fp8")  # keys and values are in the same
-def test_a_block_is_taken_to_another_decoder_to_the_bit(device_name: str, weight_format: str) -> None:
+def test_a_block_copied_to_another_decoder_keeps_its_bits(device_name: str, weight_format: str) -> None:
     tokens = random_tokens(PLAIN, 1, 2 * BLOCK_SIZE)
     device = make_device(device_name, threads=1)
     first = PagedDecoder(PLAIN, device, weight_format, tokens=tokens)
@@ -45,7 +45,7 @@ def test_other_blocks_stay_as_they_were(device_name: str) -> None:
     assert [index for index, page in enumerate(after) if not np.array_equal(page, before[index])] == [1]
 
 
-def test_pages_that_are_none_are_refused() -> None:
+def test_pages_of_a_wrong_block_or_size_are_refused() -> None:
     decoder = PagedDecoder(PLAIN, make_device(DEVICES[0], 1), "bf16", tokens=random_tokens(PLAIN, 1, 4)).decoder
     page = np.zeros(decoder.block_bytes, np.uint8)
     for call in (decoder.read_block, decoder.write_block):

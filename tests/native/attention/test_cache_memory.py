@@ -44,7 +44,7 @@ def test_memory_is_taken_when_it_is_asked_for_and_not_before() -> None:
     assert measured["taken"] > 112 * MIB
 
 
-def test_passes_beside_it_compute_the_same_bits() -> None:
+def test_taking_cache_memory_changes_no_bit_of_other_passes() -> None:
     decoder, is_over = load(64 * MIB), threading.Event()
     expected = logits(load(MIB))
 

@@ -214,7 +214,7 @@ def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
 
 
 @in_every_kv_format
-def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
+def test_a_lone_position_gets_its_stored_value(device, kv_format):
     """Of a head of zeros too; and what is not finite stays visible. Tensor cores have scales rounded to eight bits."""
     values = normal(40, 32) * np.float32(10.0) ** RNG.integers(-6, 6, (40, 1)).astype(np.float32)
     values[:20] *= np.ldexp(np.float32(1), -RNG.integers(0, 18, (20, 32)))  # subnormal in e4m3, some of them
@@ -249,7 +249,7 @@ def test_a_cpu_keeps_nothing_in_fp8(device_name):
 
 @in_every_kv_format
 def test_stored_positions_are_all_that_attention_reads(device, kv_format):
-    """The case's other blocks, and the slots behind its last positions, are NaN."""
+    """The case's other blocks, and the slots after its last positions, are NaN."""
     case = AttentionCase(head_dim=32, group=2, window=0, softcap=0.0, rotary_dim=32, qk_norm="none")
     assert case.LENGTHS[0] % BLOCK_SIZE
     assert np.isfinite(case.native(device, kv_format)[1]).all()

@@ -1,4 +1,4 @@
-"""Short convolutions: what a row reads of the positions before it, and where that is kept."""
+"""Short convolutions: which earlier positions a row reads, and where their inputs are kept."""
 
 import re
 from dataclasses import replace
@@ -28,7 +28,7 @@ def decoder_of(config, device_name: str, weight_format: str, tokens: np.ndarray,
 
 @pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("config", [ALONE, MIXED, replace(ALONE, conv_taps=(32,))], ids=["alone", "mixed", "32 taps"])
-def test_it_computes_what_the_reference_does(device_name, config):
+def test_convolution_layers_compute_what_the_reference_does(device_name, config):
     tokens = random_tokens(config, 1, LENGTH)
     truth = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist())
     ours = torch.from_numpy(prefill(decoder_of(config, device_name, "f32", tokens), chunk=7))
@@ -63,7 +63,7 @@ def test_rejected_predictions_leave_no_trace(device_name, weight_format):
 
 @in_every_weight_format
 @pytest.mark.parametrize("begun", [BLOCK_SIZE, BLOCK_SIZE + 1, BLOCK_SIZE + 9])
-def test_pages_that_were_copied_go_on_as_those_that_were_computed(device_name, weight_format, begun):
+def test_copied_pages_give_the_bits_of_computed_ones(device_name, weight_format, begun):
     """To another decoder by the host, or to other blocks of the same; at a block's begin a row reads the one before."""
     tokens = random_tokens(MIXED, 1, LENGTH)
     first, other = (decoder_of(MIXED, device_name, weight_format, tokens, seed) for seed in (0, 3))
@@ -85,7 +85,7 @@ def test_pages_that_were_copied_go_on_as_those_that_were_computed(device_name, w
 
 
 @pytest.mark.parametrize("kv", ["f32", "bf16", "int8"])
-def test_a_token_takes_what_its_layers_keep_of_it(kv):
+def test_kv_bytes_per_token_count_only_what_layers_keep(kv):
     decoder = Decoder(Device.cpu(isas()[0], 1), DecoderConfig(MIXED), weights="bf16", kv=kv, num_blocks=1)
     head, value = {"f32": (64, 4), "bf16": (32, 2), "int8": (20, 2)}[kv]
     assert decoder.kv_bytes_per_token == 2 * 2 * head + 2 * 70 * value
@@ -101,6 +101,6 @@ def test_a_token_takes_what_its_layers_keep_of_it(kv):
         ({"hidden_size": 1 << 23}, "hidden_size is 8388608; where layers convolve, three of it must be at most"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_field(changes, problem):
+def test_impossible_configurations_are_refused_by_field(changes, problem):
     with pytest.raises(ValueError, match=re.escape(problem)):
         DecoderConfig(replace(MIXED, **changes))

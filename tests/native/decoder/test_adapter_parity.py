@@ -51,7 +51,7 @@ def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabi
 
 @on_cuda
 @pytest.mark.parametrize("model", ["llama", "phi3", "lfm2"])
-def test_a_gpu_computes_what_a_cpu_does(device_name: str, model: str, tmp_path: Path) -> None:
+def test_a_gpu_computes_the_adapter_logits_of_a_cpu(device_name: str, model: str, tmp_path: Path) -> None:
     base = folder(model)
     adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES)
     expected = logits(base, adapter, "one")
@@ -60,7 +60,7 @@ def test_a_gpu_computes_what_a_cpu_does(device_name: str, model: str, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", [Kind.LLAMA_LINEAR, Kind.QWEN2, Kind.PHI3, Further.GLM4, Further.COHERE, Further.LFM2])
-def test_an_adapter_changes_a_gguf_file_as_the_folder_that_it_was_made_of(kind: Kind | Further, tmp_path: Path) -> None:
+def test_an_adapter_gives_a_gguf_file_the_logits_of_its_folder(kind: Kind | Further, tmp_path: Path) -> None:
     """Whichever of them keeps the rows of queries and keys in another order than the adapter."""
     base = representable_checkpoint(kind, tmp_path / "base")
     file = write_gguf(base, tmp_path / "model.gguf")

@@ -1,4 +1,4 @@
-"""Adapters: rows that ask for one are those of the changed weights, and all others as if there were none."""
+"""Adapters: rows with an adapter are computed by the changed weights, all others as if there were no adapters."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_a_row_has_the_same_bits_whatever_adapters_are_beside_it(device_name: st
 
 
 @in_every_weight_format
-def test_rows_without_an_adapter_are_those_of_a_decoder_that_has_none(device_name: str, weight_format: str) -> None:
+def test_rows_without_adapter_match_a_decoder_without_adapters(device_name: str, weight_format: str) -> None:
     having = adapted(device_name, weight_format)
     without = PagedDecoder(PLAIN, make_device(device_name, 1), weight_format, tokens=having.tokens)
     for sequence, adapter in enumerate(ADAPTERS):
@@ -54,7 +54,7 @@ def test_rows_without_an_adapter_are_those_of_a_decoder_that_has_none(device_nam
 
 
 @on_every_device
-def test_it_computes_what_merged_weights_do(device_name: str) -> None:
+def test_adapters_compute_what_merged_weights_do(device_name: str) -> None:
     having = adapted(device_name, "f32")
     merged = PagedDecoder(PLAIN, make_device(device_name, 1), "f32", tokens=having.tokens)
     for name, (down, up) in updates(0).items():
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_fits_no_weight_is_refused_and_nothing_taken(why: str) -> None:
+def test_an_adapter_that_fits_no_weight_is_refused_and_not_added(why: str) -> None:
     shapes, problem = REFUSED[why]
     sizes = {64: PLAIN.hidden_size, 63: PLAIN.hidden_size - 1}
     paged = PagedDecoder(PLAIN, make_device(isas()[0], 1), "bf16", tokens=random_tokens(PLAIN, 1, 4))

@@ -41,7 +41,7 @@ def test_a_batch_counts_no_more_than_it_has_room_for(field, most):
         ("num_logits", 2, r"num_logits is 2; it must be in 0 \.\.\. 1"),
     ],
 )
-def test_a_batch_refuses_what_it_has_no_room_for(argument, value, message):
+def test_a_batch_refuses_rows_beyond_its_capacity(argument, value, message):
     batch = Batch(max_rows=3, max_sequences=2, max_blocks=2)
     good = {"token_ids": [1], "position": 0, "blocks": [0], "num_logits": 1}
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The native decoder: what it computes, what it says of itself, and what it refuses."""
+"""The native decoder: its results, the facts that it reports, and the arguments that it refuses."""
 
 import re
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_a_copy_of_the_logits_outlives_the_next_pass(device_name):
     assert np.array_equal(first, before)
 
 
-def test_blocks_behind_every_window_may_be_gone(device_name):
+def test_blocks_outside_every_window_are_not_read(device_name):
     """Where all layers are windowed, a table may hold anything for blocks that no layer reads any more."""
     config = replace(PLAIN, windows=(20, 33))
     tokens = random_tokens(config, 1, 120)
@@ -100,7 +100,7 @@ def test_missing_weights_are_those_of_the_configuration(config):
 
 
 @pytest.mark.parametrize("config", (MODELS | EXPERT_MODELS).values(), ids=MODELS | EXPERT_MODELS)
-def test_each_weight_has_the_shape_that_checkpoints_are_checked_for(config):
+def test_weights_of_another_shape_are_refused_with_both_shapes(config):
     device = Device.cpu(isas()[0], threads=1)
     decoder = Decoder(device, DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
     for name, shape in weight_shapes(config).items():

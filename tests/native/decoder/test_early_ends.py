@@ -44,7 +44,7 @@ def drawn(engine: tuple[Decoder, Sampler], settings: Settings, least_chances: li
 
 
 def chances(decoder: Decoder, settings: Settings, prompt: list[int], tokens: list[int]) -> np.ndarray:
-    """Behind each token, that a larger model draws all so far: of margins as the formula of their scores says."""
+    """After each token, the chance that a larger model draws all so far: from margins, by their scores' formula."""
     batch = batch_of([[*prompt, *tokens[:-1]]], asked=[len(tokens)])
     scores = decoder.forward(batch).numpy()
     if settings.temperature:
@@ -56,7 +56,7 @@ def chances(decoder: Decoder, settings: Settings, prompt: list[int], tokens: lis
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
-def test_each_run_ends_behind_the_draw_with_which_its_chance_falls_below_the_least(engine, settings):
+def test_a_run_ends_once_its_chance_is_below_the_least(engine, settings):
     whole = drawn(engine, settings, [])
     assert [len(tokens) for tokens in whole] == [COUNT] * len(PROMPTS)
     least = [0.5, 0.02, 0.0]
@@ -67,11 +67,11 @@ def test_each_run_ends_behind_the_draw_with_which_its_chance_falls_below_the_lea
     assert len(ended[0]) < len(ended[2]) == COUNT
 
 
-def test_nothing_is_sure_enough_for_a_chance_of_one(engine):
+def test_a_least_chance_of_one_ends_each_run_after_one_draw(engine):
     settings = WAYS["sampled"]
     assert drawn(engine, settings, [1.0] * 3) == [tokens[:1] for tokens in drawn(engine, settings, [0.0] * 3)]
 
 
-def test_there_is_a_least_chance_for_each_state_or_for_none(engine):
+def test_least_chances_need_one_entry_for_each_state(engine):
     with pytest.raises(ValueError, match=r"least_chances has 1 entries; it must have one for each of the 3 states"):
         drawn(engine, WAYS["greedy"], [0.5])

@@ -1,4 +1,4 @@
-"""Mixtures of experts: whom a router chooses, and models whose rows have the same bits in any company."""
+"""Mixtures of experts: which experts a router chooses, and models whose rows have the same bits in any company."""
 
 import itertools
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_zeros_of_both_signs_are_equal(device_name):
 
 @on_every_device
 @pytest.mark.parametrize("nan", [np.float32("nan"), -np.float32("nan")])
-def test_a_row_that_is_not_a_number_has_experts_all_the_same(device_name, nan):
+def test_a_nan_row_is_routed_to_distinct_experts(device_name, nan):
     logits = np.array([[1, 2, 3, 4], [nan, 2, nan, 4], [nan] * 4], np.float32)
     experts, weights = Operations.route(make_device(device_name, threads=1), logits, 3, are_normalised=False)
     assert all(len({*row}) == 3 and {*row} <= {0, 1, 2, 3} for row in experts.tolist())
@@ -125,13 +125,13 @@ def test_any_chunks_give_the_same_logits(device_name, weight_format, model, thre
 
 @in_all_models
 @in_formats_on_threads
-def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
+def test_mixed_sequences_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     assert_any_mixture_is_alike(model, device_name, weight_format, threads)
 
 
 @in_all_models
 def test_every_expert_has_rows(model):
-    """Else the tests above would say nothing of some."""
+    """Else the tests above would not cover some of them."""
     device, tokens = make_device(isas()[0], threads=1), random_tokens(model, 1, 110)
     decoder = PagedDecoder(model, device, "f32", tokens=tokens)
     expected = prefill(decoder, chunk=110)
@@ -145,7 +145,7 @@ def test_every_expert_has_rows(model):
 
 @in_all_models
 @on_every_device
-def test_a_sequence_that_is_not_a_number_harms_no_other(device_name, model):
+def test_a_nan_sequence_harms_no_other_sequence(device_name, model):
     device, tokens = make_device(device_name, threads=2), random_tokens(model, 2, 40)
     decoder = PagedDecoder(model, device, "bf16", tokens=tokens)
     rows = [(sequence, position) for position in range(20, 40) for sequence in range(2)]
@@ -220,12 +220,12 @@ def test_impossible_experts_are_refused(changes, message):
 
 
 @pytest.mark.parametrize(("field", "value"), [("gated_mlp", False), ("parallel_mlp", True)])
-def test_experts_have_gates_and_come_behind_attention(field, value):
+def test_experts_need_gates_and_a_sequential_mlp(field, value):
     with pytest.raises(ValueError, match=rf"{field} is \w+; it must be \w+ where there are experts"):
         DecoderConfig(replace(FEW, **{field: value}))
 
 
-def test_what_is_gated_by_clamped_swiglu_has_a_gate():
+def test_clamped_swiglu_needs_a_gated_mlp():
     with pytest.raises(ValueError, match=r'gated_mlp is false; it must be true where activation is "clamped_swiglu"'):
         DecoderConfig(replace(PLAIN, activation=Activation.CLAMPED_SWIGLU, gated_mlp=False))
 

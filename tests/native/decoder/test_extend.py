@@ -79,7 +79,7 @@ SEQUENCES = [
     Rows(random_tokens(53), start=45),
     Rows(random_tokens(10), start=0),
     Rows(random_tokens(62), start=61),
-    Rows(random_tokens(50), start=7),  # a prefill chunk of which nothing is asked
+    Rows(random_tokens(50), start=7),  # a prefill chunk without a draw
     Rows(random_tokens(35), start=33),
 ]
 RUNS = [  # those of one sequence in another order than its rows

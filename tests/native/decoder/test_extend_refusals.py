@@ -1,4 +1,4 @@
-"""A run-ahead that cannot be is refused by the name of what is wrong, before anything is written."""
+"""An invalid run-ahead is refused with the name of the bad field, before anything is written."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from tests.native.harness.sampling_reference import Settings
 
 NUM_BLOCKS = CONTEXT_LENGTH // BLOCK_SIZE + 1
 NUM_PROMPT = BLOCK_SIZE + 5
-LAST = NUM_PROMPT + 2  # position of the row asked, behind a chain of three
+LAST = NUM_PROMPT + 2  # position of the row that draws, after a chain of three
 OTHER_TOKEN = 99
 
 
@@ -101,7 +101,7 @@ class Engine:
     sampler: Sampler
 
     def next_logits(self) -> bytes:
-        """What the row behind the cached ones sees."""
+        """The logits of the row after the cached ones."""
         batch = replace(GOOD, positions=(LAST + 1,), asked=(0,)).batch()
         return self.decoder.forward(batch).numpy().tobytes()
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.mark.parametrize("kind", Further)
-def test_all_decoders_are_transformers_in_float32(kind):
+def test_all_decoders_match_transformers_in_float32(kind):
     truth = true_run(further_checkpoint(kind))
     checkpoint = load_checkpoint(further_checkpoint(kind))
     assert_same_run(run_greedily(reference_model(checkpoint, torch.float32)), truth)

@@ -1,4 +1,4 @@
-"""Hidden states behind the last norm: those of transformers, and of each row the same bits whatever the others are."""
+"""Hidden states after the last norm: those of transformers, and each row has the same bits whatever the others are."""
 
 from pathlib import Path
 
@@ -43,13 +43,13 @@ def native_states(folder: Path, device_name: str, dtype: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])
-def test_they_are_those_of_transformers_in_float32(kind, device_name):
+def test_hidden_states_match_transformers_in_float32(kind, device_name):
     folder = random_checkpoint(kind)
     truth = transformers_states(folder, torch.float32)
     assert relative_error(native_states(folder, device_name, "f32"), truth) < 1e-4
 
 
-def test_what_multiplies_logits_multiplies_no_hidden_state():
+def test_the_logit_scale_does_not_scale_hidden_states():
     folder = further_checkpoint(Further.GRANITE)
     assert load_checkpoint(folder).config.logit_scale != 1.0
     truth = transformers_states(folder, torch.float32)
@@ -57,7 +57,7 @@ def test_what_multiplies_logits_multiplies_no_hidden_state():
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-def test_in_bfloat16_they_are_as_exact_as_those_of_transformers(device_name):
+def test_bfloat16_hidden_states_are_as_exact_as_transformers(device_name):
     folder = random_checkpoint(Kind.LLAMA, torch.bfloat16)
     truth = transformers_states(folder, torch.float32)
     error = relative_error(transformers_states(folder, torch.bfloat16), truth)
@@ -82,7 +82,7 @@ def test_each_row_has_its_own_bits(model, device_name):
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-def test_rows_that_no_pass_had_are_refused(device_name):
+def test_hidden_states_of_rows_outside_the_pass_are_refused(device_name):
     paged = PagedDecoder(PLAIN, make_device(device_name, threads=1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
     with pytest.raises(ValueError, match="num_rows is 1"):
         paged.decoder.hidden_states(0, 1)

@@ -36,7 +36,7 @@ from tests.native.harness.switched_features import (
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
-NUM_FORCED = 8  # tokens behind the prompt, of those that float32 decodes greedily
+NUM_FORCED = 8  # tokens after the prompt, as float32 decodes them greedily
 
 
 @pytest.fixture(scope="module", params=list(Kind))
@@ -104,7 +104,7 @@ def test_native_prefill_in_pieces_gives_the_same_bits(kind, device_name):
     assert torch.equal(pieces.view(torch.int32), whole(PROMPT).view(torch.int32))
 
 
-def test_a_context_within_the_original_one_takes_the_short_factors():
+def test_a_context_within_the_original_takes_short_factors():
     """transformers takes them too, as long as the text is that short."""
     folder, token_ids = random_checkpoint(Kind.PHI3_LONGROPE), PROMPT[:LONGROPE_ORIGINAL]
     truth = transformers_model(folder, torch.float32)(token_ids)

@@ -1,4 +1,4 @@
-"""A history that was cut back is the one that never went further, and what is forbidden is so in one place only."""
+"""A truncated history equals one that never went further, and a forbidden token is forbidden at one position only."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_a_truncated_state_draws_as_one_that_never_saw_the_rest(prompt, kept, dr
 
 @pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("settings", [PENALISED, replace(PENALISED, temperature=0.0), Settings(top_k=3, logprobs=True)])
-def test_what_is_forbidden_has_a_logit_of_minus_infinity_at_the_next_position(device_name: str, settings: Settings):
+def test_forbidden_tokens_act_as_a_bias_at_the_next_row_only(device_name: str, settings: Settings):
     device = make_device(device_name, threads=1)
     logits = random_logits(2, 20)
     best = int(logits[0].argmax())
@@ -57,7 +57,7 @@ def test_what_is_forbidden_has_a_logit_of_minus_infinity_at_the_next_position(de
 
 
 @pytest.mark.parametrize("go_on", [lambda state: state.commit([3]), lambda state: state.truncate(0)])
-def test_it_is_forgotten_behind_that_position(go_on):
+def test_a_forbidden_token_is_allowed_again_one_position_later(go_on):
     logits = random_logits(1, 20)
     state, other = PENALISED.state([1], [2]), PENALISED.state([1], [2])
     state.forbid([int(logits[0].argmax())])
@@ -72,7 +72,7 @@ def test_where_all_is_forbidden_there_is_no_candidate():
     assert sample(np.zeros((1, 10), np.float32), [state]).status.tolist() == [1]
 
 
-def test_what_makes_no_sense_is_refused():
+def test_bad_truncations_and_forbidden_ids_are_refused():
     state = PENALISED.state([1], [2, 3])
     for count in (-1, 3):
         with pytest.raises(ValueError, match=f"num_generated is {count}; it must be in 0 ... 2"):

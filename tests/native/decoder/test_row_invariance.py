@@ -1,4 +1,4 @@
-"""Each row's bits are its own: whatever the other rows are, in whatever number and order, on however many threads."""
+"""Row invariance: a row has the same bits with any other rows, in any number and order, on any number of threads."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from tests.native.harness.row_invariance import (
 )
 
 
-def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(device_name):
+def test_the_check_sees_one_ulp_that_depends_on_the_row_count(device_name):
     values = normal(NUM_ROWS, 40)
     with pytest.raises(AssertionError, match=r"2 rows on [12] threads"):
         assert_row_invariant(device_name, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
@@ -228,7 +228,7 @@ def test_every_model_gives_the_same_logits_in_any_chunks(device_name, weight_for
 
 @in_every_weight_format
 @pytest.mark.parametrize("threads", THREADS)
-def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
+def test_mixed_sequences_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     assert_any_mixture_is_alike(model, device_name, weight_format, threads)
 
 
@@ -247,7 +247,7 @@ def test_rejected_predictions_leave_no_trace(device_name, weight_format):
 
 
 @in_every_weight_format
-def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
+def test_token_position_history_and_blocks_change_a_rows_bits(device_name, weight_format):
     """Its own token, its position, an earlier token, and the blocks that hold its past."""
     tokens = random_tokens(PLAIN, 1, 50)
 

@@ -36,7 +36,7 @@ def paged(device_name: str, config: ModelConfig = PLAIN, weight_format: str = "b
 
 @pytest.mark.parametrize("config", [PLAIN, CAPPED_AND_TIED], ids=["head", "capped, tied"])
 @in_every_weight_format
-def test_its_logits_are_those_of_the_whole_head(device_name: str, weight_format: str, config: ModelConfig):
+def test_short_head_logits_are_those_of_the_whole_head(device_name: str, weight_format: str, config: ModelConfig):
     model = paged(device_name, config, weight_format)
     whole = model.forward(ROWS)
     ids = random_ids(1, config)
@@ -60,8 +60,8 @@ def words_of(is_allowed: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_it_draws_what_the_whole_head_draws_among_its_tokens(device_name: str, settings: Settings):
-    """Whatever a mask, a bias or a penalty says, and so without truncation where the whole head's choice is one."""
+def test_a_short_head_draws_what_the_whole_head_draws_of_its_ids(device_name: str, settings: Settings):
+    """With any mask, bias or penalty; and without truncation, the whole head's own draw where that token is listed."""
     model, ids = paged(device_name), random_ids(3)
     is_listed, is_allowed = np.zeros(PLAIN.vocab_size, bool), np.random.default_rng(5).random((LENGTH, 150)) < 0.5
     is_listed[ids] = True
@@ -83,7 +83,7 @@ def test_it_draws_what_the_whole_head_draws_among_its_tokens(device_name: str, s
             assert ours == theirs or not is_listed[theirs]
 
 
-def test_where_a_mask_leaves_none_of_its_tokens_nothing_is_drawn():
+def test_no_token_is_drawn_where_a_mask_allows_no_listed_one():
     model, ids = paged(DEVICES[0]), random_ids(3)
     model.decoder.shorten_head(ids)
     device = make_device(DEVICES[0], threads=1)

@@ -116,7 +116,7 @@ def test_a_run_of_draws_keeps_its_adapters(device_name: str) -> None:
 
 @needs_emulation
 def test_an_adapter_is_added_while_passes_are_recorded() -> None:
-    """What one thread uploads is no part of what another one records."""
+    """An upload on one thread does not become part of a recording on another."""
     paged = make_decoder(emulated_device(1), [], 1)
     expected = paged.forward([(0, 0)]).copy()
     is_done, errors, num_added = threading.Event(), list[Exception](), 0
@@ -156,7 +156,7 @@ def test_memory_comes_back_with_the_adapter() -> None:
 
 
 @needs_emulation
-def test_an_adapter_that_does_not_fit_is_refused_with_figures_and_passes_go_on() -> None:
+def test_an_adapter_too_large_is_refused_and_passes_still_run() -> None:
     device = emulated_device(1, memory=2)
     paged = make_decoder(device, [], 1)
     expected = paged.forward([(0, 0)]).copy()

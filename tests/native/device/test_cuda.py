@@ -1,4 +1,4 @@
-"""What is said of GPUs, and what one computes."""
+"""What is reported of GPUs, and what one computes."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, rand
 needs_gpu = pytest.mark.skipif(GPU not in DEVICES, reason=f"nothing ran on a GPU: {cuda_problem()}")
 
 
-def test_there_are_gpus_or_there_is_a_reason():
+def test_either_gpus_or_a_problem_are_reported():
     assert bool(cuda_devices()) != bool(cuda_problem())
     assert all(name.startswith("cuda-sm_") for name in cuda_devices())
 
@@ -52,7 +52,7 @@ def test_a_gpu_names_its_architecture():
 
 
 @needs_gpu
-def test_too_little_memory_is_told_in_figures():
+def test_too_little_memory_is_reported_in_figures():
     device = make_device(GPU, threads=1)
     with pytest.raises(DeviceError, match=r"too little memory: .* GiB asked for, .* GiB of .* GiB free"):
         Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="bf16", num_blocks=1 << 25)
@@ -77,7 +77,7 @@ def test_a_gpu_gives_the_bits_that_the_emulation_gives(config, weight_format):
 @needs_gpu
 @needs_emulation
 @pytest.mark.parametrize("weight_format", WEIGHT_FORMATS)
-def test_a_gpu_computes_adapters_with_the_bits_that_the_emulation_gives(weight_format):
+def test_a_gpu_computes_adapters_with_the_emulations_bits(weight_format):
     logits = []
     for device in (make_device(GPU, threads=1), like_the_gpu()):
         paged = PagedDecoder(PLAIN, device, weight_format, tokens=random_tokens(PLAIN, 3, 30))

@@ -11,7 +11,7 @@ from tests.native.harness.random_models import MODELS, PagedDecoder, random_toke
 NUM_THREADS, LENGTH = 3, 36  # tokens: the second block is begun
 
 
-def test_decoders_at_once_give_what_each_gives_alone(device_name):
+def test_decoders_on_threads_give_what_each_gives_alone(device_name):
     config = MODELS["plain"]
     tokens = random_tokens(config, 1, LENGTH)
     together = Barrier(NUM_THREADS)

@@ -1,4 +1,4 @@
-"""A GPU's memory: what does not fit is told in figures, the cache gets what is left, and nothing is taken later."""
+"""A GPU's memory: errors give figures, the cache gets what is left, and nothing is allocated later."""
 
 import re
 from pathlib import Path
@@ -42,12 +42,12 @@ def test_the_host_has_no_memory_of_a_device():
     assert Device.cpu(isas()[0], 1).memory is None
 
 
-def test_a_device_counts_what_is_taken():
+def test_a_new_device_reports_all_its_memory_as_free():
     device = emulated_device(1, memory=3)
     assert device.memory == (3 * MIB, 3 * MIB)
 
 
-def test_weights_that_do_not_fit_are_told_in_figures(load):
+def test_weights_too_large_for_memory_are_reported_in_figures(load):
     figures = (
         r"0\.00 billion parameters in bf16: CUDA device (\d+) has too little memory: .* GiB asked for, .* of 0\.00 GiB"
     )
@@ -59,21 +59,21 @@ def test_weights_that_do_not_fit_are_told_in_figures(load):
     assert int(numbers[1]) == int(numbers[0]) + 1, "emulated devices are numbered as they are made"
 
 
-def test_a_cache_that_does_not_fit_is_told_in_figures(load):
+def test_a_cache_too_large_for_memory_is_reported_in_figures(load):
     with pytest.raises(ConfigError, match=r"gpu_memory_fraction is 0\.01; beside the weights .* 0 bytes are left"):
         load(64, gpu_memory_fraction=0.01)
     with pytest.raises(DeviceError, match="too little memory"):
         load(64, kv_blocks=10**6)
 
 
-def test_the_cache_gets_what_is_left_of_the_fraction(load):
+def test_the_cache_fills_the_fraction_of_memory(load):
     model = load(24, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
     free, total = model.device.memory
     block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
     assert total - free <= 0.75 * total < total - free + block_bytes
 
 
-def test_what_others_have_taken_is_not_to_be_had(load):
+def test_memory_taken_by_others_is_not_given_to_the_cache(load):
     device = emulated_device(1, memory=24)
     probe = ReadProbe(device, 12 * MIB)
     model = load(24, device=device, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
@@ -104,7 +104,7 @@ def test_an_adapter_that_does_not_fit_is_refused_by_its_name(load, tmp_path):
     assert not model.adapters
 
 
-def test_with_memory_to_spare_the_cache_holds_all_that_the_sequences_could_fill(load):
+def test_the_cache_is_no_larger_than_all_sequences_can_fill(load):
     model = load(0, context_length=3 * BLOCK_SIZE)
     assert model.blocks.num_blocks == 3 * LIMITS["max_sequences"]
 

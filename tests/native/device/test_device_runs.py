@@ -23,7 +23,7 @@ TRUNCATED = Settings(seed=6, temperature=1.2, top_k=50, top_p=0.95, min_p=0.002)
 REPEATING = replace(SAMPLED, logit_bias=((LURED[0], 60.0), (LURED[1], 59.0)))
 PENALISED = replace(REPEATING, temperature=0.0, frequency_penalty=3.0, presence_penalty=0.5)
 REPELLED = replace(PENALISED, temperature=0.7, repetition_penalty=1.1)
-STOPPING = replace(PENALISED, min_tokens=5, stop_ids=LURED)  # of which three are generated
+STOPPING = replace(PENALISED, min_tokens=5, stop_ids=LURED)  # three of them are generated
 STEPPING = Settings(
     seed=7, temperature=1.3, xtc_probability=0.5, xtc_threshold=0.004, typical_p=0.9, tfs_z=0.99, top_k=40
 )
@@ -32,7 +32,7 @@ SETTINGS = [STEPPING, GREEDY, SAMPLED, TRUNCATED, REPEATING, PENALISED, REPELLED
 
 @dataclass(frozen=True)
 class Sequence:
-    """Four tokens of prompt, three generated ones, and what is drawn behind them."""
+    """Four tokens of prompt, three generated ones, and those drawn after them."""
 
     state: SamplingState
     index: int
@@ -112,7 +112,7 @@ def draw_ahead(decoder: Decoder, sampler: Sampler, num_draws: int = NUM_DRAWS) -
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-def test_a_run_draws_what_a_call_for_each_draw_does(device_name):
+def test_a_run_draws_what_one_call_per_draw_does(device_name):
     decoder, sampler = make_decoder(device_name)
     singly = draw_singly(decoder, sampler)
     for _ in range(3):  # run as enqueued, recorded, replayed

@@ -1,4 +1,4 @@
-"""Whatever number a function of the native module is called with, it computes or refuses: it never ends the process."""
+"""Any number as an argument of a native function is computed with or refused: it never ends the process."""
 
 import ast
 import re
@@ -43,10 +43,10 @@ def test_no_number_is_forgotten() -> None:
 
 
 def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
-    """The names of all that can be said to a module and is a number, or an array of some."""
+    """The names of all arguments and fields of a native module that are numbers or arrays of them."""
     for part in body:
         match part:
-            case ast.ClassDef(name="Samples"):  # whose arrays are told, not said
+            case ast.ClassDef(name="Samples"):  # its arrays are results, not arguments
                 yield from _numbers_in([each for each in part.body if isinstance(each, ast.FunctionDef)], "Samples.")
             case ast.ClassDef():
                 yield from _numbers_in(part.body, f"{part.name}.")

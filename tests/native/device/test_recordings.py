@@ -19,7 +19,7 @@ def make_decoder(config=PLAIN) -> PagedDecoder:
 
 @needs_emulation
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-def test_the_first_pass_of_a_shape_is_a_replay_with_the_bits_of_any_other(config):
+def test_the_first_pass_of_a_recorded_shape_is_a_replay(config):
     expected = make_decoder(config).forward(EVERYTHING)
     recorded = make_decoder(config)
     num_shapes = 5 * 2  # up to 16 rows, with tables of up to two blocks
@@ -32,7 +32,7 @@ def test_the_first_pass_of_a_shape_is_a_replay_with_the_bits_of_any_other(config
 
 
 @needs_emulation
-def test_what_takes_too_long_is_recorded_when_it_comes():
+def test_passes_not_recorded_in_time_are_recorded_when_first_run():
     expected, late = make_decoder().forward(EVERYTHING), make_decoder()
     assert late.decoder.record_passes(max_rows=16, max_blocks=2, seconds=0.0) == 0
     before = count_replays()

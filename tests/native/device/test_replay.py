@@ -1,4 +1,4 @@
-"""A pass that a device has recorded computes what one that it enqueues computes, to the bit."""
+"""A replayed pass computes what an enqueued pass computes, to the bit."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ on_recording_devices = pytest.mark.parametrize("device_name", [name for name in 
 
 @on_recording_devices
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-def test_passes_of_one_shape_with_other_rows_give_the_bits_of_a_whole_prefill(device_name, config):
+def test_replayed_passes_give_the_bits_of_a_whole_prefill(device_name, config):
     tokens = random_tokens(config, SEQUENCES, LENGTH)
     paged = PagedDecoder(config, make_device(device_name, threads=1), "bf16", tokens=tokens)
     everything = [(sequence, position) for sequence in range(SEQUENCES) for position in range(LENGTH)]
@@ -52,7 +52,7 @@ def test_a_pass_records_anew_when_its_memory_has_moved(device_name):
 
 
 @needs_emulation
-def test_a_device_that_has_no_room_for_a_pass_can_run_smaller_ones():
+def test_a_device_without_room_for_a_pass_runs_smaller_ones():
     config = MODELS["plain"]
     tokens = random_tokens(config, 1, 300)
     paged = PagedDecoder(config, emulated_device(1, memory=2), "f32", tokens=tokens)

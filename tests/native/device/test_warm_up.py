@@ -1,4 +1,4 @@
-"""A model is tried before it serves: weights that are no numbers are found, and named."""
+"""A model is tried before it serves: weights that are not finite are found and named."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def load(folder, weights: str, cache=None) -> LoadedModel:
 @pytest.mark.parametrize(
     "name", ["model.layers.2.self_attn.q_proj.weight", "model.layers.3.mlp.down_proj.weight", "model.norm.weight"]
 )
-def test_one_weight_that_is_no_number(tmp_path, weights, value, name):
+def test_one_weight_that_is_not_finite_is_named(tmp_path, weights, value, name):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     edit_weights(folder, lambda tensors: tensors[name].view(-1)[77:78].fill_(value))
     with pytest.raises(CheckpointError) as refused:
@@ -39,7 +39,7 @@ def test_packed_weights_are_tried_too(tmp_path):
             load(folder, "bf16", cache=tmp_path / "cache")
 
 
-def test_finite_weights_whose_products_are_not(tmp_path):
+def test_finite_weights_with_infinite_products_are_found(tmp_path):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     edit_weights(folder, lambda tensors: [tensors[name].mul_(1e30) for name in ("model.norm.weight", "lm_head.weight")])
     with pytest.raises(CheckpointError, match=r"logits are not finite, though its weights are: see its configuration"):

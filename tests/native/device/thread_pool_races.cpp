@@ -16,8 +16,8 @@ constexpr int kLoops = 400;
 constexpr int64_t kTasks = 37;
 constexpr std::chrono::microseconds kLongerThanSpinning{200};
 
-/// Runs a loop in which the caller waits for a worker to take part. It is told by relaxed atomics, which
-/// order nothing.
+/// Runs a loop in which the caller waits for a worker to take part. The signal is a relaxed atomic, which
+/// orders nothing.
 void run_loop(outrider::ThreadPool& pool, std::vector<int64_t>& values) {
     std::atomic<bool> worker_is_here{pool.size() == 1};
     const std::thread::id caller = std::this_thread::get_id();

@@ -1,4 +1,4 @@
-"""A process that tells how a KV cache takes up memory; run by `test_cache_memory`."""
+"""A process that prints how a KV cache takes up memory; run by `test_cache_memory`."""
 
 import json
 

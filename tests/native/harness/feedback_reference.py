@@ -1,4 +1,4 @@
-"""Mirostat and adaptive-p in float64, each from its definition: a row's values, and the level behind its token."""
+"""Mirostat and adaptive-p in float64, each from its definition: a row's values, and the level after its token."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ def next_level(settings: Settings, level: float, logprob: float) -> float:
 
 
 def mirostat_2(values: Doubles, level: float) -> Doubles:
-    """llama.cpp: llama_sampler_mirostat_v2_apply."""
+    """The values that llama.cpp's llama_sampler_mirostat_v2_apply keeps."""
     return only(values, (-log_softmax(values) / np.log(2) <= level) | (values == values.max()))
 
 
@@ -55,7 +55,7 @@ def mirostat_1(values: Doubles, level: float) -> Doubles:
 
 
 def adaptive_p(values: Doubles, settings: Settings, level: float) -> Doubles:
-    """llama.cpp: llama_sampler_adaptive_p_apply."""
+    """The values that llama.cpp's llama_sampler_adaptive_p_apply gives."""
     wanted = min(max(2 * settings.adaptive_target - level, 0.0), 1.0)
     distance = np.abs(probabilities(values) - wanted) / 0.3
     return rounded(np.where(np.isfinite(values), 5 - 10 * distance**2 / (1 + distance), -np.inf))

@@ -1,4 +1,4 @@
-"""A process that loads a checkpoint and tells the most memory that this took; run by `test_load_memory`."""
+"""A process that loads a checkpoint and prints its peak of memory; run by `test_load_memory`."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is left of numbers in a storage format."""
+"""Numbers as a storage format rounds them."""
 
 import numpy as np
 import torch

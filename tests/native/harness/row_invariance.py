@@ -1,4 +1,4 @@
-"""Row invariance: what is computed for a row has the same bits whatever the other rows and the threads are."""
+"""Row invariance: a row's result has the same bits whatever the other rows and the threads are."""
 
 from collections.abc import Callable
 

@@ -16,7 +16,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of a SamplingState, all neutral unless said."""
+    """The arguments of a SamplingState, all neutral by default."""
 
     seed: int = 0
     temperature: float = 1.0
@@ -120,7 +120,7 @@ def reported_logprobs(samples: Samples, row: int, vocab: int) -> Floats:
 
 
 def record_of(samples: Samples, row: int) -> tuple[object, ...]:
-    """All that is said of a row, in bits."""
+    """Everything reported of a row, as bits."""
     figures = [samples.raw_logprobs, samples.logprobs, samples.entropies]
     return (
         int(samples.token_ids[row]),

@@ -1,6 +1,6 @@
 """Small models for a checker of memory to watch: `compute-sanitizer python -m tests.native.harness.small_model DEVICE`.
 
-DEVICE is one of tests.native.harness.devices, the GPU where none is said.
+DEVICE is one of tests.native.harness.devices, by default the GPU.
 
 A pass over two sequences' prompts, one that verifies predictions, three times, so that it is recorded and replayed, and
 draws from it with every step of the sampler.

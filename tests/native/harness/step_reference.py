@@ -17,7 +17,7 @@ def probabilities(values: Doubles) -> Doubles:
 
 
 def entropy(values: Doubles) -> float:
-    """In nats."""
+    """The entropy in nats."""
     kept = probabilities(values)[probabilities(values) > 0]
     return float(-(kept * np.log(kept)).sum())
 
@@ -41,7 +41,7 @@ def rounded(values: Doubles) -> Doubles:
 
 
 def temperature(values: Doubles, settings: Settings) -> Doubles:
-    """llama.cpp: llama_sampler_temp_ext."""
+    """As llama.cpp's llama_sampler_temp_ext does."""
     divisor = settings.temperature
     if settings.dynatemp_range > 0:
         left = np.isfinite(values).sum()
@@ -111,13 +111,13 @@ def typical(values: Doubles, settings: Settings) -> Doubles:
 
 
 def epsilon(values: Doubles, settings: Settings) -> Doubles:
-    """transformers: EpsilonLogitsWarper."""
+    """As transformers' EpsilonLogitsWarper does."""
     share = probabilities(values)
     return only(values, (share >= settings.epsilon_cutoff) | (values == values.max()))
 
 
 def eta(values: Doubles, settings: Settings) -> Doubles:
-    """transformers: EtaLogitsWarper."""
+    """As transformers' EtaLogitsWarper does."""
     share, cutoff = probabilities(values), settings.eta_cutoff
     least = min(cutoff, np.sqrt(cutoff) * np.exp(-entropy(values)))
     return only(values, (share >= least) | (values == values.max()))
@@ -188,7 +188,7 @@ def is_on(step: str, settings: Settings, position: int) -> bool:
 
 
 def through_steps(logits: Floats, settings: Settings, position: int = 0) -> Doubles:
-    """Log-probabilities behind all samplers of unpenalised logits.  # [vocab]"""
+    """Log-probabilities after all samplers of unpenalised logits.  # [vocab]"""
     values = logits.astype(np.float64)
     for step in settings.samplers or STEPS:
         if is_on(step, settings, position):

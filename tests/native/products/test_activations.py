@@ -71,7 +71,7 @@ def test_activations_at_the_ends(device, activation):
     ("rows", "activation", "has_bias"), [(1, "silu", False), (9, "gelu", True), (20, "silu", True), (33, "silu", False)]
 )
 @pytest.mark.parametrize("width", [48, 50])  # of whole tiles of a GPU, and not
-def test_a_product_and_its_activation_in_one_have_the_bits_of_both(
+def test_a_gated_product_has_the_bits_of_product_and_activation(
     device, weight_format, rows, activation, has_bias, width
 ):
     is_gpu = device.name.startswith("cuda")

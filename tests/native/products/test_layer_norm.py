@@ -1,4 +1,4 @@
-"""Layer norms: their formula, a row's bits in any company, and what they are not served beside."""
+"""Layer norms: their formula, a row's bits in any company, and the settings that they do not support."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from tests.native.harness.row_invariance import NUM_ROWS, assert_row_invariant, 
 @pytest.mark.parametrize("width", [1, 33, 300, 5000])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_residual_layer_norm(device_name, width, has_bias):
-    """Of values whose mean is far from 0: squares are summed up behind it."""
+    """For values whose mean is far from 0: it is subtracted before squares are summed."""
     residual, delta = 20.0 + normal(4, width), normal(4, width, seed=1)
     norm, bias = normal(width, seed=2), normal(width, seed=3)
     norms: dict[str, Any] = {"kind": "layer", "norm_bias": bias if has_bias else None}
@@ -51,6 +51,6 @@ def test_each_row_has_the_same_bits_in_any_company(device_name, number_format):
         ({"norm": "layer", "qk_norm": "full"}, 'qk_norm is "full"; it must be "none", "head" or "each"'),
     ],
 )
-def test_what_has_no_kernel_is_refused(changes, message):
+def test_layer_norm_configurations_without_kernel_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         DecoderConfig(replace(PLAIN, **changes))

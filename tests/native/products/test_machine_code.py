@@ -7,10 +7,10 @@ from tests.gpu.machine_code import KernelCode, MachineCode, find_disassembler, r
 
 INSTRUCTION_CACHE = 128 << 10  # bytes, about
 COMPILER = "13.0"  # whose code the budgets are of
-# Two ways, of which a block runs one: without tensor cores, for few queries and for many; and for rows of prompts and
+# Two ways; a block runs one of them: without tensor cores, for few queries and for many; and for rows of prompts and
 # rows that decode.
 TWO_WAYS = ("FloatAttention", "MixedAttention")
-# All samplers beyond the usual ones in one kernel, of which a request runs a few: what they share are functions, which
+# All samplers beyond the usual ones in one kernel; a request runs a few of them. They share functions, which
 # get some of their numbers through local memory.
 ALL_STEPS = "RunSteps"
 EMPTY = "nothing()"
@@ -33,7 +33,7 @@ def test_no_kernel_spills(machine_code):
     assert [each for each in spilling if each[0] != ALL_STEPS] == []
 
 
-def test_every_kernel_waits_for_the_one_before_ahead_of_any_access_to_memory(machine_code):
+def test_every_kernel_waits_for_its_predecessor_before_memory(machine_code):
     """Each may be launched while the one before still runs."""
     kernels = [kernel for kernel in machine_code.kernels if kernel.name != EMPTY]
     assert [kernel.name for kernel in kernels if not kernel.num_waits] == []

@@ -1,4 +1,4 @@
-"""Products of numbers in registers: how many operations they were is told, on every device that has them."""
+"""Products of numbers in registers: the number of operations is returned, on every device that has them."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_operations_are_counted_by_rounds_and_threads(device_name: str, weight_f
 
 
 @on_cpus
-def test_a_format_or_number_that_cannot_be_is_refused_by_its_name(device_name: str) -> None:
+def test_an_unknown_format_or_round_count_is_refused_by_name(device_name: str) -> None:
     device = Device.cpu(device_name, 1)
     assert device.multiply_registers("fp8", 1) == 0, "which no CPU holds"
     with pytest.raises(ValueError, match='weights is "int3"'):

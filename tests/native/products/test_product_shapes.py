@@ -85,7 +85,7 @@ def assert_rows_of_their_own(device: Device, weight_format: str, size: Size, inp
 @pytest.mark.parametrize(  # int8 and fp8 have the shapes of bf16
     "weight_format", ["bf16", "int4", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("int8", "fp8"))]
 )
-def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_format, multiprocessors):
+def test_every_shape_is_launched_and_has_the_bits_of_lone_rows(weight_format, multiprocessors):
     kernels = []
     for size in WIDE + NARROW:
         device = emulated_device(1, multiprocessors=multiprocessors, generation=WITHOUT_GROUPS)
@@ -115,7 +115,7 @@ def test_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
 @pytest.mark.parametrize("rows", [65, 193], ids=["fewest", "more"])
 @pytest.mark.parametrize("inputs", [INPUTS, *DEEP_INPUTS])
 @pytest.mark.parametrize("weight_format", TILED_FORMATS)
-def test_groups_of_warps_give_the_bits_of_other_gpus_however_their_work_is_shared(weight_format, inputs, rows):
+def test_groups_of_warps_give_the_bits_of_other_gpus(weight_format, inputs, rows):
     """Of five units a block has none, one or some as a whole; the segments of the others are spread over all blocks."""
     values = normal(rows, inputs, seed=1)
 

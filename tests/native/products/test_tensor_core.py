@@ -1,4 +1,4 @@
-"""What the emulation takes for the bits of a tensor core, beside a model of it that was measured on hardware."""
+"""The emulation of a tensor core's bits, compared with a model of it that was measured on hardware."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.native.harness.devices import multiply_add, needs_emulation
 
 pytestmark = needs_emulation
 
-# What mmasim.nv_ptx has for m16n8k16 in bf16: bits behind the point, products that meet, the exponent of a zero. (It
+# What mmasim.nv_ptx has for m16n8k16 in bf16: fractional bits, products that meet, the exponent of a zero. (It
 # compiles something when it is imported.)
 GENERATIONS = {"ampere": (24, 8, -132), "hopper": (25, 16, -133)}
 
@@ -59,7 +59,7 @@ def test_any_bits_at_all(generation):
         )
 
 
-def test_nothing_is_rounded_up_and_what_is_too_small_is_cut_off():
+def test_bits_below_the_last_one_are_cut_off_not_rounded():
     left, right, sums = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32), np.ones((16, 8), np.float32)
     left[0, :], right[:, 0] = 2.0**-12, 2.0**-12  # sixteen products, of half a unit in the last place each
     assert multiply_add("hopper", left, right, sums)[0, 0] == 1 + 2.0**-20

@@ -49,7 +49,7 @@ def test_bf16_rows_are_computed_alone(isa: str, inputs: int) -> None:
         assert same_bits(shared.multiply(rows[:count], bias), alone[:count]), count
 
 
-def test_emulated_bf16_sums_are_added_in_the_order_of_the_instruction() -> None:
+def test_emulated_bf16_sums_are_added_in_instruction_order() -> None:
     rng = np.random.default_rng(3)
     rows, values = (rng.choice([2.0**-12, 1.0, 3.0, 2.0**13], (count, 32)).astype(np.float32) for count in (4, OUTPUTS))
     weight = PackedWeight(Device.cpu(EMULATED_TILES, 1), "bf16", OUTPUTS, 32)

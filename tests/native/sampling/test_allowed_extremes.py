@@ -1,4 +1,4 @@
-"""Numbers at the ends of what a request may ask for: whatever they are, each row of finite logits has a token."""
+"""Parameters at the ends of their allowed ranges: each row of finite logits still has a token."""
 
 import random
 from typing import Any
@@ -38,14 +38,14 @@ def assert_drawn(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("number", SAMPLING_NUMBERS, ids=lambda number: number.name)
-def test_one_number_at_its_ends(number: SamplingNumber, temperature: float) -> None:
+def test_one_parameter_at_its_limits_leaves_a_token(number: SamplingNumber, temperature: float) -> None:
     for value in ends(number.allowed):
         for biases in ({}, BIASES):
             fields = {"temperature": temperature, "logit_bias": biases, number.name: number.kind(value)}
             assert_drawn(fields)
 
 
-def test_many_numbers_at_their_ends() -> None:
+def test_many_parameters_at_their_limits_leave_a_token() -> None:
     dice = random.Random(5)
     for _ in range(300):
         numbers = dice.sample(SAMPLING_NUMBERS, dice.randint(2, len(SAMPLING_NUMBERS)))

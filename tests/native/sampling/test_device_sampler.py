@@ -60,7 +60,7 @@ def assert_same_samples(device: Device, logits: np.ndarray, states: list, predic
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_each_setting(device, settings, vocab):
     prompt, generated, predictions = [1, 4, 4, 8], [3, 4], [4, 7, 7, 2, 9, 3, 3, 10]
-    predictions = predictions + [1] * settings.forced  # a forced state has no row behind the last
+    predictions = predictions + [1] * settings.forced  # a forced state has no row after the last
     logits = random_logits(27, vocab)
     logits[9:18] = np.round(logits[9:18])  # ties
     logits[18:] *= 4
@@ -93,7 +93,7 @@ def test_a_large_vocabulary(device):
 @pytest.mark.parametrize("value", [np.nan, INFINITY, -np.nan])
 @pytest.mark.parametrize("settings", [SETTINGS["greedy"], SETTINGS["everything"]])
 def test_rows_that_cannot_be_used(device, settings, value):
-    """A number that is none, and rows of which nothing is left, among others."""
+    """Rows of NaN, and rows without any candidate left, among others."""
     logits = random_logits(5, 300)
     logits[1, 256] = value
     logits[3] = -INFINITY
@@ -102,7 +102,7 @@ def test_rows_that_cannot_be_used(device, settings, value):
     assert samples.status.tolist() == [0, 2, 0, 1, 0]
 
 
-def test_what_the_steps_make_of_a_row_can_be_invalid_too(device):
+def test_a_row_that_overflows_in_the_steps_is_invalid(device):
     logits = np.full((1, 8), 3e38, np.float32)
     samples = assert_same_samples(device, logits, [Settings(temperature=0.5).state()], [[]])
     assert samples.status.tolist() == [2]

@@ -1,4 +1,4 @@
-"""Sampled tokens follow the distribution that they are said to, and two models draw alike."""
+"""Sampled tokens follow their distribution, and two models draw alike."""
 
 import functools
 from collections.abc import Callable
@@ -150,7 +150,7 @@ def peaked_logits(draft_noise: float) -> tuple[NDArray[np.float32], NDArray[np.f
 
 
 @pytest.mark.parametrize("draft_noise", [0.3, 1.0, 1.5])
-def test_target_and_draft_draw_the_same_token_nearly_as_often_as_any_coupling_can(draft_noise):
+def test_target_and_draft_agree_nearly_as_often_as_is_possible(draft_noise):
     """No coupling beats 1 - TV; shared Gumbel noise reaches (1 - TV) / (1 + TV) (Daliri et al., arXiv 2408.07978)."""
     target, draft = peaked_logits(draft_noise)
     p, q = (np.exp([log_softmax(row) for row in logits]) for logits in (target, draft))

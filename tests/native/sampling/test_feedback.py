@@ -1,4 +1,4 @@
-"""Samplers that feed back keep what their definitions keep, and know behind each token what these say, to the bit."""
+"""Samplers that feed back keep what their definitions keep, and have the same level after each token, to the bit."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -38,7 +38,7 @@ STEERED = ["mirostat 2", "mirostat 1", "adaptive-p"]
 
 
 def drawn_one_by_one(logits: Floats, settings: Settings) -> tuple[list[int], list[float], list[tuple[object, ...]]]:
-    """The tokens of rows, each committed before the next is drawn, the levels behind them, and the records."""
+    """The tokens of rows, each committed before the next is drawn, the levels after them, and the records."""
     state, tokens, levels, records = settings.state(), list[int](), list[float](), list[tuple[object, ...]]()
     for row in logits:
         samples = sample(row[np.newaxis], [state])
@@ -50,7 +50,7 @@ def drawn_one_by_one(logits: Floats, settings: Settings) -> tuple[list[int], lis
 
 
 def assert_as_defined(logits: Floats, settings: Settings) -> None:
-    """Each row from the level that the definition has behind the tokens before it."""
+    """Each row, from the level that the definition has after the tokens before it."""
     asked = replace(settings, logprobs=True, num_candidates=logits.shape[1])
     state, level = asked.state(), first_level(settings)
     for row, values in enumerate(logits):
@@ -66,18 +66,18 @@ def assert_as_defined(logits: Floats, settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", FEEDBACK)
-def test_a_sampler_does_what_its_definition_says(name: str) -> None:
+def test_a_feedback_sampler_follows_its_definition(name: str) -> None:
     assert_as_defined(random_logits(40, VOCAB), FEEDBACK[name])
 
 
 @pytest.mark.parametrize("name", FEEDBACK)
-def test_a_sampler_does_so_in_odd_rows_too(name: str) -> None:
+def test_a_feedback_sampler_follows_its_definition_in_odd_rows(name: str) -> None:
     assert_as_defined(adversarial_logits(), FEEDBACK[name])
 
 
 @pytest.mark.parametrize("rows", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", STEERED)
-def test_a_sampler_does_so_along_many_rows(name: str, rows: int) -> None:
+def test_a_feedback_sampler_follows_its_definition_in_many_rows(name: str, rows: int) -> None:
     assert_as_defined(random_logits(rows, 200, seed=9), FEEDBACK[name])
 
 
@@ -118,7 +118,7 @@ def test_known_tokens_give_the_levels_that_they_were_drawn_with(name: str) -> No
 
 
 @pytest.mark.parametrize("name", STEERED)
-def test_what_is_taken_back_is_forgotten(name: str) -> None:
+def test_truncated_tokens_leave_no_trace(name: str) -> None:
     logits, settings = random_logits(LENGTH, VOCAB), replace(FEEDBACK[name], logprobs=True)
     tokens, levels, records = drawn_one_by_one(logits, settings)
     state = settings.state()
@@ -138,7 +138,7 @@ def test_levels_differ_from_row_to_row() -> None:
         assert len({*levels}) == LENGTH
 
 
-def test_without_levels_it_stays_where_it_is() -> None:
+def test_mirostat_keeps_its_level_without_given_levels() -> None:
     settings = FEEDBACK["mirostat 2"]
     fresh, told = settings.state(), settings.state()
     fresh.commit([1, 2])
@@ -156,13 +156,13 @@ def test_without_levels_it_stays_where_it_is() -> None:
         Settings(temperature=0.0, adaptive_target=0.5),
     ],
 )
-def test_what_is_off_has_no_level(settings: Settings) -> None:
+def test_a_sampler_that_is_off_reports_no_level(settings: Settings) -> None:
     state = settings.state()
     assert not state.feeds_back
     assert np.isnan(sample(random_logits(1, VOCAB), [state]).levels[0])
 
 
-def test_numbers_that_are_none_end_only_their_own_sequence() -> None:
+def test_a_nan_row_ends_its_own_sequence_only() -> None:
     logits = random_logits(4, VOCAB)
     logits[0, 3] = np.nan
     states = [FEEDBACK["mirostat 2"].state() for _ in range(2)]
@@ -211,7 +211,7 @@ def test_draws_follow_the_distribution(name: str, draws: int) -> None:
 
 @on_cuda
 @pytest.mark.parametrize("name", FEEDBACK)
-def test_every_device_does_the_same_to_the_bit(device_name: str, name: str) -> None:
+def test_every_device_computes_the_same_bits(device_name: str, name: str) -> None:
     """More rows than are drawn at once, of answers with predictions that are right up to some place, beside others."""
     asked = replace(FEEDBACK[name], logprobs=True, num_candidates=9, rank=True, entropy=True)
     tokens, _, _ = drawn_one_by_one(random_logits(LENGTH, VOCAB), asked)

@@ -1,4 +1,4 @@
-"""Guided rows: logits drawn away from those behind a negative prompt, as the formula says, in whatever company."""
+"""Guided rows: logits drawn away from those after a negative prompt, by the formula, in whatever company."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def all_told(samples: Samples) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.5, 7.5, 100.0])
-def test_what_is_told_is_of_the_combination_of_both(scale):
+def test_logprobs_are_those_of_the_guided_logits(scale):
     own, negative = random_logits(6, VOCAB), random_logits(6, VOCAB, seed=1)
     settings = Settings(temperature=0.0, logprobs=True, num_candidates=VOCAB, rank=True, entropy=True)
     samples = sample(np.concatenate([own, negative]), [replace(settings, guidance_scale=scale).state()] * 6)
@@ -53,7 +53,7 @@ def test_what_is_told_is_of_the_combination_of_both(scale):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_rest_is_as_if_the_model_had_said_it(name):
+def test_guided_rows_are_sampled_as_plain_rows_of_their_logits(name):
     own, negative = random_logits(5, VOCAB), random_logits(5, VOCAB, seed=1)
     settings = replace(SETTINGS[name], guidance_scale=3.0, seed=5)
     guided = all_told(sample(np.concatenate([own, negative]), [settings.state([1, 2])], [[7, 8, 9, 7]]))
@@ -80,7 +80,7 @@ def test_company_changes_no_bit(threads):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("row", [0, 1])
-def test_a_number_that_is_none_fails_the_row_alone(bad, row):
+def test_a_number_that_is_not_finite_fails_its_row_alone(bad, row):
     rows = random_logits(4, VOCAB)
     rows[2 * row, 5] = bad
     settings = Settings(guidance_scale=2.0)
@@ -98,14 +98,14 @@ def test_a_scale_out_of_its_range_is_refused(scale):
         Settings(guidance_scale=scale).state()
 
 
-def test_what_draws_nothing_is_not_guided():
+def test_guidance_of_a_forced_row_is_refused():
     with pytest.raises(ValueError, match="guidance_scale: must be 1 where nothing is drawn"):
         Settings(guidance_scale=2.0, forced=True).state()
 
 
 @on_cuda
 @pytest.mark.parametrize("vocab", [11, VOCAB])
-def test_every_device_does_the_same_to_the_bit(device_name, vocab):
+def test_every_device_computes_the_same_bits(device_name, vocab):
     """More rows than are drawn at once, some of them beside rows that nothing guides, and some no numbers."""
     asked = [replace(each, guidance_scale=scale) for each in SETTINGS.values() for scale in (1.0, 0.3, 7.5)]
     asked += [Settings(mirostat_mode=2, mirostat_tau=3.0, guidance_scale=2.0)]

@@ -1,4 +1,4 @@
-"""Rules on the tokens so far: what may not follow them, and what the penalties count of them."""
+"""Rules on the tokens so far: which tokens may not follow them, and which of them the penalties count."""
 
 import random
 from collections import Counter
@@ -49,7 +49,7 @@ def histories(count: int) -> list[tuple[list[int], list[int], list[int]]]:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_what_may_not_follow_is_never_drawn(name: str) -> None:
+def test_forbidden_continuations_are_never_drawn(name: str) -> None:
     for prompt, generated, predictions in histories(60):
         state = replace(ASKED, **{key: value for key, value in vars(RULES[name]).items() if value}).state(
             prompt, generated
@@ -62,7 +62,7 @@ def test_what_may_not_follow_is_never_drawn(name: str) -> None:
             assert bool(left) == (samples.status[row] == 0)
 
 
-def test_what_is_taken_back_is_forgotten() -> None:
+def test_truncated_tokens_leave_no_trace() -> None:
     settings = replace(ASKED, no_repeat_ngram_size=2, bad_words=((1, 2),))
     logits = random_logits(1, VOCAB)
     for prompt, generated, others in histories(30):
@@ -185,7 +185,7 @@ DRY = {
 
 
 @pytest.mark.parametrize("name", DRY)
-def test_a_repetition_costs_what_its_length_says(name: str) -> None:
+def test_a_repetition_is_penalised_by_its_length(name: str) -> None:
     for prompt, generated, predictions in histories(60):
         settings = replace(DRY[name], temperature=0.0, num_candidates=VOCAB)
         logits = random_logits(len(predictions) + 1, VOCAB)
@@ -202,7 +202,7 @@ def test_a_repetition_costs_what_its_length_says(name: str) -> None:
             assert np.allclose(reported_logprobs(samples, row, VOCAB), expected, rtol=0, atol=1e-5)
 
 
-def test_a_long_repetition_costs_as_much_as_one_of_64_more_than_allowed() -> None:
+def test_the_dry_penalty_stops_growing_64_tokens_past_allowed() -> None:
     logits = np.zeros((1, VOCAB), np.float32)
     settings = Settings(temperature=0.0, num_candidates=VOCAB, dry_multiplier=1.0, dry_base=1.01)
     longest, longer = (

@@ -13,7 +13,7 @@ from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.sampling_reference import Settings, random_logits, record_of
 
 INFINITY = float("inf")
-VOCAB = 300  # of which the last word of a mask is not all
+VOCAB = 300  # not all bits of a mask's last word are used
 PROMPT, GENERATED, PREDICTIONS = [1, 4, 4, 8], [3, 4], [4, 7, 7, 2]
 
 SETTINGS = {
@@ -61,7 +61,7 @@ def device(device_name) -> Device:
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_each_row_is_drawn_as_if_a_bias_forbade_what_its_mask_does(device, settings):
+def test_a_mask_draws_as_a_bias_of_minus_infinity_does(device, settings):
     rows = len(PREDICTIONS) + 1
     logits, masks = random_logits(rows, VOCAB), random_masks(rows)
     samples = draw(device, logits, [settings.state(PROMPT, GENERATED)], [PREDICTIONS], [masks])
@@ -103,7 +103,7 @@ def test_rows_with_and_without_a_mask_beside_each_other(device):
         first = end
 
 
-def test_where_all_is_forbidden_there_is_no_candidate_but_bad_logits_are_seen(device):
+def test_a_full_mask_has_no_candidate_and_bad_logits_are_seen(device):
     logits = random_logits(3, VOCAB)
     logits[1, 7] = np.nan
     masks = np.zeros((3, 10), np.uint32)
@@ -133,7 +133,7 @@ def test_bad_masks_are_named(device, masks, message):
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-def test_running_ahead_draws_what_a_pass_and_a_draw_do(device_name):
+def test_masked_running_ahead_draws_what_a_pass_and_a_draw_do(device_name):
     run = replace(RUNS[2], count=1)
     tokens = SEQUENCES[run.sequence].tokens[: run.end]
     decoder, sampler = make_decoder(Kind.LLAMA, device_name, 1)

@@ -100,7 +100,7 @@ def test_noise_is_laid_out_as_described(key):
     assert np.array_equal(gumbel_noise(*key, count), expected)
 
 
-def test_noise_of_a_token_does_not_depend_on_the_size_of_the_vocabulary():
+def test_noise_does_not_depend_on_the_vocabulary_size():
     whole = gumbel_noise(3, 14, TOKEN_STREAM, VOCAB)
     for count in [0, 1, 3, 4, 5, 8, 255, 256, 257, 100_001]:
         assert np.array_equal(gumbel_noise(3, 14, TOKEN_STREAM, count), whole[:count])
@@ -140,7 +140,7 @@ def test_the_noise_falls_as_the_word_grows(stride):
         assert (np.diff(noise) <= 0).all()
 
 
-def test_the_mean_over_all_words_is_that_of_the_gumbel_distribution():
+def test_the_mean_over_all_words_is_the_gumbel_mean():
     """Every 256th word, taken at the middle of its 256: the integral over the unit interval but for its tails."""
     blocks = np.arange(128, 2**32, 256).astype(np.uint32).reshape(64, -1)
     moments = np.mean([moments_of(gumbel(block)) for block in blocks], axis=0)
@@ -149,7 +149,7 @@ def test_the_mean_over_all_words_is_that_of_the_gumbel_distribution():
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("rows", [200, pytest.param(100_000, marks=pytest.mark.exhaustive)])
-def test_noise_of_large_rows_is_finite_and_has_the_gumbel_moments(rows):
+def test_noise_of_large_rows_is_finite_with_gumbel_moments(rows):
     total = np.zeros(3)
     for position in range(rows):
         noise = gumbel_noise(1, position, TOKEN_STREAM, VOCAB)
@@ -169,7 +169,7 @@ def neighbours() -> list[tuple[str, NDArray[np.float32], NDArray[np.float32]]]:
     ]
 
 
-def test_noise_is_uncorrelated_across_positions_seeds_tokens_and_streams():
+def test_noise_is_uncorrelated_across_positions_seeds_and_tokens():
     for name, left, right in neighbours():
         correlation = np.corrcoef(left, right)[0, 1] * np.sqrt(len(left))
         assert abs(correlation) < 4, name

@@ -1,4 +1,4 @@
-"""Penalties, bias, masks and truncation; and what is reported of the distribution."""
+"""Penalties, bias, masks and truncation; and the reported distribution."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ TRUNCATIONS = {
 
 @pytest.mark.parametrize("name", TRUNCATIONS)
 @pytest.mark.parametrize("vocab", [7, 300, 9000])
-def test_truncation_keeps_what_it_should(name, vocab):
+def test_truncation_matches_its_definition(name, vocab):
     settings = replace(TRUNCATIONS[name], logprobs=True, num_candidates=vocab)
     logits = random_logits(6, vocab, seed=vocab)
     logits[0] = np.round(logits[0])  # many ties
@@ -122,7 +122,7 @@ def test_a_nucleus_is_as_large_as_the_sum_of_masses_says():
         assert np.isfinite(reported_logprobs(samples, 0, len(logits))).sum() == kept
 
 
-def test_greedy_reports_the_processed_logits_at_temperature_1_whole():
+def test_greedy_reports_the_logits_at_temperature_1_untruncated():
     logits = random_logits(1, 100)[0]
     settings = Settings(temperature=0.0, top_k=3, top_p=0.5, min_p=0.9, logprobs=True, num_candidates=100)
     samples = draw_one(logits, settings)

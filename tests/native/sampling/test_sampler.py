@@ -45,7 +45,7 @@ def test_the_lowest_id_wins_a_tie_of_scores():
 
 
 @pytest.mark.parametrize("size", [2.0**21, 2.0**22, 2.0**23])
-def test_ties_of_scores_between_unequal_values_go_to_the_lowest_id_too(size):
+def test_tied_scores_of_unequal_logits_go_to_the_lowest_id(size):
     """At these sizes a float32 keeps a quarter, a half or a whole, so that scores meet by chance."""
     logits = size + np.round(random_logits(300, 200, scale=1.5))
     samples = sample(logits, [Settings(seed=row).state() for row in range(300)])
@@ -56,7 +56,7 @@ def test_ties_of_scores_between_unequal_values_go_to_the_lowest_id_too(size):
     assert best_comes_later >= 5
 
 
-def test_the_greatest_noise_lifts_a_token_over_one_that_leads_by_20():
+def test_the_greatest_noise_outweighs_a_lead_of_20():
     """At this position of seed 0 the token draws the greatest noise there is, found by search."""
     position, token_id, noise = 18_696, 98_353, 22.87
     logits = np.full((2, 152_000), -np.inf, np.float32)
@@ -74,7 +74,7 @@ def test_a_tiny_temperature_draws_the_best():
     assert np.array_equal(samples.token_ids, logits.argmax(axis=1))
 
 
-def test_seed_and_position_change_the_draw_and_nothing_else_does():
+def test_only_seed_and_position_change_the_draw():
     logits = np.zeros((200, 1000), np.float32)
     same = sample(logits, [Settings(seed=1).state() for _ in range(200)]).token_ids
     assert len(set(same.tolist())) == 1

@@ -13,7 +13,7 @@ EVERYTHING = replace(EVERY_STEP, seed=77, temperature=1.1, logit_bias=((4, 1.0),
 
 
 @pytest.mark.parametrize("settings", [EVERYTHING, replace(EVERYTHING, temperature=0.0), Settings(logprobs=True)])
-def test_a_row_along_predictions_is_the_row_after_committing_them(settings):
+def test_a_row_along_predictions_is_the_row_after_committing(settings):
     prompt, generated, predictions = [1, 4, 4, 8], [3, 4], [4, 7, 7, 2, 9, 3, 3, 50]
     logits = random_logits(9, 130)
     state = settings.state(prompt, generated)
@@ -68,7 +68,7 @@ def mixed_settings() -> list[Settings]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_row_has_the_same_bits_alone_and_among_others_on_any_threads(threads):
+def test_a_row_has_the_same_bits_alone_and_in_any_batch(threads):
     rng = np.random.default_rng(9)
     settings = mixed_settings()
     predictions = [rng.integers(0, 3001, rng.integers(0, 4)).tolist() for _ in settings]

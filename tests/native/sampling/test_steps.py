@@ -97,24 +97,24 @@ def assert_as_defined(logits: Floats, settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", STEP_SETTINGS)
-def test_a_sampler_does_what_its_definition_says(name: str) -> None:
+def test_a_sampler_matches_its_definition(name: str) -> None:
     assert_as_defined(random_logits(40, VOCAB), STEP_SETTINGS[name])
 
 
 @pytest.mark.parametrize("name", STEP_SETTINGS)
-def test_a_sampler_does_so_in_odd_rows_too(name: str) -> None:
+def test_a_sampler_matches_its_definition_in_odd_rows(name: str) -> None:
     assert_as_defined(adversarial_logits(), STEP_SETTINGS[name])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STEP_SETTINGS)
-def test_a_sampler_does_so_in_ten_thousand_rows(name: str) -> None:
+def test_a_sampler_matches_its_definition_in_ten_thousand_rows(name: str) -> None:
     assert_as_defined(random_logits(10_000, VOCAB, seed=9), STEP_SETTINGS[name])
 
 
 @pytest.mark.parametrize("device_name", [name for name in DEVICES if name.startswith("cuda")])
 @pytest.mark.parametrize("vocab", [1, VOCAB])
-def test_every_device_does_the_same_to_the_bit(device_name: str, vocab: int) -> None:
+def test_every_device_computes_the_same_bits(device_name: str, vocab: int) -> None:
     """More rows than are drawn at once, each with samplers of its own, and some with none of these."""
     device = make_device(device_name, threads=1)
     asked = [replace(each, logprobs=True, num_candidates=9) for each in (*STEP_SETTINGS.values(), Settings(top_p=0.9))]
@@ -128,7 +128,7 @@ def test_every_device_does_the_same_to_the_bit(device_name: str, vocab: int) -> 
         assert record_of(samples, row) == record_of(expected, row), f"row {number} of {asked[setting]}"
 
 
-def test_without_an_order_it_is_that_of_all_samplers() -> None:
+def test_the_default_sampler_order_is_that_of_all_samplers() -> None:
     logits, settings = random_logits(40, VOCAB), STEP_SETTINGS["every sampler"]
     plain = Settings(temperature=0.8, top_k=90, top_p=0.9, min_p=0.01)
     for each in (settings, plain):
@@ -139,7 +139,7 @@ def test_without_an_order_it_is_that_of_all_samplers() -> None:
         assert unsaid.logprobs.tobytes() == in_order.logprobs.tobytes()
 
 
-def test_what_an_order_does_not_name_changes_nothing() -> None:
+def test_samplers_not_named_in_the_order_do_nothing() -> None:
     logits = random_logits(1, VOCAB)[0]
     whole = Settings(num_candidates=VOCAB)
     unnamed = replace(whole, temperature=0.3, top_k=3, typical_p=0.1, samplers=("top_a",))
@@ -156,7 +156,7 @@ def test_temperature_0_takes_the_best_whatever_the_order() -> None:
 
 
 def test_values_that_overflow_are_invalid() -> None:
-    """The sums before and behind that are of finite numbers, or are not taken."""
+    """The sums before and after that one are of finite numbers, or are not taken."""
     logits = np.array([3e38, 2e38, -3e38, 0], np.float32)
     hot = Settings(temperature=0.5, samplers=("temperature", "typical", "tail_free"), typical_p=0.5, tfs_z=0.5)
     assert draw_one(logits, hot).status[0] == 2

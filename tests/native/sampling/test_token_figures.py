@@ -1,4 +1,4 @@
-"""What is told of a token beside log-probabilities: its rank, the entropy it was drawn at, and forced tokens."""
+"""Figures of a token beside its log-probabilities: its rank, the entropy of its row, and forced tokens."""
 
 import math
 from dataclasses import replace
@@ -47,7 +47,7 @@ def test_rank_and_entropy_are_those_of_the_unchanged_logits(vocab, settings):
         assert samples.entropies[row] == pytest.approx(entropy_of(logits[row]), rel=3e-7, abs=1e-12)
 
 
-def test_greedy_without_penalties_draws_rank_1_and_the_lowest_id_of_a_tie():
+def test_greedy_draws_rank_1_and_the_lowest_id_of_a_tie():
     logits = np.array([[1, 5, 5, 5], [0, 0, 0, 0]], np.float32)
     samples = sample(logits, [Settings(temperature=0.0, rank=True).state()] * 2)
     assert (samples.token_ids.tolist(), samples.ranks.tolist()) == ([1, 0], [1, 1])
@@ -72,7 +72,7 @@ def test_asking_changes_neither_the_draw_nor_the_other_figures():
     assert np.isnan(plain.entropies).all()
 
 
-def test_forced_rows_tell_of_the_tokens_they_are_given():
+def test_forced_rows_report_figures_of_the_tokens_given():
     logits = awkward_logits(8, 700)
     token_ids = [3, 0, 699, 5, 5, 77, 600, 1]
     samples = sample(logits, [FORCED.state()], [token_ids])
@@ -86,7 +86,7 @@ def test_forced_rows_tell_of_the_tokens_they_are_given():
         assert [rank_of(candidate, logits[row]) for candidate in best] == [1, 2, 3, 4]
 
 
-def test_forced_rows_have_the_same_bits_one_by_one_and_among_drawn_ones():
+def test_forced_rows_have_the_same_bits_alone_and_among_drawn():
     logits = random_logits(9, 300)
     token_ids = [4, 200, 4, 7]
     drawn = replace(EVERYTHING, rank=True, entropy=True).state([1, 2])
@@ -96,7 +96,7 @@ def test_forced_rows_have_the_same_bits_one_by_one_and_among_drawn_ones():
         assert record_of(alone, 0) == record_of(together, 2 + row)
 
 
-def test_a_forced_row_whose_logits_are_no_numbers_says_so():
+def test_a_forced_row_of_nan_logits_has_an_invalid_status():
     logits = random_logits(2, 40)
     logits[0, 7] = np.nan
     samples = sample(logits, [FORCED.state()], [[1, 2]])
@@ -106,13 +106,13 @@ def test_a_forced_row_whose_logits_are_no_numbers_says_so():
     assert np.isnan(samples.entropies[0])
 
 
-def test_a_forced_token_may_be_one_that_cannot_be():
+def test_a_forced_token_may_have_a_logit_of_minus_infinity():
     logits = np.array([0, -INFINITY, 0], np.float32)
     samples = sample(logits[np.newaxis], [FORCED.state()], [[1]])
     assert (samples.raw_logprobs[0], samples.ranks[0]) == (-INFINITY, 3)
 
 
-def test_nothing_is_told_unasked():
+def test_rank_and_entropy_are_not_reported_unasked():
     samples = draw_one(random_logits(1, 50)[0], Settings(logprobs=True))
     assert samples.ranks[0] == 0
     assert np.isnan(samples.entropies[0])

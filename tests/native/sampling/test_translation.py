@@ -1,4 +1,4 @@
-"""A model whose tokens have other ids draws what the one draws whose noise it is lent."""
+"""A model with other token ids draws the tokens of the model that lends it its noise."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def others(size: int = VOCAB, *, seed: int = 1) -> np.ndarray:
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_it_draws_the_same_words_at_another_place_of_its_history(device_name: str, settings: Settings):
+def test_lent_noise_draws_the_same_words_at_another_position(device_name: str, settings: Settings):
     partner = others()
     history, predictions = [5, 9, 9], [7, 40]
     logits = random_logits(3, VOCAB)
@@ -49,7 +49,7 @@ def test_a_token_without_a_partner_is_never_drawn(device_name: str, settings: Se
     assert all(sample(logits, states, device=make_device(device_name, threads=1)).token_ids % 2 == 1)
 
 
-def test_what_makes_no_sense_is_refused():
+def test_bad_noise_ids_and_positions_are_refused():
     with pytest.raises(ValueError, match="must not be below -1"):
         NoiseIds(np.array([0, -2], np.int32))
     with pytest.raises(ValueError, match="one dimension"):
@@ -63,8 +63,8 @@ def test_what_makes_no_sense_is_refused():
 
 
 @on_cuda
-def test_as_many_vocabularies_as_there_are_targets_lend_their_noise(device_name: str):
-    """Beside one that lends none; what one has lent stays its own, whatever others come and go."""
+def test_each_lent_vocabulary_keeps_its_own_noise(device_name: str):
+    """Beside rows without a lender; each lender's noise stays its own, whichever others come and go."""
     device, logits = make_device(device_name, threads=1), random_logits(12, VOCAB)
     kept = NoiseIds(others())
     for round_ in range(3):

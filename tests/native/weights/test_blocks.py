@@ -1,4 +1,4 @@
-"""Blocks of a GGUF file stand for the very values that llama.cpp's own package computes, in whatever they are held."""
+"""Blocks of a GGUF file stand for the very values that llama.cpp's own package computes, however they are held."""
 
 from dataclasses import replace
 

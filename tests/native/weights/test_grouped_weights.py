@@ -43,7 +43,7 @@ def as_read(values: np.ndarray, kind: GroupedKind, device: Device) -> np.ndarray
 
 @on_cpus
 @in_every_kind
-def test_the_values_are_the_very_ones_that_were_given(device_name, kind):
+def test_grouped_weights_stand_for_the_very_values_given(device_name, kind):
     device, rows = make_device(device_name, threads=2), random_rows(kind, 77, 512)
     ids = np.array([76, 0, 3, 3, 50], dtype=np.int32)
     assert np.array_equal(bits(packed(device, kind, rows).embed(ids, 1.0)), bits(rows.values()[ids]))
@@ -77,7 +77,7 @@ def test_parts_of_a_weight_may_begin_anywhere(rng, device_name, kind):
 
 @on_cpus
 @in_every_kind
-def test_what_is_not_finite_spoils_its_own_outputs_only(rng, device_name, kind):
+def test_a_value_that_is_not_finite_spoils_its_own_outputs_only(rng, device_name, kind):
     device, rows, values = make_device(device_name, threads=1), random_rows(kind, 40, 512), normal(rng, 9, 512)
     clean = packed(device, kind, rows).multiply(values)
     rows.scales[7, 0], values[4, 300] = np.inf, np.nan

@@ -47,7 +47,7 @@ def test_experts_are_held_as_they_are_and_all_else_in_float32():
 
 
 def _with_scales(tmp_path, block: torch.Tensor | None, exponent: int) -> tuple[str, np.ndarray]:
-    """The kind and the values of one expert's gate, of which one block is another."""
+    """The kind and the values of one expert's gate, with one of its blocks replaced."""
     folder = copy_of(mxfp4_folders()[0], tmp_path)
 
     def edit(tensors: Tensors) -> None:
@@ -61,7 +61,7 @@ def _with_scales(tmp_path, block: torch.Tensor | None, exponent: int) -> tuple[s
 
 
 @pytest.mark.parametrize(("exponent", "held"), [(104, "Q8_0"), (143, "Q8_0"), (103, "F32"), (144, "F32"), (0, "F32")])
-def test_a_scale_that_is_no_float16_makes_its_tensor_go_by_values(tmp_path, exponent, held):
+def test_a_tensor_with_a_scale_beyond_float16_is_held_by_values(tmp_path, exponent, held):
     kind, values = _with_scales(tmp_path, torch.full((16,), 0x21, dtype=torch.uint8), exponent)
     assert kind == held
     np.testing.assert_array_equal(values[0, 32:64], np.tile(np.ldexp(np.float32([0.5, 1.0]), exponent - 127), 16))

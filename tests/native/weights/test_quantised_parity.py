@@ -1,4 +1,4 @@
-"""What other tools have quantised computes what the values that it stands for do, and what transformers does."""
+"""Weights quantised by other tools compute what their values do, and what transformers computes."""
 
 import pytest
 import torch
@@ -25,13 +25,13 @@ def native_logits(folder, weights: str) -> tuple[torch.Tensor, int]:
 
 
 @pytest.mark.parametrize("way", ["gptq reordered", "awq of 64", "int4 packed with zero points", "float8 in blocks"])
-def test_by_its_values_it_gives_the_bits_of_a_folder_of_these(way):
+def test_held_by_values_it_gives_the_bits_of_a_plain_folder(way):
     found, _ = native_logits(quantised_folder(way), "f32")
     assert torch.equal(found, native_logits(plain_folder(way), "f32")[0])
 
 
 @pytest.mark.parametrize("way", ["gptq of 64", "gptq with zero points", "awq", "int8 by outputs"])
-def test_held_as_it_is_it_loses_what_rounding_activations_loses(way):
+def test_stored_weights_lose_only_the_rounding_of_activations(way):
     truth, plain_bytes = native_logits(plain_folder(way), "f32")
     stored, stored_bytes = native_logits(quantised_folder(way), STORED)
     assert 0 < relative_error(stored, truth) < 0.035

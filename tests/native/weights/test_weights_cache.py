@@ -1,4 +1,4 @@
-"""A decoder filled from the cache computes the very bits of the one whose weights were packed."""
+"""A decoder filled from the cache computes the bits of one whose weights were packed."""
 
 import threading
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
         decoder.packed_weights()
 
 
-def test_where_nothing_is_kept_the_weights_are_packed_without_waiting_for_their_digest(tmp_path, monkeypatch) -> None:
+def test_without_a_weights_cache_packing_waits_for_no_digest(tmp_path, monkeypatch) -> None:
     checkpoint, device = load_checkpoint(random_checkpoint(Kind.LLAMA)), make_device(isas()[0], threads=1)
     goes_on = threading.Event()
     monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: str(goes_on.wait()))

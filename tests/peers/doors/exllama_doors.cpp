@@ -1,5 +1,5 @@
-// exllamav2's sampling.cpp under plain names. Each cuts or changes `probs` and `ids` in place, of which it
-// returns how many are left.
+// exllamav2's sampling.cpp under plain names. Each cuts or changes `probs` and `ids` in place, and returns
+// how many are left.
 #include "cpp/sampling.h"
 
 extern "C" {
@@ -44,7 +44,7 @@ int peer_temperature(int count, float* probs, int* ids, float least, float most,
     return post_softmax_temperature(count, probs, ids, 1, least, most, exponent);
 }
 
-// The place of the token that a number in (0, 1) falls on, among those sorted by probability, is 0 behind it.
+// Draws with a number in (0, 1) among tokens sorted by probability; the drawn one is at place 0 afterwards.
 int peer_draw(int count, float* probs, int* ids, float random) {
     const int left = sort_descending(count, probs, ids, 0);
     return multinomial_cpu(left, probs, ids, random);

@@ -1,4 +1,4 @@
-"""What the tests of who may come in share: an authority, and servers that show its certificates."""
+"""Parts of the tests of access: an authority, and servers that show its certificates."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def authority(tmp_path: Path) -> CertificateAuthority:
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> CertificateAuthority:
-    """An authority that nobody trusts."""
+    """An authority that no client trusts."""
     return CertificateAuthority(tmp_path, "stranger")
 
 

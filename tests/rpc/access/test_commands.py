@@ -8,7 +8,7 @@ from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, pres
 from tests.rpc.harness.requests import PROMPT
 
 
-def test_up_serves_who_shows_a_certificate(model: Path, authority: CertificateAuthority) -> None:
+def test_up_serves_clients_that_show_a_certificate(model: Path, authority: CertificateAuthority) -> None:
     own, someone = authority.issue(), authority.issue("someone")
     served = ["--tls-cert", str(own.certificate), "--tls-key", str(own.key), "--tls-client-ca", str(authority.path)]
     shown = ["--tls-ca", str(authority.path), "--tls-cert", str(someone.certificate), "--tls-key", str(someone.key)]
@@ -28,7 +28,7 @@ def test_up_serves_who_shows_a_certificate(model: Path, authority: CertificateAu
         process.communicate(timeout=60)
 
 
-def test_certificates_that_cannot_be_shown_are_told(authority: CertificateAuthority) -> None:
+def test_unusable_certificates_are_reported(authority: CertificateAuthority) -> None:
     files = authority.issue()
     for shown, said in (
         (["--tls-cert", str(files.certificate)], "only one of a TLS certificate and its key is given"),

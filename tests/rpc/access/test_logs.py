@@ -1,4 +1,4 @@
-"""What is logged of calls of every kind, good and bad: never what was asked, answered or shown."""
+"""The log lines of calls of every kind, good and bad: never a prompt, an answer or a credential."""
 
 import logging
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.requests import PROMPT
 
-SECRET = "quokka wombat"  # a prompt that nothing else says
+SECRET = "quokka wombat"  # a prompt that occurs nowhere else
 OPTIONS = GenerateOptions(max_tokens=24, seed=123456789123, ignore_eos=True, speculation="always")
 
 
@@ -44,7 +44,9 @@ def call_in_every_way(client: Client) -> list[str]:
     return answers
 
 
-def test_no_call_leaves_a_trace_of_what_it_said(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_line_contains_prompts_answers_or_secrets(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     token, line = new_token("alice", [Scope.GENERATE])
     for name, text in {"token": token, "tokens": line}.items():
@@ -73,7 +75,7 @@ def test_no_call_leaves_a_trace_of_what_it_said(model: Path, tmp_path: Path, cap
     assert betrayals("\n".join(lines), secrets) == []
 
 
-def test_the_scan_of_the_suite_finds_what_it_looks_for(tmp_path: Path) -> None:
+def test_the_log_scan_finds_prompts_tokens_and_source_code(tmp_path: Path) -> None:
     scan = LogScan()
     logger = logging.Logger("test")
     logger.addHandler(scan)

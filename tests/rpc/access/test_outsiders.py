@@ -1,4 +1,4 @@
-"""Whoever shows nothing sees health and nothing else, on both ports, whatever methods there are."""
+"""A caller without credentials sees health and nothing else, on both ports, whatever methods there are."""
 
 import contextlib
 import importlib
@@ -102,7 +102,7 @@ def test_routers_ask_the_health_of_their_contract(
 
 
 def served(channel: grpc.Channel, tokens: Tokens) -> set[str]:
-    """The services of a port, as reflection tells somebody with a token."""
+    """The services of a port, as reflection lists them for a token."""
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     call = channel.stream_stream(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo")
     answers = call(iter([ask.SerializeToString()]), metadata=tokens.metadata["generate"], timeout=60)
@@ -123,7 +123,7 @@ def test_a_method_needs_the_scope_of_its_service(channel: grpc.Channel, tokens: 
                 assert is_kept_out == (name not in {*needs, "all"}), (method, name)
 
 
-def test_whoever_has_a_token_is_told_that_a_method_does_not_exist(channel: grpc.Channel, tokens: Tokens) -> None:
+def test_a_token_holder_gets_unimplemented_for_unknown_methods(channel: grpc.Channel, tokens: Tokens) -> None:
     there = served(channel, tokens)
     absent = [method for method in METHODS if method.split("/")[1] not in there] + UNKNOWN
     for metadata in tokens.metadata.values():
@@ -131,15 +131,13 @@ def test_whoever_has_a_token_is_told_that_a_method_does_not_exist(channel: grpc.
 
 
 def test_every_method_that_a_server_has_is_scanned(channel: grpc.Channel, tokens: Tokens) -> None:
-    """What reflection tells is what the scan knows of."""
+    """Reflection lists exactly the methods of the scan."""
     there = served(channel, tokens)
     assert there <= {method.split("/")[1] for method in METHODS} | {HEALTH.full_name}
     assert len(there) >= 3
 
 
-def test_behind_client_certificates_an_outsider_sees_nothing_at_all(
-    model: Path, authority: CertificateAuthority
-) -> None:
+def test_client_certificates_hide_everything_from_an_outsider(model: Path, authority: CertificateAuthority) -> None:
     config = tls_config(authority.issue(), tls_client_ca=authority.path)
     with target_server(model, server=config, loads=False) as target:
         credentials = grpc.ssl_channel_credentials(authority.pem)

@@ -1,4 +1,4 @@
-"""TLS on both links: who is trusted, by which name, and certificates that are replaced while streams run."""
+"""TLS on both links: which peers are trusted, by which name, and certificates that are replaced while streams run."""
 
 import logging
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
     stranger: CertificateAuthority,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A certificate that comes before its key is not shown; with its key, it is shown to whoever connects then."""
+    """A certificate that comes before its key is not shown; with its key, it is shown to each new connection."""
     caplog.set_level(logging.INFO)
     with Client(target.address) as client:
         expected = client.generate(PROMPT, **OPTIONS)
@@ -148,7 +148,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
     assert "changed and was reloaded" in caplog.text
 
 
-def test_a_link_is_made_anew_with_what_the_files_hold_then(
+def test_a_new_link_uses_the_current_certificate_files(
     model: Path, authority: CertificateAuthority, stranger: CertificateAuthority, tmp_path: Path
 ) -> None:
     address = f"localhost:{free_port()}"

@@ -1,4 +1,4 @@
-"""Bearer tokens: who has one may call what its scopes allow, until it is taken away."""
+"""Bearer tokens: a caller with one may call what its scopes allow, until it is revoked."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ def test_both_clients_come_in_with_a_token_only(guarded: RunningTarget, target: 
             asyncio.run(with_async(wrong))
 
 
-def test_a_token_allows_what_its_scopes_say(guarded: RunningTarget, tokens_file: Path) -> None:
+def test_a_token_allows_only_its_scopes(guarded: RunningTarget, tokens_file: Path) -> None:
     of_admin = new_line(tokens_file, "root", Scope.ADMIN)
     said = "the token needs the scope generate for this method; it has admin"
     with Client(guarded.address, token=of_admin) as client, pytest.raises(PermissionDenied, match=said):

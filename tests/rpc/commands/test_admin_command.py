@@ -1,4 +1,4 @@
-"""`outrider admin`, as those who run a service type it."""
+"""`outrider admin`, as operators type it."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def admin(administered: RunningTarget, capsys: pytest.CaptureFixture[str]) -> Ad
     return run
 
 
-def test_status_tells_what_the_service_is_at(administered: RunningTarget, admin: Admin) -> None:
+def test_status_prints_the_state_of_the_service(administered: RunningTarget, admin: Admin) -> None:
     stream(administered, stream_request())
     code, out, err = admin("status")
     assert (code, err) == (0, "")
@@ -83,7 +83,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_limits_are_changed_and_told(admin: Admin) -> None:
+def test_limits_are_changed_and_printed(admin: Admin) -> None:
     code, out, _ = admin("limits", "--max-queue", "12", "--reader-timeout", "7.5")
     assert code == 0
     assert dict(line.split() for line in out.splitlines()) == {
@@ -108,14 +108,14 @@ def test_drafts_are_added_and_removed(admin: Admin) -> None:
     assert "INVALID_ARGUMENT" in admin("remove-draft", "127.0.0.1:1")[2]
 
 
-def test_the_rest(administered: RunningTarget, admin: Admin) -> None:
+def test_flush_cache_and_reload_print_their_results(administered: RunningTarget, admin: Admin) -> None:
     stream(administered, stream_request([3, 4, 5] * 30))
     assert admin("flush-cache")[1].endswith("blocks forgotten\n")
     assert admin("flush-cache")[1] == "0 blocks forgotten\n"
     assert admin("reload") == (0, "reloaded\n", "")
 
 
-def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["admin", "status", "--address", "127.0.0.1:1"]) == 1
     assert "outrider admin: UNAVAILABLE: " in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_every_method_has_a_subcommand(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.count("\n    ") >= len(methods)
 
 
-def test_top_shows_by_rpc_what_runs(
+def test_top_reads_metrics_over_rpc(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a target that serves no metrics to Prometheus."""

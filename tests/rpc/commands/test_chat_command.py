@@ -61,7 +61,7 @@ def said(client: Client, *questions: str, system: str | None = None) -> list[Mes
 
 
 def drawn(command: TypedCommand) -> str:
-    """An answer as it is on the screen, and behind it its figures."""
+    """An answer as it is on the screen, with its figures after it."""
     return command.until("20 tokens")
 
 
@@ -106,13 +106,13 @@ def test_commands_are_not_for_the_model(target: RunningTarget, chat: Chat, tmp_p
         ("/save", "/save needs the name of a file"),
     ],
 )
-def test_a_pipe_ends_at_what_cannot_be_done(target: RunningTarget, chat: Chat, line: str, told: str) -> None:
+def test_a_pipe_ends_at_the_first_command_that_fails(target: RunningTarget, chat: Chat, line: str, told: str) -> None:
     done = chat(target, lines=[line, "Who?"])
     assert (done.code, done.out) == (1, "")
     assert told in done.err
 
 
-def test_what_the_server_refuses_is_told_by_its_field_and_forgotten(target: RunningTarget) -> None:
+def test_a_refused_question_is_reported_by_field_and_dropped(target: RunningTarget) -> None:
     with typed("chat", "--address", target.address, *PARAMS) as command:
         command.until("> ")
         command.type("/params temperature=-1\n")

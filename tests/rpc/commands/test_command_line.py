@@ -84,7 +84,7 @@ def test_generate_lists_the_prompt_and_the_candidates(target: RunningTarget) -> 
     assert table[2].split()[:2] == [str(tokens[1].candidates[0].id), f"{tokens[1].candidates[0].raw_logprob:.4f}"]
 
 
-def test_generate_ends_as_it_is_told(target: RunningTarget) -> None:
+def test_generate_takes_loop_time_limit_and_heal_options(target: RunningTarget) -> None:
     loop = generate(target, "--ignore-eos", "--stop-on-loop", "4", "9", PROMPT)
     assert loop.stderr.splitlines() == ["stop.loop.window is 4; allowed: at least 9, at most 4096"]
     limit = generate(target, "--time-limit", "0", "--no-lookup", PROMPT)
@@ -118,7 +118,7 @@ def test_generate_sends_a_conversation(target: RunningTarget) -> None:
     assert generate(target, "--chat", "hello").stdout == expected.text + "\n"
 
 
-def test_generate_names_what_is_wrong(target: RunningTarget) -> None:
+def test_generate_names_every_bad_field(target: RunningTarget) -> None:
     done = generate(target, "--temperature", "-1", "--top-p", "2", "")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
@@ -128,14 +128,14 @@ def test_generate_names_what_is_wrong(target: RunningTarget) -> None:
     ]
 
 
-def test_generate_says_so_when_nobody_answers() -> None:
+def test_generate_reports_a_server_that_does_not_answer() -> None:
     done = outrider_run("generate", "--address", "127.0.0.1:1", "a")
     assert done.returncode == 1
     assert done.stderr.startswith("outrider generate: ")
     assert "Traceback" not in done.stderr
 
 
-def test_interrupting_generate_makes_the_server_drop_the_sequence(long_generate: subprocess.Popen[str]) -> None:
+def test_interrupting_generate_drops_the_sequence(long_generate: subprocess.Popen[str]) -> None:
     long_generate.send_signal(signal.SIGINT)
     _, errors = long_generate.communicate(timeout=60)
     assert (long_generate.returncode, errors) == (130, "")
@@ -152,7 +152,7 @@ def test_a_reader_that_closes_the_pipe_ends_generate_quietly(
     assert long_generate.wait(60) == 141
 
 
-def test_a_reader_that_wants_no_list_of_tokens_ends_generate_quietly(
+def test_a_closed_pipe_at_the_token_list_ends_generate_quietly(
     target: RunningTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class UnreadList(io.TextIOWrapper):

@@ -48,7 +48,7 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-def test_demo_writes_live_in_colour_on_a_terminal_and_leaves_nothing_behind() -> None:
+def test_demo_is_coloured_on_a_terminal_and_stops_its_server() -> None:
     done = record([OUTRIDER, "demo"], 100)
     assert done.exit_code == 0
     coloured = "".join(output.text for output in done.outputs).replace("\r\n", "\n")
@@ -68,7 +68,7 @@ def test_demo_writes_live_in_colour_on_a_terminal_and_leaves_nothing_behind() ->
     assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_demo_asks_questions_of_a_model_that_chats_without_colour_in_a_pipe(model: Path, run_demo: RunDemo) -> None:
+def test_demo_asks_questions_of_a_chat_model_without_colour(model: Path, run_demo: RunDemo) -> None:
     options = ["--model", str(model), "--draft", str(model), "--max-tokens", "40"]
     with drafted_target(model, model) as running:
 

@@ -38,7 +38,7 @@ def test_a_service_that_listens_but_does_not_serve_yet_is_not(capsys: pytest.Cap
         assert capsys.readouterr().out == f"{address} is not serving\n"
 
 
-def test_nor_is_one_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_absent_service_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["health", "--address", "localhost:1"]) == 1
     assert capsys.readouterr().out == "localhost:1 is not serving\n"
 

@@ -54,7 +54,7 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
                 client.generate(PROMPT)
 
 
-def test_top_shows_what_up_started(model: Path) -> None:
+def test_top_shows_the_service_that_up_started(model: Path) -> None:
     with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "metrics are served on" in line)
@@ -71,7 +71,7 @@ def test_a_port_in_use_is_one_line_before_a_model_is_loaded(model: Path, command
     assert done.stderr == f"outrider {command}: cannot listen on {address}: the address is in use\n"
 
 
-def test_up_asks_for_the_gateways_packages_before_a_model_is_loaded(
+def test_up_checks_the_gateways_packages_before_loading_a_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("services.gateway.command._NEEDED", ("no_such_package",))
@@ -129,9 +129,7 @@ def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
     assert any(re.search(r"drafting with \S+: device \S+, bf16 weights, 1 threads", line) for line in log)
 
 
-def test_a_draft_that_is_told_of_a_target_without_a_tokenizer_ends_with_one_clear_line(
-    model: Path, tmp_path: Path
-) -> None:
+def test_a_draft_without_its_targets_tokenizer_ends_clearly(model: Path, tmp_path: Path) -> None:
     done = outrider_run("draft", "--model", str(model), "--target-tokenizer", str(tmp_path), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider draft: ")]
@@ -214,7 +212,7 @@ def damage_weights(folder: Path) -> str:
     [damage_config, damage_sizes, damage_tokenizer, damage_template, damage_weights],
     ids=lambda each: each.__name__,
 )
-def test_target_says_in_one_line_what_is_wrong_with_a_folder(
+def test_target_names_the_damage_of_a_folder_in_one_line(
     model: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
     folder = copy_of(model, tmp_path)
@@ -263,7 +261,7 @@ def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
     assert "broken on purpose" in log
 
 
-def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
+def test_a_target_stops_on_sigterm_while_loading(model: Path) -> None:
     script = """
         import sys, time
         from services.cli import main

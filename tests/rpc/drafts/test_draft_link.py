@@ -25,7 +25,7 @@ from tests.rpc.harness.draft_link import (
 )
 
 
-def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:
+def test_the_drafts_hello_describes_its_model(draft: RunningDraft) -> None:
     link = Link(draft, **hello_of(draft))
     hello = link.next().hello
     link.close()
@@ -49,7 +49,7 @@ def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:
         ),
     ],
 )
-def test_two_that_cannot_work_together_part_at_once(draft: RunningDraft, field: str, value: Any, reason: str) -> None:
+def test_incompatible_target_and_draft_part_at_once(draft: RunningDraft, field: str, value: Any, reason: str) -> None:
     link = Link(draft, **{**hello_of(draft), field: value})
     assert link.failure() == (grpc.StatusCode.FAILED_PRECONDITION, reason)
     link.close()
@@ -63,7 +63,7 @@ def test_a_link_that_does_not_begin_with_a_hello_ends(draft: RunningDraft) -> No
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_the_draft_predicts_what_its_model_would_generate(
+def test_the_draft_predicts_the_tokens_its_model_would_generate(
     link: Link, target: RunningTarget, sampling: dict[str, Any]
 ) -> None:
     expected = generate(target, PROMPT, 40, sampling)
@@ -90,9 +90,7 @@ def test_the_draft_runs_ahead_up_to_the_window_and_not_beyond(link: Link, window
     link.assert_silent()
 
 
-def test_what_a_commit_wants_comes_in_one_run_and_nothing_more_behind_the_next(
-    link: Link, target: RunningTarget
-) -> None:
+def test_wanted_predictions_come_in_one_run_and_no_others_follow(link: Link, target: RunningTarget) -> None:
     expected = generate(target, PROMPT, 12, GREEDY)
     link.open(prompt_tokens=len(PROMPT))
     link.commit(0, PROMPT, wanted=9)
@@ -111,7 +109,7 @@ def test_what_a_commit_wants_comes_in_one_run_and_nothing_more_behind_the_next(
     assert len(link.predictions(2, position=len(PROMPT) + 6)) == 2, "a window takes the place of what was wanted"
 
 
-def test_a_run_ends_where_it_is_less_likely_to_be_right_than_it_is_to_be(link: Link, target: RunningTarget) -> None:
+def test_a_run_ends_early_below_its_least_chance(link: Link, target: RunningTarget) -> None:
     expected = generate(target, PROMPT, 12, GREEDY)
     link.open(prompt_tokens=len(PROMPT))
     link.commit(0, PROMPT, wanted=9, least_chance=2**32 - 1)
@@ -125,7 +123,7 @@ def test_a_run_ends_where_it_is_less_likely_to_be_right_than_it_is_to_be(link: L
     assert not link.next().predict.ends
 
 
-def test_what_comes_in_one_message_is_as_if_each_had_come_by_itself(link: Link, target: RunningTarget) -> None:
+def test_messages_sent_together_act_as_if_sent_singly(link: Link, target: RunningTarget) -> None:
     expected = generate(target, PROMPT, 3, GREEDY)
     ids = [1, 2, 3]
     opens = [{"open": {"sequence_id": each, "prompt_tokens": len(PROMPT), "sampling": GREEDY}} for each in ids]
@@ -136,7 +134,7 @@ def test_what_comes_in_one_message_is_as_if_each_had_come_by_itself(link: Link, 
     link.assert_silent()
 
 
-def test_a_window_of_nothing_pauses(link: Link) -> None:
+def test_a_window_of_zero_pauses_the_draft(link: Link) -> None:
     link.begin(PROMPT, 0)
     link.assert_silent()
     link.window(2)
@@ -192,7 +190,7 @@ def test_a_prompt_may_come_in_pieces_and_between_others(link: Link, target: Runn
     assert seen == {sequence_id: generate(target, prompt, 4, GREEDY) for sequence_id, prompt in prompts.items()}
 
 
-def test_two_links_mix_nothing(draft: RunningDraft, target: RunningTarget) -> None:
+def test_two_links_do_not_affect_each_other(draft: RunningDraft, target: RunningTarget) -> None:
     links = [Link(draft, **hello_of(draft)) for _ in range(2)]
     prompts = [PROMPT, PROMPT[::-1]]
     for link, prompt in zip(links, prompts, strict=True):
@@ -207,7 +205,9 @@ def test_two_links_mix_nothing(draft: RunningDraft, target: RunningTarget) -> No
 
 
 @pytest.mark.parametrize(("vocab_size", "shared"), [(0, VOCAB_SIZE), (VOCAB_SIZE, VOCAB_SIZE), (VOCAB_SIZE + 64, 0)])
-def test_the_draft_says_how_it_has_the_target_s_tokens(draft: RunningDraft, vocab_size: int, shared: int) -> None:
+def test_the_hello_has_the_vocabulary_match_and_shared_tokens(
+    draft: RunningDraft, vocab_size: int, shared: int
+) -> None:
     """Padded otherwise, it can predict the tokens that stand for any bytes."""
     link = Link(draft, **{**hello_of(draft), "vocab_size": vocab_size})
     hello = link.next().hello

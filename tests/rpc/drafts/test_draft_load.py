@@ -1,4 +1,4 @@
-"""A draft tells what it has to do: to every target in its hello, and later to those that ask for it."""
+"""A draft reports its load: to every target in its hello, and later to those that ask for it."""
 
 from services.engine.decoder.native import BLOCK_SIZE
 from tests.rpc.harness.draft_link import NUM_BLOCKS, PROMPT, Link, RunningDraft, hello_of
@@ -10,7 +10,7 @@ def load_of(link: Link) -> tuple[int, int]:
     return message.load.other_sequences, message.load.free_tokens
 
 
-def test_a_hello_tells_what_others_have_open(draft: RunningDraft, link: Link) -> None:
+def test_a_hello_reports_the_sequences_of_other_links(draft: RunningDraft, link: Link) -> None:
     link.begin(PROMPT, 2)
     link.predictions(2, position=len(PROMPT))
     another = Link(draft, **hello_of(draft))

@@ -34,7 +34,7 @@ def test_a_link_has_no_more_sequences_than_it_may(link: Link) -> None:
     link.predictions(1, position=len(PROMPT), sequence_id=MAX_SEQUENCES + 2)
 
 
-def test_a_sequence_that_the_cache_cannot_hold_is_released_and_the_others_go_on(link: Link) -> None:
+def test_a_sequence_beyond_the_cache_is_released_and_others_run(link: Link) -> None:
     link.begin(PROMPT, 2)
     link.predictions(2, position=len(PROMPT))
     link.begin([3] * (NUM_BLOCKS * BLOCK_SIZE - 1), 1, sequence_id=2)
@@ -69,7 +69,7 @@ def test_a_window_of_absurd_size_is_cut(link: Link) -> None:
     ],
     ids=str,
 )
-def test_a_sequence_that_nobody_can_draw_for_is_refused(link: Link, fields: dict[str, Any]) -> None:
+def test_a_sequence_with_invalid_sampling_is_refused(link: Link, fields: dict[str, Any]) -> None:
     link.begin(PROMPT, 4, sequence_id=1)
     link.predictions(4, position=len(PROMPT))
     link.begin(PROMPT, 4, sequence_id=2, **fields)
@@ -96,7 +96,7 @@ def test_a_gap_is_refused(link: Link) -> None:
     assert link.released() == (1, REFUSED)
 
 
-def test_an_id_that_is_open_already_is_refused_and_what_it_held_is_free(link: Link) -> None:
+def test_an_open_id_is_refused_and_its_blocks_are_freed(link: Link) -> None:
     link.begin(PROMPT, 4)
     link.predictions(4, position=len(PROMPT))
     link.open()
@@ -136,7 +136,7 @@ def test_a_message_that_has_no_place_ends_its_link_and_no_other(
     link.predictions(4, position=len(PROMPT))
 
 
-def test_a_target_that_floods_is_held_back_until_it_is_heard(draft: RunningDraft, link: Link) -> None:
+def test_a_flooding_target_is_held_back_until_it_is_read(draft: RunningDraft, link: Link) -> None:
     link.begin(PROMPT, 4)
     chain = link.predictions(4, position=len(PROMPT))
     with draft.held() as num_unheard:
@@ -168,7 +168,7 @@ def test_a_target_that_leaves_while_it_is_held_back_is_forgotten(draft: RunningD
     draft.assert_all_free()
 
 
-def test_a_link_that_says_no_more_ends_in_order_and_frees_all(draft: RunningDraft, link: Link) -> None:
+def test_a_half_closed_link_ends_in_order_and_frees_all(draft: RunningDraft, link: Link) -> None:
     link.begin(PROMPT, 4)
     link.predictions(4, position=len(PROMPT))
     assert link.half_close() == []

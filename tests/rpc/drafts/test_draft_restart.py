@@ -1,4 +1,4 @@
-"""A draft whose engine fails starts another one; its targets hear of it, and link anew."""
+"""A draft whose engine fails starts another one; its targets are disconnected, and link anew."""
 
 import logging
 from collections.abc import Iterator

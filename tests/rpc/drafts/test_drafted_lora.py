@@ -1,4 +1,4 @@
-"""A draft with adapters of its own: by them it predicts what the target's of the same names draw."""
+"""A draft with adapters of its own: it predicts the tokens that the target draws with adapters of the same names."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing

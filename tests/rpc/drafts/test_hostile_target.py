@@ -64,7 +64,7 @@ def linked(draft: RunningDraft) -> Link:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_not_allowed_ends_its_link_with_the_reason(
+def test_a_message_that_is_not_allowed_ends_its_link(
     draft: RunningDraft, link: Link, message: dict[str, Any], code: grpc.StatusCode, told: str
 ) -> None:
     bad = linked(draft)
@@ -77,7 +77,7 @@ def test_what_is_not_allowed_ends_its_link_with_the_reason(
     link.predictions(4, position=len(PROMPT))
 
 
-def test_bytes_that_are_no_message_are_told_and_logged_once_a_minute(
+def test_bytes_that_are_no_message_are_refused_and_rarely_logged(
     draft: RunningDraft, link: Link, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -110,7 +110,9 @@ def thousands_of_opens(link: Link) -> None:
 
 
 @pytest.mark.parametrize("flood", [commits_to_unknown_sequences, windows_of_unknown_sequences, thousands_of_opens])
-def test_a_target_that_speaks_in_vain_is_let_go(draft: RunningDraft, link: Link, flood: Callable[[Link], None]) -> None:
+def test_a_target_that_sends_useless_messages_is_disconnected(
+    draft: RunningDraft, link: Link, flood: Callable[[Link], None]
+) -> None:
     bad = linked(draft)
     flood(bad)
     link.begin(PROMPT, 4)
@@ -135,7 +137,7 @@ def test_sequences_that_are_never_closed_take_little_memory(draft: RunningDraft,
         bad.close()
 
 
-def test_a_link_has_no_more_tokens_than_twice_those_that_it_may_have_cached(draft: RunningDraft, link: Link) -> None:
+def test_a_link_holds_at_most_twice_its_cached_tokens(draft: RunningDraft, link: Link) -> None:
     num_cached = draft.engine.model.blocks.num_blocks * draft.engine.model.blocks.block_size
     for sequence_id in (1, 2, 3):
         link.open(sequence_id, prompt_tokens=_LARGEST)
@@ -144,7 +146,7 @@ def test_a_link_has_no_more_tokens_than_twice_those_that_it_may_have_cached(draf
     assert (message.sequence_id, message.reason) == (3, draft_pb2.RELEASE_REASON_OUT_OF_MEMORY)
 
 
-def test_there_are_only_so_many_links(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_links_is_limited(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servicer, "_MOST_LINKS", 3)
     wait_until(lambda: draft.server._servicer._num_links == 0)
     links = [linked(draft) for _ in range(3)]
@@ -157,14 +159,14 @@ def test_there_are_only_so_many_links(draft: RunningDraft, monkeypatch: pytest.M
         each.close()
 
 
-def test_a_link_without_a_hello_does_not_last(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_without_a_hello_is_closed(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servicer, "_HELLO_SECONDS", 0.2)
     mute = Link(draft)
     assert mute.failure() == (INVALID, "there was no hello within 0.2 s")
     mute.close()
 
 
-def test_a_target_that_never_reads_is_let_go(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_never_reads_is_disconnected(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servicer, "_SEND_SECONDS", 0.2)
 
     def says() -> Iterator[draft_pb2.DraftRequest]:

@@ -1,4 +1,4 @@
-"""What a request may ask of speculation, and what it is told of it, through the RPCs."""
+"""What a request may ask of speculation, and what is reported of it, through the RPCs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ def reports_of(streamed: Streamed) -> list[common_pb2.PassReport]:
     return [report for chunk in streamed.chunks for report in chunk.pass_reports]
 
 
-def test_reports_come_if_asked_for_with_the_tokens_of_their_passes(lookup_target: RunningTarget) -> None:
+def test_pass_reports_come_with_the_tokens_of_their_passes(lookup_target: RunningTarget) -> None:
     streamed = generate(lookup_target, {"mode": ALWAYS}, **REPORTED)
     for chunk in streamed.chunks:
         assert sum(report.tokens for report in chunk.pass_reports) == len(chunk.token_ids)
@@ -80,12 +80,12 @@ def test_the_lookup_is_used_where_the_request_does_not_forbid_it(
     assert streamed.token_ids == generate(lookup_target, {"mode": common_pb2.SPECULATION_MODE_NEVER}).token_ids
 
 
-def test_never_may_be_said_with_the_lookup_switched_off(lookup_target: RunningTarget) -> None:
+def test_mode_never_is_reported_as_forbidden(lookup_target: RunningTarget) -> None:
     stats = generate(lookup_target, {"mode": common_pb2.SPECULATION_MODE_NEVER, "lookup": False}).finished.speculation
     assert stats.no_speculation_reason == common_pb2.NO_SPECULATION_REASON_FORBIDDEN
 
 
-def test_a_server_that_has_it_switched_off_says_so(target: RunningTarget) -> None:
+def test_a_server_without_lookup_reports_no_predictor(target: RunningTarget) -> None:
     stats = generate(target, {"mode": ALWAYS, "lookup": True}).finished.speculation
     assert (stats.predicted, stats.no_speculation_reason) == (0, common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR)
     assert stats.no_speculation_detail == "no draft is configured, and the lookup is switched off"

@@ -1,4 +1,4 @@
-"""A generation that was cut goes on with the same bytes, or is refused."""
+"""A generation that was cut continues with the same bytes, or is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,13 +30,13 @@ def request_to_cut(by_token: RunningTarget) -> StreamGenerateRequest:
 
 @pytest.fixture(scope="module")
 def whole(by_token: RunningTarget, request_to_cut: StreamGenerateRequest) -> Streamed:
-    """The generation that nobody cut."""
+    """The generation without a cut."""
     return stream(by_token, request_to_cut)
 
 
 @pytest.fixture
 def continue_after(request_to_cut: StreamGenerateRequest, whole: Streamed) -> Continue:
-    """A function from a number of chunks to the request that goes on after them."""
+    """A function from a number of chunks to the request that continues after them."""
 
     def make(count: int) -> StreamGenerateRequest:
         request = StreamGenerateRequest()
@@ -49,7 +49,7 @@ def continue_after(request_to_cut: StreamGenerateRequest, whole: Streamed) -> Co
     return make
 
 
-def test_every_cut_goes_on_with_the_same_bytes(
+def test_every_cut_continues_with_the_same_bytes(
     by_token: RunningTarget, whole: Streamed, continue_after: Continue
 ) -> None:
     assert len(whole.chunks) == len(whole.token_ids) > 10
@@ -66,7 +66,7 @@ def test_every_cut_goes_on_with_the_same_bytes(
         assert len({(usage.prompt_tokens, usage.completion_tokens) for usage in usages}) == 1
 
 
-def test_a_continuation_from_the_end_only_says_so(
+def test_a_continuation_from_the_end_sends_only_the_end(
     by_token: RunningTarget, whole: Streamed, continue_after: Continue
 ) -> None:
     assert stream(by_token, continue_after(len(whole.chunks))).kinds == ["started", "finished"]

@@ -93,7 +93,7 @@ def test_a_connection_that_goes_drops_its_streams(slow: RunningTarget) -> None:
 
 
 @pytest.mark.usefixtures("wide_margin")
-def test_near_the_deadline_the_text_so_far_and_the_end_still_arrive(slow: RunningTarget) -> None:
+def test_at_the_deadline_the_text_so_far_and_the_end_arrive(slow: RunningTarget) -> None:
     cut = ended_in_time(lambda seconds: stream(slow, stream_request(stop=LONG), timeout=MARGIN + seconds))
     assert cut.reason == "FINISH_REASON_DEADLINE"
     assert 0 < len(cut.token_ids) == cut.finished.usage.completion_tokens < LONG["max_tokens"]
@@ -107,7 +107,7 @@ def test_near_the_deadline_the_text_so_far_and_the_end_still_arrive(slow: Runnin
     assert longer[: len(shorter)] == shorter
 
 
-def test_a_reader_that_is_slow_costs_little_and_stops_nobody(model: Path) -> None:
+def test_a_slow_reader_pauses_its_sequence_and_no_other(model: Path) -> None:
     request = stream_request(stop=LONG, output={"top_candidates": 20})
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
     with target_server(model, stream_capacity=8) as target, grpc.insecure_channel(target.address, narrow) as channel:
@@ -124,7 +124,7 @@ def test_a_reader_that_is_slow_costs_little_and_stops_nobody(model: Path) -> Non
         target.assert_all_free()
 
 
-def test_requests_beyond_the_queue_are_refused_and_told_when_to_come_back(model: Path) -> None:
+def test_requests_beyond_the_queue_are_refused_with_a_delay(model: Path) -> None:
     predictor = GatePredictor()
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=1)
     with target_server(model, predictor=predictor, server=config, max_sequences=1) as target:
@@ -143,7 +143,7 @@ def test_requests_beyond_the_queue_are_refused_and_told_when_to_come_back(model:
         target.assert_all_free()
 
 
-def test_many_streams_at_once_get_what_each_gets_alone(target: RunningTarget) -> None:
+def test_streams_at_once_get_the_tokens_of_each_alone(target: RunningTarget) -> None:
     requests = [stream_request(sampling={"seed": seed}, request_id=str(seed)) for seed in range(12)]
     alone = [stream(target, request).token_ids for request in requests]
     together: dict[str, list[int]] = {}

@@ -53,7 +53,7 @@ def assert_resumed(result: outrider.Result, whole: outrider.Result, *, times: ra
 
 
 def serving_address_of(process: subprocess.Popen[str]) -> str:
-    """Where it listens, once it says that it serves."""
+    """Its address, once it reports that it serves."""
     assert process.stdout is not None
     listening, serving = process.stdout.readline(), process.stdout.readline()
     assert serving == "serving\n"
@@ -65,7 +65,7 @@ def num_ended(target: RunningTarget) -> int:
     return sum(count for (method, _), count in target.server._server.calls.items() if method == "StreamGenerate")
 
 
-def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path, whole: outrider.Result) -> None:
+def test_a_stream_that_outlasts_the_drain_continues_elsewhere(model: Path, whole: outrider.Result) -> None:
     gate = GatePredictor(num_tokens=8)
     gate.gate.clear()
     with target_server(model, predictor=gate) as leaving, target_server(model) as staying:
@@ -82,7 +82,7 @@ def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path,
 
 
 def test_a_stream_outlives_its_connection(model: Path, whole: outrider.Result) -> None:
-    """A slow machine needs several of them, each of which lasts for some tokens at least."""
+    """A slow machine needs several of them; each lasts for some tokens at least."""
     server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_connection_age=1.0, max_connection_age_grace=0.1)
     gate = GatePredictor(num_tokens=8)
     gate.gate.clear()

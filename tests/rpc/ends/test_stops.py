@@ -63,7 +63,7 @@ def test_a_time_limit_ends_the_stream_with_the_text_so_far(slow: RunningTarget) 
 
 @pytest.mark.usefixtures("wide_margin")
 @pytest.mark.parametrize("reason", ["FINISH_REASON_TIME_LIMIT", "FINISH_REASON_DEADLINE"])
-def test_what_was_held_back_comes_with_an_end_by_time(slow: RunningTarget, reason: str) -> None:
+def test_held_text_comes_with_an_end_by_time(slow: RunningTarget, reason: str) -> None:
     def answer_within(seconds: float) -> Streamed:
         limit, timeout = (seconds, HOUR) if reason == "FINISH_REASON_TIME_LIMIT" else (HOUR, MARGIN + seconds)
         stop = {**limited_to(limit), "strings": [NEVER_WHOLE]}
@@ -85,7 +85,7 @@ def test_a_whole_answer_that_ends_by_time_has_all_text_too(slow: RunningTarget) 
     assert whole.text == "a" * len(whole.token_ids) != ""
 
 
-def test_an_end_by_time_is_continued_with_the_text_that_was_held_back(slow: RunningTarget) -> None:
+def test_an_end_by_time_is_continued_with_the_held_text(slow: RunningTarget) -> None:
     def answer_within(seconds: float) -> Streamed:
         stop = {**limited_to(seconds), "strings": [NEVER_WHOLE]}
         return stream(slow, stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True}))
@@ -109,7 +109,7 @@ def test_a_time_limit_counts_the_time_in_the_queue(slow: RunningTarget) -> None:
     first.cancel()
 
 
-def test_a_reader_who_has_stopped_reading_holds_nothing_beyond_the_time_limit(model: Path) -> None:
+def test_a_stalled_reader_holds_nothing_beyond_the_time_limit(model: Path) -> None:
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
     with target_server(model, stream_capacity=8) as target, grpc.insecure_channel(target.address, narrow) as channel:
         scheduler = target.engine.scheduler
@@ -133,7 +133,7 @@ async def num_timers() -> int:
     return sum(not timer.cancelled() for timer in asyncio.get_running_loop()._scheduled)  # type: ignore[attr-defined]
 
 
-def test_requests_that_were_cancelled_or_have_ended_leave_no_timer_behind(target: RunningTarget) -> None:
+def test_cancelled_and_finished_requests_leave_no_timer(target: RunningTarget) -> None:
     def limited(max_tokens: int) -> generation_pb2.StreamGenerateRequest:
         stop = {"max_tokens": max_tokens, "ignore_eos": True, "time_limit": {"seconds": 3600}}
         return stream_request(stop=stop, num_samples=2)
@@ -164,7 +164,7 @@ def test_a_loop_ends_the_stream_with_all_of_its_text(target: RunningTarget, min_
     assert (answer.text, answer.finished.text) == ("a" * len(answer.token_ids), "")
 
 
-def test_what_does_not_repeat_itself_is_no_loop(target: RunningTarget) -> None:
+def test_text_without_repetition_is_no_loop(target: RunningTarget) -> None:
     plain = stream(target, stream_request())
     answer = stream(target, stream_request(stop={**LONG, "max_tokens": 24, "loop": {"window": 12, "repetitions": 4}}))
     assert (answer.token_ids, answer.reason) == (plain.token_ids, "FINISH_REASON_MAX_TOKENS")
@@ -180,9 +180,7 @@ def test_a_stop_string_is_part_of_the_text_if_wanted(target: RunningTarget) -> N
 
 
 @pytest.mark.parametrize("min_tokens", [0, 3, 4, 5, 9])
-def test_a_stop_string_counts_where_the_token_that_completes_it_is_behind_min_tokens(
-    target: RunningTarget, min_tokens: int
-) -> None:
+def test_a_stop_string_counts_when_completed_after_min_tokens(target: RunningTarget, min_tokens: int) -> None:
     stop = {**LONG, "strings": ["aaaa"], "min_tokens": min_tokens}
     answer = stream(target, stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True}))
     num_tokens = max(4, min_tokens + 1)
@@ -190,7 +188,7 @@ def test_a_stop_string_counts_where_the_token_that_completes_it_is_behind_min_to
     assert (answer.reason, answer.finished.stop_string) == ("FINISH_REASON_STOP_STRING", "aaaa")
 
 
-def test_a_stop_string_that_begins_within_min_tokens_is_found_by_a_continuation(target: RunningTarget) -> None:
+def test_a_continuation_finds_a_stop_string_begun_in_min_tokens(target: RunningTarget) -> None:
     stop = {**LONG, "strings": ["aaaa"], "min_tokens": 5}
     request = stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True})
     whole = stream(target, request)
@@ -202,7 +200,7 @@ def test_a_stop_string_that_begins_within_min_tokens_is_found_by_a_continuation(
 
 
 @pytest.mark.parametrize(("include_stop", "text"), [(False, "b"), (True, "ba")])
-def test_a_stop_token_that_completes_a_stop_string_ends_the_text_as_a_stop_token(
+def test_a_stop_token_within_a_stop_string_ends_as_a_stop_token(
     target: RunningTarget, include_stop: bool, text: str
 ) -> None:
     """Another token comes first, as the stop token may not: what the stop string has of it stays."""

@@ -1,4 +1,4 @@
-"""A service with somebody who administers it."""
+"""A service with an admin address, and a client for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

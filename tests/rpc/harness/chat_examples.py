@@ -27,7 +27,7 @@ CALLED = {"role": "called", "tool_calls": [CALL]}
 
 
 def chat(*messages: Fields, **fields: Any) -> Fields:
-    """A conversation whose prompt is told, and whose answer is read as a message and has room for two calls."""
+    """A conversation whose prompt is sent back; its answer is read as a message and has room for two calls."""
     return {
         "prompt": {"chat": {"messages": messages or (USER,), **fields}},
         "output": {"prompt_token_ids": True, "message_deltas": True},

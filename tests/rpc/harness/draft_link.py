@@ -1,4 +1,4 @@
-"""A draft service inside the test's own process, and a link to it that says what a test wants said."""
+"""A draft service inside the test's own process, and a link to it on which a test sends any messages."""
 
 import queue
 import threading
@@ -174,7 +174,7 @@ class Link:
         return message.released.sequence_id, message.released.reason
 
     def assert_silent(self) -> None:
-        """Nothing more is said until a whole step, of which a sequence of its own tells, has gone by."""
+        """Assert that nothing is sent during a whole step; the answer to another sequence shows that it has passed."""
         probe, self._next_probe = self._next_probe, self._next_probe + 2
         self.begin(PROMPT, 1, sequence_id=probe)
         self.predictions(1, position=len(PROMPT), sequence_id=probe)
@@ -189,7 +189,7 @@ class Link:
         return failure.value.code(), failure.value.details()
 
     def half_close(self) -> list[draft_pb2.DraftResponse]:
-        """Say no more, and read on to the end."""
+        """Send no more, and read on to the end."""
         self._requests.put(None)
         return [*self._heard, *(each for response in self._call for each in (response, *response.further))]
 
@@ -215,7 +215,7 @@ def generate(target: RunningTarget, prompt: list[int], count: int, sampling: dic
 
 
 def follow(target: RunningTarget, generated: list[int], count: int, sampling: dict[str, Any]) -> list[int]:
-    """What the same model generates as a target behind some tokens that it has generated, so they say, before."""
+    """The tokens that the same model generates as a target after some tokens that it is said to have generated."""
     started = stream(target, stream_request(PROMPT, sampling=sampling)).started
     request = stream_request(
         PROMPT,

@@ -35,7 +35,7 @@ class Seen:
         return self.streamed.token_ids
 
     def each_record(self, holds: Callable[[common_pb2.TokenRecord], bool]) -> bool:
-        """Whether every token came with a record of which it holds."""
+        """Whether the condition holds for the record of every token."""
         return len(self.streamed.records) == len(self.ids) > 0 and all(map(holds, self.streamed.records))
 
     @property
@@ -58,7 +58,7 @@ class Good:
 
 
 def continued_after(count: int) -> Callable[[Streamed], Fields]:
-    """Goes on after so many tokens."""
+    """A continuation after so many tokens."""
 
     def fields(plain: Streamed) -> Fields:
         received = {"token_ids": plain.token_ids[:count], "fingerprint": plain.started.fingerprint}
@@ -68,7 +68,7 @@ def continued_after(count: int) -> Callable[[Streamed], Fields]:
 
 
 def conversation(role: str, content: str) -> Fields:
-    """A conversation of one message, whose ids are told."""
+    """A conversation of one message, whose ids are sent back."""
     messages = [{"role": role, "content": content}]
     return {"prompt": {"chat": {"messages": messages}}, "output": {"prompt_token_ids": True}}
 

@@ -44,7 +44,7 @@ class HealthLatency:
 
 
 def is_serving(channel: grpc.Channel) -> bool:
-    """What grpc.health.v1 says of the server."""
+    """The status of the server by grpc.health.v1."""
     stub = health_pb2_grpc.HealthStub(channel)
     answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=120, wait_for_ready=True)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

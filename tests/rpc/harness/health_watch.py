@@ -1,4 +1,4 @@
-"""HealthWatch: what health tells whoever follows it."""
+"""HealthWatch: what health reports to a client that watches it."""
 
 import queue
 import threading
@@ -28,7 +28,7 @@ class HealthWatch:
             self._seen.put(error.code().name)
 
     def next(self) -> str:
-        """What it says next, or the name of the status that ended the call."""
+        """The next status, or the name of the code that ended the call."""
         return self._seen.get(timeout=60)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from tests.harness.servers.server import RunningTarget
 
 
 class HeldPass:
-    """The next pass over one sequence of which a condition is true."""
+    """The next pass over one sequence that meets a condition."""
 
     def __init__(self, target: RunningTarget, condition: Callable[[ScheduledRows], bool]) -> None:
         self.is_held, self.may_go_on = threading.Event(), threading.Event()

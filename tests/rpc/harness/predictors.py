@@ -40,7 +40,7 @@ class GatePredictor(SilentPredictor):
 
 
 class BrokenPredictor(SilentPredictor):
-    """Breaks the engine when it is told to."""
+    """Breaks the engine when the test wants it."""
 
     def __init__(self) -> None:
         self.is_broken = False

@@ -74,7 +74,7 @@ def stream(target: RunningTarget, request: generation_pb2.StreamGenerateRequest,
 def continued(
     request: generation_pb2.StreamGenerateRequest, whole: Streamed, count: int
 ) -> generation_pb2.StreamGenerateRequest:
-    """The request that goes on after so many tokens."""
+    """The request that continues after so many tokens."""
     rest = generation_pb2.StreamGenerateRequest()
     rest.CopyFrom(request)
     rest.prompt.token_ids.ids[:] = whole.started.prompt_token_ids
@@ -100,7 +100,7 @@ def detail(error: grpc.RpcError, kind: type[Message]) -> Any:
 
 
 def violations(error: grpc.RpcError) -> dict[str, str]:
-    """The bad fields that an error names, with what is said of them."""
+    """The bad fields that an error names, with their descriptions."""
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, error
     bad_request = detail(error, error_details_pb2.BadRequest)
     return {violation.field: violation.description for violation in bad_request.field_violations}

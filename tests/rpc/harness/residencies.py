@@ -1,4 +1,4 @@
-"""Servers of two models that come and go, and what is asked of them."""
+"""Servers of two models that come and go, and requests to them."""
 
 import threading
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ OUTPUT = {"prompt_token_ids": True, "logprobs": True}
 
 
 class HeldProgress(LoadingProgress):
-    """Stops where half of the weights are loaded, until it is told to go on or to end."""
+    """Stops where half of the weights are loaded, until the test lets it continue or end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def budget_for_one(model: Path, other: Path) -> int:
 
 @contextmanager
 def serving(model: Path, other: Path, config: ResidencyConfig, **options: Any) -> Iterator[RunningTarget]:
-    """A server of both, the first of which has these options."""
+    """A server of both models; these options are the first one's."""
     further = [ModelSetup(engine=engine_config(other), name="other", lookup=False)]
     with target_server(model, name="one", further=further, residency=config, **options) as running:
         yield running
@@ -68,7 +68,7 @@ def ask(name: str, **fields: Any) -> generation_pb2.StreamGenerateRequest:
 
 
 def states(target: RunningTarget) -> dict[str, int]:
-    """What ListModels says of each."""
+    """The state of each model by ListModels."""
     listed = target.stub.ListModels(generation_pb2.ListModelsRequest()).models
     return {each.name: each.state for each in listed}
 
@@ -90,6 +90,6 @@ def same(answer: Streamed, expected: Streamed) -> bool:
 
 
 def told(answer: Streamed) -> tuple[Any, ...]:
-    """What an answer says, with its bits."""
+    """The contents of an answer, to the bit."""
     bits = [(record.id, record.raw_logprob, record.processed_logprob) for record in answer.records]
     return answer.text, answer.token_ids, bits, answer.reason, answer.started.fingerprint

@@ -1,4 +1,4 @@
-"""TypedCommand: a command on a terminal of its own, in which somebody types."""
+"""TypedCommand: a command on a terminal of its own, with input from a test."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tests.rpc.harness.commands import OUTRIDER
 
 _AT_ONCE = 1 << 16
-_AGAIN_SECONDS = 5.0  # in which a program on a busy machine has said something, if it has heard
+_AGAIN_SECONDS = 5.0  # in which a program on a busy machine answers its input
 
 
 class TypedCommand:
@@ -49,7 +49,7 @@ class TypedCommand:
                 return
 
     def end(self) -> int:
-        """Type Ctrl-D behind the next prompt; the exit code."""
+        """Type Ctrl-D after the next prompt; the exit code."""
         self.until("> ")
         self.type("\4")
         return self.wait()

@@ -1,1 +1,1 @@
-"""Crowds, large inputs, readers that stall, and who is refused for load."""
+"""Crowds, large inputs, readers that stall, and refusals under load."""

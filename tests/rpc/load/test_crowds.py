@@ -59,7 +59,7 @@ def told(answer: generation_pb2.GenerateResponse) -> tuple[str, list[tuple[int, 
     ("max_rows", "max_sequences", "num_requests", "num_samples"),
     [(20, 12, 2, 6), (40, 32, 32, 1), pytest.param(64, 64, 4, 16, marks=pytest.mark.exhaustive)],
 )
-def test_a_crowd_gets_its_bytes_however_few_rows_are_left_for_predictions(
+def test_a_crowd_gets_its_bytes_with_few_rows_for_predictions(
     model: Path, target: RunningTarget, max_rows: int, max_sequences: int, num_requests: int, num_samples: int
 ) -> None:
     requests = crowd(num_requests, num_samples)

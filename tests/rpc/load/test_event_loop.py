@@ -1,4 +1,4 @@
-"""What takes long for some requests never runs on the event loop, on which everybody's messages come and go."""
+"""Slow work for single requests never runs on the event loop, which serves the messages of all."""
 
 import threading
 from collections.abc import Callable
@@ -73,7 +73,7 @@ async def this_thread() -> int:
     return threading.get_ident()
 
 
-def test_what_may_take_long_runs_beside_the_event_loop(
+def test_slow_work_runs_beside_the_event_loop(
     target: RunningTarget, whereabouts: Whereabouts, templates_have_time: None
 ) -> None:
     whole = stream(target, stream_request(output={"prompt_token_ids": True}))

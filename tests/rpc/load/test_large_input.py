@@ -1,4 +1,4 @@
-"""Texts and ids of megabytes, many at once: what cannot be served is refused by name, and nobody else notices."""
+"""Texts and ids of megabytes, many at once: those too large are refused by name, and delay no other request."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def streamed(running: RunningTarget, *, beside: Callable[[], None] = lambda: Non
 def answers_beside(
     running: RunningTarget, calls: list[tuple[str, bytes]], *, walk: Callable[[], object]
 ) -> list[grpc.RpcError | bytes]:
-    """What the calls are answered, while health answers and a stream goes on with the bytes that it has alone.
+    """The answers to the calls, while health answers and a stream continues with the bytes that it has alone.
 
     No turn of the event loop, on which all of them come and go, computes as long as a walk through a part of what one
     call sends.
@@ -108,7 +108,7 @@ def test_ids_that_no_context_holds_are_refused_at_once_by_name(demo: RunningTarg
         assert violations(answer).items() <= said.items()
 
 
-def test_a_megabyte_that_the_context_might_hold_is_encoded_beside_everything_else(patient: RunningTarget) -> None:
+def test_a_megabyte_of_text_is_encoded_beside_other_work(patient: RunningTarget) -> None:
     fits = MEGABYTE[: LONG_CONTEXT // 4]
     ids = byte_level_tokenizer().encode(fits).ids
     messages = [generation_pb2.TokenizeRequest(text=text) for text in (MEGABYTE, "\0" * (1 << 20), fits)]
@@ -133,7 +133,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("at", LISTS)
-def test_lists_of_a_million_are_refused_by_name_before_they_are_walked(target: RunningTarget, at: str) -> None:
+def test_lists_of_a_million_are_refused_before_they_are_walked(target: RunningTarget, at: str) -> None:
     request = generation_pb2.StreamGenerateRequest(**{"prompt": {"text": "a"}, **LISTS[at]})
     with pytest.raises(grpc.RpcError) as failure:
         next(target.stub.StreamGenerate(request, timeout=60))

@@ -1,4 +1,4 @@
-"""A server that has as much to do as it takes in: who is refused, and told what, and that nothing is left."""
+"""A server with as much to do as it admits: which calls are refused, with which details, and that nothing is left."""
 
 import json
 import threading
@@ -54,7 +54,7 @@ def small(model: Path) -> Iterator[RunningTarget]:
 
 
 def refused(target: RunningTarget, request: generation_pb2.StreamGenerateRequest, **options: Any) -> tuple[str, str]:
-    """Why a request is refused, and whose limit that is; it is told when to come back, in both ways."""
+    """Why a request is refused, and whose limit that is; the refusal says when to retry, in both ways."""
     with pytest.raises(grpc.RpcError) as failure:
         list(target.stub.StreamGenerate(request, **options))
     call = failure.value
@@ -66,7 +66,7 @@ def refused(target: RunningTarget, request: generation_pb2.StreamGenerateRequest
     return info.reason, info.metadata["limit_of"]
 
 
-def test_prompts_wait_up_to_so_many_tokens(small: RunningTarget) -> None:
+def test_waiting_prompts_are_limited_by_their_tokens(small: RunningTarget) -> None:
     with others(small.model.admissions.waiting_tokens, MAX_TOKENS - 3):
         assert refused(small, stream_request([7] * 4)) == ("TOO_MANY_PROMPT_TOKENS", "server")
         assert len(stream(small, stream_request([7] * 3)).token_ids) == 24
@@ -94,7 +94,7 @@ def test_a_crowd_is_refused_before_its_requests_are_read(small: RunningTarget) -
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_a_call_without_a_request_is_told_so(small: RunningTarget) -> None:
+def test_a_call_without_a_request_names_the_missing_request(small: RunningTarget) -> None:
     with grpc.insecure_channel(small.address) as channel, pytest.raises(grpc.RpcError) as failure:
         next(channel.stream_stream(METHOD)(iter(()), timeout=60))
     assert violations(failure.value) == {"request": "is missing; allowed: one message"}
@@ -115,10 +115,10 @@ def test_the_client_says_when_to_come_back(small: RunningTarget) -> None:
         with pytest.raises(outrider.ResourceExhausted) as failure:
             client.generate(PROMPT, max_tokens=4, timeout=20.0)
         assert failure.value.retry_after is not None
-    streams._lines.clear()  # in which the next caller would be told to come behind this one
+    streams._lines.clear()  # else the next caller's delay would come after this one's
 
 
-def test_the_client_comes_back_when_it_was_told_to(small: RunningTarget) -> None:
+def test_the_client_retries_after_the_servers_delay(small: RunningTarget) -> None:
     streams, calls = small.model.admissions.streams, small.server._server.calls
     refusals = calls["StreamGenerate", "RESOURCE_EXHAUSTED"]
     with outrider.Client(small.address) as client, ThreadPoolExecutor() as thread:
@@ -156,7 +156,7 @@ async def block_event_loop(ended: threading.Event) -> None:
     ended.wait(60)
 
 
-def test_each_of_a_crowd_is_told_why_it_is_refused(small: RunningTarget) -> None:
+def test_a_crowd_is_refused_with_resource_exhausted(small: RunningTarget) -> None:
     ended, request = threading.Event(), generation_pb2.DetokenizeRequest(token_ids=[5])
     with others(small.model.admissions.text_calls, 64), ThreadPoolExecutor() as thread, ExitStack() as channels:
         blocked = thread.submit(small.call, block_event_loop(ended))

@@ -61,7 +61,7 @@ class HearingProxy(CuttingProxy):
 
 
 def reports(target: RunningTarget, *metadata: tuple[str, str]) -> list[bytes]:
-    """The reports that a call's bytes have, each behind its length and a zero for bytes that are as they are."""
+    """The reports in a call's trailers; each follows its length and a zero, which marks bytes sent as they are."""
     with HearingProxy(int(target.address.rpartition(":")[2])) as proxy:
         with grpc.insecure_channel(proxy.address) as channel:
             assert list(GenerationServiceStub(channel).StreamGenerate(stream_request(), timeout=60, metadata=metadata))
@@ -69,7 +69,7 @@ def reports(target: RunningTarget, *metadata: tuple[str, str]) -> list[bytes]:
     return [each[2 : 1 + each[0]] for each in behind]
 
 
-def test_whoever_asks_is_told_and_nobody_else(target: RunningTarget, report_class: Any) -> None:
+def test_a_load_report_is_sent_only_if_asked_for(target: RunningTarget, report_class: Any) -> None:
     assert reports(target) == []
     (data,) = reports(target, (ASKED_BY, "bin"))
     report = report_class.FromString(data)
@@ -77,6 +77,6 @@ def test_whoever_asks_is_told_and_nobody_else(target: RunningTarget, report_clas
     assert 0 <= report.mem_utilization <= 1
 
 
-def test_everybody_is_told_where_the_server_is_to(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_may_send_load_reports_to_all_clients(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target.server._servicer, "_load_reports", True)
     assert len(reports(target)) == 1

@@ -1,4 +1,4 @@
-"""Readers that never read: they lock nobody out, what they hold comes back, and they may go on where they stopped."""
+"""Readers that never read: they keep no other out, their blocks are freed, and they may resume where they stopped."""
 
 import logging
 from collections.abc import Iterator
@@ -53,12 +53,12 @@ def in_flight(target: RunningTarget) -> int:
 
 
 def stall(channel: grpc.Channel) -> list[grpc.Call]:
-    """Streams that nobody reads."""
+    """Streams that are never read."""
     request = stream_request(stop=LONG, output={"top_candidates": 20})
     return [GenerationServiceStub(channel).StreamGenerate(request) for _ in range(NUM_STALLED)]
 
 
-def test_four_hundred_who_never_read_keep_nobody_out(patient: RunningTarget) -> None:
+def test_four_hundred_stalled_readers_keep_no_client_out(patient: RunningTarget) -> None:
     expected = stream(patient, stream_request()).token_ids
     with grpc.insecure_channel(patient.address, NARROW) as channel:
         calls = stall(channel)
@@ -71,7 +71,7 @@ def test_four_hundred_who_never_read_keep_nobody_out(patient: RunningTarget) -> 
     wait_until(lambda: not in_flight(patient))
 
 
-def test_what_those_who_never_read_hold_comes_back_while_they_are_still_connected(strict: RunningTarget) -> None:
+def test_stalled_readers_blocks_come_back_while_still_connected(strict: RunningTarget) -> None:
     with grpc.insecure_channel(strict.address, NARROW) as channel:
         calls = stall(channel)
         wait_until(lambda: in_flight(strict) >= MAX_SEQUENCES)
@@ -81,7 +81,9 @@ def test_what_those_who_never_read_hold_comes_back_while_they_are_still_connecte
         assert calls
 
 
-def test_a_reader_who_comes_back_is_told_and_goes_on(strict: RunningTarget, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stalled_reader_that_returns_gets_reader_stalled(
+    strict: RunningTarget, caplog: pytest.LogCaptureFixture
+) -> None:
     request = stream_request(stop=LONG, output={"top_candidates": 20})
     with grpc.insecure_channel(strict.address, NARROW) as channel, caplog.at_level(logging.WARNING):
         call = GenerationServiceStub(channel).StreamGenerate(request)

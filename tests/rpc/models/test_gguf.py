@@ -62,7 +62,7 @@ def test_a_draft_from_a_file_changes_no_byte_and_is_right(tmp_path: Path) -> Non
         wait_until(lambda: stream(target, forced).finished.speculation.accepted > 0)
 
 
-def test_packed_weights_are_kept_and_told_apart(tmp_path: Path) -> None:
+def test_packed_weights_are_kept_by_kind_of_file(tmp_path: Path) -> None:
     folder, cache = random_checkpoint(Kind.QWEN3), tmp_path / "cache"
     path = write_gguf(folder, tmp_path / "model.gguf", F32)
     fingerprints = set()

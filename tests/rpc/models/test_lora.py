@@ -1,4 +1,4 @@
-"""Adapters by RPC: who asks for one gets it by either name, is told its fingerprint, and is refused another one's."""
+"""Adapters by RPC: a request gets one by either name, with its fingerprint, and is refused another one's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ def adapted(model: Path, loras: dict[str, Path]) -> Iterator[RunningTarget]:
         running.assert_all_free()
 
 
-def test_the_names_are_told_and_each_has_a_fingerprint_of_its_own(adapted: RunningTarget, model: Path) -> None:
+def test_adapters_are_listed_each_with_its_own_fingerprint(adapted: RunningTarget, model: Path) -> None:
     with outrider.Client(adapted.address) as client:
         info = client.model_info()
         assert [lora.name for lora in info.loras] == ["a", "b"]
@@ -56,9 +56,7 @@ def test_scores_and_embeddings_are_by_the_adapter_too(adapted: RunningTarget) ->
 
 
 @pytest.mark.parametrize("held_by", ["base", "a"])
-def test_whoever_has_computed_a_session_an_answer_behind_it_is_by_its_own_adapter(
-    adapted: RunningTarget, held_by: str
-) -> None:
+def test_an_answer_in_a_session_uses_its_own_adapter(adapted: RunningTarget, held_by: str) -> None:
     with outrider.Client(adapted.address) as client, client.session(TEXT * 20, model=held_by) as held:
         behind, alone = (
             [client.generate(prompt, session=session, lora=lora, seed=3, max_tokens=8) for lora in (None, "a", "b")]
@@ -77,14 +75,14 @@ def test_whoever_has_computed_a_session_an_answer_behind_it_is_by_its_own_adapte
         ({"model": "a", "lora": "b"}, "is 'b'; allowed: 'a', as model says"),
     ],
 )
-def test_another_name_is_refused_with_those_that_there_are(adapted: RunningTarget, fields: dict, said: str) -> None:
+def test_an_unknown_adapter_is_refused_with_the_known_names(adapted: RunningTarget, fields: dict, said: str) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         stream(adapted, stream_request(**fields))
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert violations(failure.value) == {"lora": said}
 
 
-def test_a_continuation_goes_on_by_the_same_adapter_only(adapted: RunningTarget) -> None:
+def test_a_continuation_needs_the_same_adapter(adapted: RunningTarget) -> None:
     whole = stream(adapted, stream_request(lora="a", sampling={"seed": 4}))
     received = {"fingerprint": whole.started.fingerprint, "token_ids": whole.token_ids[:5]}
     rest = stream(adapted, stream_request(lora="a", sampling={"seed": 4}, continue_from=received))
@@ -96,7 +94,7 @@ def test_a_continuation_goes_on_by_the_same_adapter_only(adapted: RunningTarget)
 
 
 def lora_requests(target: RunningTarget) -> dict[str, float]:
-    """What the gauge says of each adapter."""
+    """The gauge's value for each adapter."""
     families: list[Metric] = [*ModelsMetrics(target.server.models, prefix="outrider").collect()]
     (gauge,) = (family for family in families if family.name == "outrider:lora_requests")
     return {sample.labels["lora"]: sample.value for sample in gauge.samples}
@@ -111,7 +109,7 @@ def test_the_gauge_says_which_adapters_run(adapted: RunningTarget) -> None:
     adapted.assert_all_free()
 
 
-def test_two_of_one_name_are_refused(model: Path, loras: dict[str, Path]) -> None:
+def test_two_adapters_of_one_name_are_refused(model: Path, loras: dict[str, Path]) -> None:
     with (
         pytest.raises(ConfigError, match="lora is 'a', which is the name of a model or of another adapter"),
         target_server(model, name="a", loras=loras),
@@ -119,7 +117,7 @@ def test_two_of_one_name_are_refused(model: Path, loras: dict[str, Path]) -> Non
         pass
 
 
-def test_a_folder_that_is_none_is_named(model: Path, tmp_path: Path) -> None:
+def test_a_folder_without_an_adapter_is_named(model: Path, tmp_path: Path) -> None:
     with (
         pytest.raises(CheckpointError, match=r"adapter_config\.json: no such file"),
         target_server(model, loras={"a": tmp_path}),

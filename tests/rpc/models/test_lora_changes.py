@@ -1,4 +1,4 @@
-"""Adapters that come and go while a target serves: what its callers see of that, and who administers it."""
+"""Adapters that come and go while a target serves, as its callers and its operators see it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def answer(target: RunningTarget, lora: str) -> tuple[str, list[int]]:
     return told.started.fingerprint, told.token_ids
 
 
-def test_what_is_loaded_later_answers_as_what_was_there_from_the_start(
+def test_an_adapter_loaded_later_answers_as_one_from_the_start(
     pair: tuple[RunningTarget, AdminServiceStub], model: Path, folders: Path
 ) -> None:
     target, admin = pair
@@ -66,7 +66,7 @@ def test_what_is_loaded_later_answers_as_what_was_there_from_the_start(
         assert [lora.name for lora in client.model_info().loras] == ["one", "two"]
 
 
-def test_a_name_may_come_to_mean_another_adapter_which_finds_nothing_of_the_first(
+def test_a_name_reused_for_another_adapter_shares_no_cache(
     pair: tuple[RunningTarget, AdminServiceStub], model: Path, folders: Path
 ) -> None:
     target, admin = pair
@@ -80,7 +80,7 @@ def test_a_name_may_come_to_mean_another_adapter_which_finds_nothing_of_the_firs
     assert answers[0] != answers[1]
 
 
-def test_who_has_an_adapter_that_is_given_up_goes_on_with_it(model: Path, folders: Path) -> None:
+def test_a_running_stream_keeps_an_adapter_that_is_unloaded(model: Path, folders: Path) -> None:
     predictor = GatePredictor()
     with administered_target(model, predictor=predictor, lora_dir=folders) as (target, admin):
         load(admin, "name", "a")
@@ -102,7 +102,7 @@ def test_who_has_an_adapter_that_is_given_up_goes_on_with_it(model: Path, folder
         target.assert_all_free()
 
 
-def test_memory_of_what_was_given_up_is_that_of_the_next_one(pair: tuple[RunningTarget, AdminServiceStub]) -> None:
+def test_an_unloaded_adapters_memory_is_reused(pair: tuple[RunningTarget, AdminServiceStub]) -> None:
     target, admin = pair
     numbers = set()
     for _ in range(4):
@@ -110,7 +110,7 @@ def test_memory_of_what_was_given_up_is_that_of_the_next_one(pair: tuple[Running
         numbers.add(target.engine.adapters["name"].number)
         answer(target, "name")
         assert unload(admin, "name").left == 0
-        target.on_engine_thread(lambda: None)  # behind what gives it back
+        target.on_engine_thread(lambda: None)  # after the command that frees it
     assert numbers == {0}
 
 
@@ -128,7 +128,7 @@ def test_memory_of_what_was_given_up_is_that_of_the_next_one(pair: tuple[Running
         ("x" * 65, "a", {"name": "allowed: 1 to 64 letters"}),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_and_changes_nothing(
+def test_an_adapter_that_cannot_be_loaded_changes_nothing(
     model: Path, folders: Path, name: str, folder: str, problem: dict[str, str]
 ) -> None:
     with administered_target(model, lora_dir=folders, name="base") as (target, admin):

@@ -1,4 +1,4 @@
-"""Models that come and go: whoever asks for one that is not loaded waits for it, and gets the bytes it always says."""
+"""Models that come and go: a request for one that is not loaded waits for it, and gets the bytes it always gives."""
 
 import gc
 import weakref
@@ -28,7 +28,7 @@ from tests.rpc.harness.residencies import (
 )
 
 
-def test_models_that_do_not_fit_together_take_turns_and_say_the_same_each_time(model: Path, other: Path) -> None:
+def test_models_that_do_not_fit_together_take_turns(model: Path, other: Path) -> None:
     with target_server(model, name="one") as alone:
         expected = stream(alone, ask("one"))
     with serving(model, other, ResidencyConfig(memory_budget=budget_for_one(model, other))) as target:
@@ -47,7 +47,7 @@ def test_models_that_do_not_fit_together_take_turns_and_say_the_same_each_time(m
         assert target.health() == "SERVING"
 
 
-def test_what_is_told_of_a_model_stays_known_while_it_is_unloaded(model: Path, other: Path) -> None:
+def test_facts_about_an_unloaded_model_stay_known(model: Path, other: Path) -> None:
     with serving(model, other, ResidencyConfig(memory_budget=budget_for_one(model, other))) as target:
         (one, never) = target.stub.ListModels(generation_pb2.ListModelsRequest()).models
         assert (one.loaded_share, never.loaded_share, never.HasField("info")) == (1, 0, False)
@@ -66,7 +66,7 @@ def _nothing_is_collected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_nothing_is_collected")
-def test_an_idle_model_is_unloaded_and_nothing_refers_to_its_memory(model: Path, other: Path) -> None:
+def test_an_idle_model_is_unloaded_and_its_memory_freed(model: Path, other: Path) -> None:
     with serving(model, other, ResidencyConfig(unload_after=0.2), lookup=True) as target:
         expected = stream(target, ask("one"))
         for _ in range(2):
@@ -80,7 +80,7 @@ def test_an_idle_model_is_unloaded_and_nothing_refers_to_its_memory(model: Path,
         assert same(stream(target, ask("one")), expected)
 
 
-def test_only_the_first_is_loaded_at_the_start_and_progress_is_told(model: Path, other: Path) -> None:
+def test_only_the_first_model_loads_at_start_with_progress(model: Path, other: Path) -> None:
     with serving(model, other, ON_DEMAND) as target:
         assert states(target) == {"one": READY, "other": UNLOADED}
         progress = held_load(target)
@@ -108,7 +108,7 @@ def test_a_session_keeps_its_model(model: Path, other: Path) -> None:
         assert len(stream(target, ask("other")).token_ids) == 24
 
 
-def test_a_draft_is_linked_again_behind_a_reload(model: Path, other: Path) -> None:
+def test_a_draft_is_linked_again_after_a_reload(model: Path, other: Path) -> None:
     draft = RunningDraft(model)
     request = ask("one", speculation={"mode": "SPECULATION_MODE_ALWAYS"}, stop={"max_tokens": 60, "ignore_eos": True})
     config = ResidencyConfig(memory_budget=budget_for_one(model, other))

@@ -1,4 +1,4 @@
-"""Who waits for a model to be loaded: crowds, callers who go, loads that fail, and servers that end."""
+"""Waiting for a model to be loaded: crowds, callers that leave, loads that fail, and servers that end."""
 
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.rpc.harness.residencies import (
 )
 
 
-def test_a_crowd_for_a_model_that_is_not_loaded_waits_as_far_as_there_are_places(model: Path, other: Path) -> None:
+def test_a_crowd_waits_for_a_load_within_the_queue_limits(model: Path, other: Path) -> None:
     server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=8, max_streams_per_caller=1000)
     with serving(model, other, ON_DEMAND, server=server) as target:
         expected = generation_pb2.GenerateRequest.FromString(ask("other", stop={"max_tokens": 2}).SerializeToString())
@@ -47,7 +47,7 @@ def test_a_crowd_for_a_model_that_is_not_loaded_waits_as_far_as_there_are_places
         wait_until(lambda: second(target).num_at_work == 0)
 
 
-def test_who_goes_while_a_model_is_loaded_leaves_nothing(model: Path, other: Path) -> None:
+def test_a_call_that_ends_during_a_load_leaves_nothing(model: Path, other: Path) -> None:
     with serving(model, other, ON_DEMAND) as target:
         progress = held_load(target)
         cancelled, late = (target.stub.StreamGenerate(ask("other"), timeout=seconds) for seconds in (60, 0.5))
@@ -63,7 +63,7 @@ def test_who_goes_while_a_model_is_loaded_leaves_nothing(model: Path, other: Pat
         wait_until(lambda: second(target).num_at_work == 0)
 
 
-def test_nobody_makes_way_for_callers_who_have_gone(model: Path, other: Path) -> None:
+def test_no_model_is_unloaded_for_cancelled_calls(model: Path, other: Path) -> None:
     predictor = GatePredictor()
     config = ResidencyConfig(memory_budget=budget_for_one(model, other))
     with serving(model, other, config, predictor=predictor) as target:
@@ -98,7 +98,7 @@ def test_a_busy_model_makes_way_after_a_while_and_comes_back(model: Path, other:
         assert target.server.models.first.loads.num_loads == 2
 
 
-def test_a_model_that_cannot_be_loaded_is_told_to_all_who_wait_and_the_others_are_served(
+def test_a_failed_load_is_sent_to_all_waiting_calls(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(model, tmp_path, ON_DEMAND) as target:
@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_loaded_is_told_to_all_who_wait_and_the_others_ar
         assert len(stream(target, ask("other")).token_ids) == 24
 
 
-def test_a_server_that_ends_in_the_midst_of_a_load_tells_who_waits(model: Path, other: Path) -> None:
+def test_a_server_closed_during_a_load_ends_the_waiting_calls(model: Path, other: Path) -> None:
     with serving(model, other, ON_DEMAND) as target:
         progress = held_load(target)
         call = target.stub.StreamGenerate(ask("other"), timeout=60)

@@ -1,4 +1,4 @@
-"""Several models in one server: a request says which one it asks, and gets what that one says alone."""
+"""Several models in one server: a request names one, and gets the answer of that model alone."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ def request_to(name: str, **fields: Any) -> generation_pb2.StreamGenerateRequest
     return stream_request(**fields, **({"model": name} if name else {}))
 
 
-def test_each_says_beside_the_other_what_it_says_alone(several: RunningTarget, model: Path, other: Path) -> None:
+def test_each_of_two_models_answers_as_it_does_alone(several: RunningTarget, model: Path, other: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         told = {name: threads.submit(streams, several, name) for name in ("one", "other")}
     for name, folder in (("one", model), ("other", other)):
@@ -53,13 +53,13 @@ def test_each_says_beside_the_other_what_it_says_alone(several: RunningTarget, m
     several.assert_all_free()
 
 
-def test_without_a_name_it_is_the_first(several: RunningTarget) -> None:
+def test_without_a_name_the_first_model_answers(several: RunningTarget) -> None:
     assert stream(several, stream_request()).started.model == "one"
     info = several.stub.GetModelInfo(generation_pb2.GetModelInfoRequest())
     assert info == several.stub.GetModelInfo(generation_pb2.GetModelInfoRequest(model="one"))
 
 
-def test_every_call_may_name_one(several: RunningTarget) -> None:
+def test_every_call_may_name_a_model(several: RunningTarget) -> None:
     text = "def f(x):"
     by_name = {}
     for name in ("one", "other"):
@@ -78,7 +78,7 @@ def test_every_call_may_name_one(several: RunningTarget) -> None:
     assert [each.state for each in listed] == [generation_pb2.MODEL_STATE_READY] * 2
 
 
-def test_a_name_that_no_model_has_is_refused_with_those_that_there_are(several: RunningTarget) -> None:
+def test_an_unknown_model_is_refused_with_the_known_names(several: RunningTarget) -> None:
     calls = (
         lambda: stream(several, stream_request(model="third")),
         lambda: several.stub.Generate(generation_pb2.GenerateRequest(prompt={"text": "a"}, model="third")),
@@ -93,7 +93,7 @@ def test_a_name_that_no_model_has_is_refused_with_those_that_there_are(several: 
         assert violations(failure.value) == {"model": "'third' is not served here; allowed: 'one', 'other'"}
 
 
-def test_a_stream_goes_on_with_its_own_model_only(several: RunningTarget) -> None:
+def test_a_stream_continues_with_its_own_model_only(several: RunningTarget) -> None:
     sampling = {"seed": 2, "temperature": 0.9}
     whole = stream(several, request_to("other", sampling=sampling))
     received = {"fingerprint": whole.started.fingerprint, "token_ids": whole.token_ids[:9]}

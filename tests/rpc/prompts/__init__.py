@@ -1,1 +1,1 @@
-"""Conversations and texts: what is made of them, and said of them."""
+"""Prompts by conversations and texts: rendering, scores, embeddings, healing and infill."""

@@ -24,13 +24,13 @@ def deltas_of(streamed: Streamed) -> list[common_pb2.MessageDelta]:
 
 
 def told(deltas: list[common_pb2.MessageDelta]) -> tuple[str, str, list[tuple[str, str]]]:
-    """What is thought, said and called in all."""
+    """The reasoning, the content and the calls in all."""
     calls = [(delta.tool_call.name, delta.tool_call.arguments) for delta in deltas if delta.HasField("tool_call")]
     return "".join(delta.reasoning for delta in deltas), "".join(delta.content for delta in deltas), calls
 
 
 def request_of(seed: int = 1, **fields: Any) -> Any:
-    """A request of which the model's own end may end the answer."""
+    """A request whose answer the model's end token may end."""
     return stream_request(**{**chat(**fields), **ENDS, "sampling": {"seed": seed, "temperature": 0.7}})
 
 
@@ -48,7 +48,7 @@ def test_required_calls_follow_their_schemas(target: RunningTarget, seed: int) -
             assert arguments.get("days", 1) in (1, 2)
 
 
-def test_every_cut_goes_on_with_the_next_delta(by_token: RunningTarget) -> None:
+def test_every_cut_continues_with_the_next_delta(by_token: RunningTarget) -> None:
     """A continuation's prompt is ids: the grammar of its tools comes with `started`."""
     request = request_of(**REQUIRED_CALLS)
     whole = stream(by_token, request)
@@ -71,7 +71,7 @@ def other_family(request: pytest.FixtureRequest, model: Path) -> Iterator[Runnin
         running.assert_all_free()
 
 
-def test_calls_without_json_keep_the_types_of_their_schemas_after_every_cut(other_family: RunningTarget) -> None:
+def test_typed_arguments_keep_their_schemas_after_every_cut(other_family: RunningTarget) -> None:
     request = request_of(tools=[USE_CITY], tool_choice={"mode": REQUIRED, "parallel": False})
     whole = stream(other_family, request)
     assert whole.reason == "FINISH_REASON_STOP_TOKEN"
@@ -89,7 +89,7 @@ def test_calls_without_json_keep_the_types_of_their_schemas_after_every_cut(othe
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
 
 
-def test_the_whole_message_can_be_put_behind_the_others(target: RunningTarget) -> None:
+def test_the_whole_message_can_be_appended_to_the_conversation(target: RunningTarget) -> None:
     request = request_of(**REQUIRED_CALLS)
     whole = target.stub.Generate(as_unary(request), timeout=60)
     assert not whole.finished.message_deltas
@@ -137,7 +137,7 @@ def test_a_server_that_knows_no_calls_binds_none(unparsed: RunningTarget) -> Non
     assert told(deltas_of(streamed)) == ("", streamed.text, [])
 
 
-def test_what_the_prompt_has_begun_is_thought(unparsed: RunningTarget) -> None:
+def test_an_answer_to_an_open_thought_is_reasoning(unparsed: RunningTarget) -> None:
     streamed = stream(unparsed, stream_request("a<think>b", output={"message_deltas": True}))
     assert told(deltas_of(streamed)) == (streamed.text.lstrip(), "", [])
 
@@ -162,9 +162,7 @@ def test_a_choice_that_binds_leaves_no_room_for_a_grammar(target: RunningTarget)
         ('{"a": 1}', '{"a": 1}'),
     ],
 )
-def test_the_arguments_of_a_past_call_never_make_a_conversation_fail(
-    target: RunningTarget, written: str, rendered: str
-) -> None:
+def test_any_arguments_of_a_past_call_are_rendered(target: RunningTarget, written: str, rendered: str) -> None:
     call = {"role": "called", "tool_calls": [{"name": "f", "arguments": written}]}
     response = target.stub.Tokenize(generation_pb2.TokenizeRequest(chat=chat(USER, call)["prompt"]["chat"]), timeout=60)
     assert f'"arguments": {rendered}}}' in b"".join(response.token_bytes).decode()

@@ -69,13 +69,13 @@ def test_vectors_are_cut_and_then_normalised(target: RunningTarget, pooling: Any
     assert np.array_equal(vectors(target, pooling=pooling, normalised=False, dimensions=5), states[:, :5])
 
 
-def test_by_default_they_are_of_the_last_token_and_normalised(target: RunningTarget) -> None:
+def test_default_vectors_are_of_the_last_token_and_normalised(target: RunningTarget) -> None:
     default = vectors(target)
     assert np.array_equal(default, vectors(target, pooling=LAST, normalised=True))
     assert not np.array_equal(default, vectors(target, pooling=MEAN))
 
 
-def test_a_text_s_bits_do_not_depend_on_the_others_nor_on_the_cache(target: RunningTarget) -> None:
+def test_a_texts_vector_does_not_depend_on_others_or_the_cache(target: RunningTarget) -> None:
     together = {pooling: vectors(target, pooling=pooling) for pooling in (LAST, MEAN, CLS)}
     for pooling, expected in together.items():
         for cache in ({"prefix": False}, {"salt": "a new one"}, {"salt": "a new one"}):
@@ -113,7 +113,7 @@ def test_a_text_may_fill_the_context(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named(target: RunningTarget, name: str) -> None:
+def test_bad_fields_are_named(target: RunningTarget, name: str) -> None:
     fields, expected = BAD[name]
     with pytest.raises(grpc.RpcError) as failure:
         target.stub.Embed(embed_request(**fields), timeout=60)
@@ -140,7 +140,7 @@ def test_cancelling_and_the_deadline_free_all(model: Any) -> None:
         slow.assert_all_free()
 
 
-def test_texts_count_as_requests_and_may_be_more_than_run_at_once(model: Any) -> None:
+def test_texts_count_as_requests_and_may_exceed_max_sequences(model: Any) -> None:
     with target_server(model, max_sequences=2, max_rows=64, server=FEW) as target:
         with pytest.raises(grpc.RpcError) as refusal:
             vectors(target, inputs=[{"text": "a"}] * 4)
@@ -171,7 +171,7 @@ def test_the_command_prints_them(target: RunningTarget) -> None:
     assert (refused.returncode, refused.stderr) == (1, "inputs[0].text is empty; allowed: at least one character\n")
 
 
-def test_a_vector_of_zeros_stays_and_what_is_no_number_is_refused() -> None:
+def test_a_zero_vector_stays_zero_and_nan_is_refused() -> None:
     assert to_vector(np.zeros(3, np.float32), 2, is_normalised=True).tolist() == [0.0, 0.0]
     with pytest.raises(InternalError, match="no numbers"):
         to_vector(np.array([1.0, np.nan], np.float32), 2, is_normalised=True)

@@ -46,7 +46,7 @@ def drafted(model: Path, shared_draft: RunningDraft) -> Iterator[RunningTarget]:
     shared_draft.assert_all_free()
 
 
-def test_the_prompt_is_told_and_counted_as_it_came(target: RunningTarget) -> None:
+def test_the_prompt_is_reported_and_counted_as_it_was_sent(target: RunningTarget) -> None:
     answer = stream(target, request())
     ids = TOKENIZER.encode(PROMPT + " ")
     assert list(answer.started.prompt_token_ids) == ids
@@ -62,9 +62,7 @@ def test_unary_gives_the_same(target: RunningTarget) -> None:
     assert (whole.text, list(whole.token_ids), list(whole.records)) == (answer.text, answer.token_ids, answer.records)
 
 
-def test_a_draft_changes_nothing_and_predicts_behind_the_healed_token(
-    target: RunningTarget, drafted: RunningTarget
-) -> None:
+def test_a_draft_changes_nothing_and_predicts_after_healing(target: RunningTarget, drafted: RunningTarget) -> None:
     num_accepted = 0
     for seed in range(4):
         wanted = request(sampling={"seed": seed, "temperature": 0.8})
@@ -75,7 +73,9 @@ def test_a_draft_changes_nothing_and_predicts_behind_the_healed_token(
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 11, 23, 24])
-def test_it_is_continued_with_the_same_bytes(target: RunningTarget, drafted: RunningTarget, count: int) -> None:
+def test_a_healed_answer_is_continued_with_the_same_bytes(
+    target: RunningTarget, drafted: RunningTarget, count: int
+) -> None:
     """The text after no token is none: what the healed token adds comes with the first one."""
     whole = stream(target, request())
     text = stream(target, request(stop={"max_tokens": count, "ignore_eos": True})).text if count else ""
@@ -84,7 +84,9 @@ def test_it_is_continued_with_the_same_bytes(target: RunningTarget, drafted: Run
         assert [*whole.token_ids[:count], *rest.token_ids] == whole.token_ids
         assert rest.finished.usage == whole.finished.usage
         assert rest.reason == whole.reason
-        if "\N{REPLACEMENT CHARACTER}" not in text[-1:]:  # else the cut is inside a character, told otherwise at an end
+        if (
+            "\N{REPLACEMENT CHARACTER}" not in text[-1:]
+        ):  # else the cut is inside a character, which is shown differently at an end
             assert text + rest.text == whole.text
 
 
@@ -99,13 +101,13 @@ def test_tokens_beyond_the_end_are_refused_by_name(target: RunningTarget, count:
 
 
 @pytest.mark.parametrize("ids", [[7], [5, END], [5, 511]], ids=["a single token", "a special token", "padding"])
-def test_where_nothing_can_be_healed_nothing_changes(target: RunningTarget, ids: list[int]) -> None:
+def test_a_prompt_that_cannot_be_healed_is_unchanged(target: RunningTarget, ids: list[int]) -> None:
     plain = stream_request({"token_ids": {"ids": ids}})
     healed = stream_request({"token_ids": {"ids": ids}, "heal": True})
     assert essence(stream(target, healed)) == essence(stream(target, plain))
 
 
-def test_a_prompt_whose_every_end_is_forbidden_ends_without_a_token(target: RunningTarget) -> None:
+def test_a_prompt_with_all_healed_tokens_forbidden_ends_at_once(target: RunningTarget) -> None:
     forbidden = [
         {"token_id": token_id, "bias": float("-inf")}
         for token_id in range(TOKENIZER.vocab_size)

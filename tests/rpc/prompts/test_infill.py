@@ -101,7 +101,7 @@ def test_a_model_without_a_mark_for_files_refuses_files(tmp_path: Path):
             client.generate("a", suffix="b", infill_files=[("a", "b")])
 
 
-def test_it_is_not_healed(marked: RunningTarget):
+def test_an_infill_prompt_is_not_healed(marked: RunningTarget):
     with (
         Client(marked.address) as client,
         pytest.raises(InvalidArgument, match=r"prompt\.heal: is true; allowed: false"),
@@ -110,7 +110,7 @@ def test_it_is_not_healed(marked: RunningTarget):
 
 
 @pytest.mark.parametrize("method", ["Score", "CreateSession"])
-def test_it_is_for_answers_only(marked: RunningTarget, method: str):
+def test_infill_is_refused_for_scores_and_sessions(marked: RunningTarget, method: str):
     requests: dict[str, Any] = {
         "Score": generation_pb2.ScoreRequest(prompt=GAP, choices=[{"text": "a"}]),
         "CreateSession": generation_pb2.CreateSessionRequest(prompt=GAP),

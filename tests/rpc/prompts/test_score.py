@@ -59,7 +59,7 @@ def ids_of(target: RunningTarget, text: str, **fields: Any) -> list[int]:
     return [*target.stub.Tokenize(generation_pb2.TokenizeRequest(text=text, **fields)).token_ids]
 
 
-def test_they_are_the_records_of_a_prompt_that_ends_so(target: RunningTarget) -> None:
+def test_scores_are_the_records_of_a_prompt_that_ends_so(target: RunningTarget) -> None:
     scores = target.stub.Score(score_request(request_id="one"), timeout=60)
     prompt = ids_of(target, PROMPT)
     assert (scores.request_id, scores.prompt_tokens) == ("one", len(prompt))
@@ -75,7 +75,7 @@ def test_they_are_the_records_of_a_prompt_that_ends_so(target: RunningTarget) ->
         assert told.started.fingerprint == scores.fingerprint
 
 
-def test_a_choice_s_bits_do_not_depend_on_the_others_nor_on_the_cache(target: RunningTarget) -> None:
+def test_a_choices_score_does_not_depend_on_others_or_the_cache(target: RunningTarget) -> None:
     together = target.stub.Score(score_request(), timeout=60)
     for cache in ({"prefix": False}, {"salt": "a new one"}, {"salt": "a new one"}):
         again = target.stub.Score(score_request(cache=cache), timeout=60)
@@ -89,7 +89,7 @@ def test_a_choice_s_bits_do_not_depend_on_the_others_nor_on_the_cache(target: Ru
         assert list(target.stub.Score(score_request(choices=[ids])).scores) == [together.scores[index]]
 
 
-def test_what_greedy_decoding_writes_has_the_first_rank_and_its_log_probabilities(target: RunningTarget) -> None:
+def test_a_greedy_answer_is_scored_with_rank_one(target: RunningTarget) -> None:
     request = stream_request(sampling={"seed": 5, "temperature": 0}, output={"logprobs": True})
     answer = stream(target, request)
     (score,) = target.stub.Score(score_request(choices=[{"token_ids": {"ids": answer.token_ids}}])).scores
@@ -105,7 +105,7 @@ def test_prompt_and_choice_may_fill_the_context(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named(target: RunningTarget, name: str) -> None:
+def test_bad_fields_are_named(target: RunningTarget, name: str) -> None:
     fields, expected = BAD[name]
     with pytest.raises(grpc.RpcError) as failure:
         target.stub.Score(score_request(**fields), timeout=60)

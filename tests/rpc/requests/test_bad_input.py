@@ -1,4 +1,4 @@
-"""Bad input gets one answer that names every bad field, and harms nobody else."""
+"""Bad input gets one answer that names every bad field, and affects no other request."""
 
 import math
 import time
@@ -203,7 +203,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("fields", "field", "said"), BAD.values(), ids=BAD.keys())
-def test_each_bad_field_is_named_with_what_it_holds_and_may_hold(
+def test_a_bad_field_is_named_with_its_value_and_range(
     target: RunningTarget, fields: dict[str, Any], field: str, said: str
 ) -> None:
     fields = {"prompt": {"text": PROMPT}, **fields}
@@ -218,7 +218,7 @@ def test_each_bad_field_is_named_with_what_it_holds_and_may_hold(
     assert violations(failure.value) == found
 
 
-def test_all_that_is_wrong_comes_in_one_answer(target: RunningTarget) -> None:
+def test_all_bad_fields_are_named_in_one_answer(target: RunningTarget) -> None:
     request = generation_pb2.StreamGenerateRequest(
         prompt={"token_ids": {"ids": [1, 2, 600, 601]}},
         sampling={
@@ -291,7 +291,7 @@ def test_tokenize_and_detokenize_name_bad_fields(target: RunningTarget) -> None:
 
 
 @pytest.mark.usefixtures("templates_have_time")
-def test_a_conversation_that_takes_its_template_too_long_is_refused_by_name(model: Path, tmp_path: Path) -> None:
+def test_a_chat_too_slow_for_its_template_is_refused_by_name(model: Path, tmp_path: Path) -> None:
     """Health answers meanwhile, and the next chat finds a worker."""
     folder = copy_of(model, tmp_path)
     quadratic = "{% for a in messages[0].content %}{% for b in messages[0].content %}{% endfor %}{% endfor %}hi"

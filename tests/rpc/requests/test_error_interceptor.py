@@ -1,4 +1,4 @@
-"""ErrorInterceptor: what goes wrong in a handler is told to the caller, and a caller who leaves is nobody's error."""
+"""ErrorInterceptor: an error in a handler is sent to the caller, and a cancelled call is no error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ def begin(channel: aio.Channel, method: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", ["Down", "Both"])
-async def test_a_caller_who_leaves_in_the_middle_of_a_message_is_nobodys_error(
+async def test_a_caller_that_leaves_during_a_message_is_no_error(
     channel: aio.Channel, handlers: Handlers, shape: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(40):  # which of the two is noticed first, that he left or that the message failed, is up to chance
@@ -92,13 +92,13 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_message_is_nobodys_error(
 
 
 @pytest.mark.parametrize("shape", ["Unary", "Down", "Both"])
-async def test_a_failure_is_told(channel: aio.Channel, shape: str) -> None:
+async def test_a_failure_is_sent_to_the_caller(channel: aio.Channel, shape: str) -> None:
     call = begin(channel, f"fail{shape}")
     assert (await call.code(), await call.details()) == (grpc.StatusCode.UNAVAILABLE, "not now")
 
 
 @pytest.mark.parametrize("shape", ["Unary", "Down", "Both"])
-async def test_a_breakdown_is_told_without_particulars_and_logged_with_them(
+async def test_an_internal_error_is_sent_without_details_and_logged(
     channel: aio.Channel, shape: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     call = begin(channel, f"break_down{shape}")

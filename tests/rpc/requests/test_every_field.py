@@ -1,4 +1,4 @@
-"""Every field of a request is set to a good and to a bad value: whoever adds one has to give examples of it."""
+"""Every field of a request is set to a good and to a bad value: a new field needs examples of both."""
 
 import re
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def looking_up(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def plain(looking_up: RunningTarget) -> Streamed:
-    """What comes of a request with few fields."""
+    """The answer to a request with few fields."""
     return stream(looking_up, stream_request(output={"prompt_token_ids": True}))
 
 

@@ -36,13 +36,13 @@ def fingerprint(folder: Path, parsers: Mapping[str, str] | None = None) -> str:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_each_part_changes_it(part: str) -> None:
+def test_each_part_changes_the_fingerprint(part: str) -> None:
     one = Fingerprint(**PARTS)  # type: ignore[arg-type]
     changed = replace(one, **{part: 2 if PARTS[part] == 1 else "y"})  # type: ignore[arg-type]
     assert changed.digest != one.digest == Fingerprint(**PARTS).digest  # type: ignore[arg-type]
 
 
-def test_servers_whose_models_recommend_other_things_do_not_continue_each_others_answers(folder: Path) -> None:
+def test_other_recommended_settings_change_the_fingerprint(folder: Path) -> None:
     found = set()
     for changes in ({}, *RECOMMENDED):
         (folder / "generation_config.json").write_text("{}")
@@ -90,9 +90,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-def test_servers_that_make_other_prompts_of_the_same_messages_do_not_continue_each_others_answers(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_another_rendering_of_prompts_changes_the_fingerprint(folder: Path, tmp_path: Path) -> None:
     found = {"the model": fingerprint(folder)}
     for name, edit in EDITS.items():
         edit(changed := a_copy(tmp_path, name))
@@ -102,8 +100,6 @@ def test_servers_that_make_other_prompts_of_the_same_messages_do_not_continue_ea
 
 
 @pytest.mark.parametrize("parsers", [{"tool_parser": "llama3_json"}, {"reasoning_parser": "think"}])
-def test_servers_that_read_messages_otherwise_do_not_continue_each_others_answers(
-    folder: Path, parsers: Mapping[str, str]
-) -> None:
+def test_other_parsers_change_the_fingerprint(folder: Path, parsers: Mapping[str, str]) -> None:
     found_by_the_template = {"tool_parser": "hermes", "reasoning_parser": "none"}
     assert fingerprint(folder) == fingerprint(folder, found_by_the_template) != fingerprint(folder, parsers)

@@ -1,4 +1,4 @@
-"""What a generation sends: the events, in order, and what is in them."""
+"""The events of a generation: their order and their contents."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def test_the_text_is_that_of_the_ids(target: RunningTarget) -> None:
     assert all(chunk.token_ids for chunk in whole.chunks)
 
 
-def test_the_start_tells_all_that_a_continuation_needs(target: RunningTarget) -> None:
+def test_started_has_all_that_a_continuation_needs(target: RunningTarget) -> None:
     whole = stream(target, stream_request(output={"prompt_token_ids": True}, request_id="mine"))
     encoded = target.stub.Tokenize(generation_pb2.TokenizeRequest(text=PROMPT))
     info = target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest())
@@ -106,7 +106,7 @@ def test_bytes_that_are_no_text_survive(target: RunningTarget) -> None:
     assert (half.bytes, half.text) == (b"\xc3", "\N{REPLACEMENT CHARACTER}")
 
 
-def test_generate_gives_what_stream_generate_gives(target: RunningTarget) -> None:
+def test_generate_returns_the_answer_of_stream_generate(target: RunningTarget) -> None:
     request = stream_request(output={**LOGPROBS, "prompt_token_ids": True}, request_id="same")
     streamed, whole = stream(target, request), target.stub.Generate(as_unary(request))
     assert whole.text == streamed.text
@@ -163,7 +163,7 @@ def test_special_tokens_are_spelled_out_on_request(target: RunningTarget) -> Non
     assert list(with_begin.token_ids) == [0, *without.token_ids]
 
 
-def test_the_final_event_says_where_the_time_went_and_why_nothing_was_predicted(target: RunningTarget) -> None:
+def test_finished_has_timings_and_the_reason_of_no_speculation(target: RunningTarget) -> None:
     finished = stream(target, stream_request()).finished
     timings = finished.timings
     spans = [timings.queue, timings.prefill, timings.decode]
@@ -186,7 +186,7 @@ def test_model_info_describes_the_model_and_the_limits(target: RunningTarget, mo
     assert info.fingerprint_parts.kv_type == "bf16"
 
 
-def test_what_is_unset_comes_from_the_checkpoint(target: RunningTarget, model: Path, tmp_path: Path) -> None:
+def test_unset_parameters_come_from_the_checkpoint(target: RunningTarget, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "greedy")
     (folder / "generation_config.json").write_text(json.dumps({"do_sample": False}))
     (folder / "chat_template.jinja").unlink()
@@ -209,7 +209,7 @@ def test_tokens_that_the_checkpoint_forces_are_drawn(target: RunningTarget, mode
     assert (behind_two[0] == 77, behind_two[-1]) == (False, 1)
 
 
-def test_tokens_that_the_checkpoint_suppresses_are_not_drawn_unless_a_request_names_others(
+def test_the_checkpoints_suppressed_tokens_can_be_overridden(
     target: RunningTarget, model: Path, tmp_path: Path
 ) -> None:
     plain = stream(target, stream_request()).token_ids

@@ -1,4 +1,4 @@
-"""A path may be any bytes: a call of what no service has is told so, and nobody else notices it."""
+"""A path may be any bytes: a call of an unknown method is refused as such, and affects no other."""
 
 import asyncio
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What tokens are drawn by, and what is told of them."""
+"""How tokens are sampled, and what is reported of them."""

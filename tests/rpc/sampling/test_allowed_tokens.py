@@ -1,4 +1,4 @@
-"""A request that lists the tokens that may be drawn: what comes is as if all others' logits were minus infinity."""
+"""A request that lists the allowed tokens: the answer is as if all others' logits were minus infinity."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ OUTPUT = {"logprobs": True, "top_candidates": 5, "rank": True, "entropy": True, 
 
 
 def test_an_answer_is_the_one_with_all_others_forbidden_by_bias(target: RunningTarget) -> None:
-    """To the bit: records too, which tell of the raw distribution what they told before."""
+    """To the bit: records too, whose raw figures stay those of the model."""
     others = [{"token_id": token_id, "bias": -math.inf} for token_id in range(VOCAB_SIZE) if token_id not in ALLOWED]
     allowed = stream(target, stream_request(sampling={**SAMPLING, "allowed_token_ids": ALLOWED}, output=OUTPUT))
     biased = stream(target, stream_request(sampling={**SAMPLING, "logit_bias": others}, output=OUTPUT))
@@ -28,7 +28,7 @@ def test_an_answer_is_the_one_with_all_others_forbidden_by_bias(target: RunningT
     assert any(record.rank > 1 for record in allowed.records if record.id == record.candidates[0].id)
 
 
-def test_all_but_some_can_be_said(target: RunningTarget) -> None:
+def test_all_but_a_few_tokens_can_be_allowed(target: RunningTarget) -> None:
     plain = stream(target, stream_request())
     allowed = [token_id for token_id in range(VOCAB_SIZE) if token_id not in plain.token_ids[:5]]
     answer = stream(target, stream_request(sampling={"seed": 5, "allowed_token_ids": [*allowed, *allowed[:5]]}))
@@ -43,7 +43,7 @@ def test_the_whole_vocabulary_changes_nothing(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("min_tokens", [0, 5])
-def test_a_token_that_ends_the_generation_has_to_be_among_them(target: RunningTarget, min_tokens: int) -> None:
+def test_a_stop_token_is_drawn_only_if_allowed(target: RunningTarget, min_tokens: int) -> None:
     stop = {"max_tokens": 24, "min_tokens": min_tokens}
     ends = {"seed": 5, "logit_bias": [{"token_id": END, "bias": 100.0}]}
     with_end = stream(target, stream_request(sampling={**ends, "allowed_token_ids": [*ALLOWED, END]}, stop=stop))
@@ -63,14 +63,14 @@ def test_a_token_that_ends_the_generation_has_to_be_among_them(target: RunningTa
         ({"sampling": {"allowed_token_ids": [END]}, "grammar": {"regex": "[a-z]+"}}, "GRAMMAR_INCOMPLETE"),
     ],
 )
-def test_where_none_of_them_is_left_the_generation_ends(
+def test_where_no_allowed_token_is_left_the_generation_ends(
     target: RunningTarget, fields: dict[str, Any], reason: str
 ) -> None:
     answer = stream(target, stream_request(**fields))
     assert (answer.token_ids, answer.reason) == ([], f"FINISH_REASON_{reason}")
 
 
-def test_of_what_a_grammar_allows_they_are_what_is_drawn(target: RunningTarget) -> None:
+def test_within_a_grammar_only_allowed_tokens_are_drawn(target: RunningTarget) -> None:
     with Client(target.address) as client:
         (x,), (y,) = (client.tokenize(letter, add_special_tokens=False).token_ids for letter in "xy")
         both = client.generate("a", seed=1, regex="[a-z]{20}", allowed_token_ids=[x, y, END])
@@ -80,7 +80,7 @@ def test_of_what_a_grammar_allows_they_are_what_is_drawn(target: RunningTarget) 
         assert one.text == "x" * 20
 
 
-def test_a_healed_token_is_the_prompt_s_and_may_be_another(target: RunningTarget) -> None:
+def test_a_healed_token_need_not_be_allowed(target: RunningTarget) -> None:
     prompt = {"text": "import os ", "heal": True}
     free = stream(target, stream_request(prompt))
     answer = stream(target, stream_request(prompt, sampling={"seed": 5, "allowed_token_ids": [91]}))
@@ -88,7 +88,7 @@ def test_a_healed_token_is_the_prompt_s_and_may_be_another(target: RunningTarget
     assert answer.text[:-24] == free.text[: len(answer.text) - 24]
 
 
-def test_a_continuation_goes_on_among_them(target: RunningTarget) -> None:
+def test_a_continuation_draws_allowed_tokens_only(target: RunningTarget) -> None:
     request = stream_request(sampling={**SAMPLING, "allowed_token_ids": ALLOWED}, output=OUTPUT)
     whole = stream(target, request)
     for count in (0, 1, 11, 24):
@@ -96,7 +96,7 @@ def test_a_continuation_goes_on_among_them(target: RunningTarget) -> None:
         assert (rest.token_ids, rest.records) == (whole.token_ids[count:], whole.records[count:])
 
 
-def test_received_tokens_that_are_not_among_them_are_refused(target: RunningTarget) -> None:
+def test_received_tokens_that_are_not_allowed_are_refused(target: RunningTarget) -> None:
     whole = stream(target, stream_request(output=OUTPUT))
     request = stream_request(sampling={"seed": 5, "allowed_token_ids": sorted({*whole.token_ids[:3]})})
     first_other = next(index for index, token in enumerate(whole.token_ids) if token not in whole.token_ids[:3])

@@ -1,4 +1,4 @@
-"""Banned strings through the whole service: never in the text, told of when suppressed, and nothing is taken back."""
+"""Banned strings through the whole service: never in the text, reported when suppressed, and nothing is taken back."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def free(by_token: RunningTarget) -> Streamed:
-    """What is said where nothing is banned."""
+    """The answer where nothing is banned."""
     return stream(by_token, stream_request(sampling=SAMPLING, **OPTIONS))
 
 
@@ -36,7 +36,7 @@ def request_with_ban(banned: str) -> StreamGenerateRequest:
 
 @pytest.fixture(scope="module")
 def whole(by_token: RunningTarget, request_with_ban: StreamGenerateRequest) -> Streamed:
-    """What is said instead."""
+    """The answer with the ban."""
     return stream(by_token, request_with_ban)
 
 
@@ -44,9 +44,7 @@ def suppressed_in(answer: Streamed) -> list[common_pb2.Suppressed]:
     return [suppressed for chunk in answer.chunks for suppressed in chunk.suppressed]
 
 
-def test_what_is_banned_is_not_said_and_what_was_suppressed_is_told(
-    free: Streamed, whole: Streamed, banned: str
-) -> None:
+def test_a_banned_string_is_suppressed_and_reported(free: Streamed, whole: Streamed, banned: str) -> None:
     assert banned.lower() in free.text.lower()
     assert banned.lower() not in whole.text.lower()
     first = suppressed_in(whole)[0]
@@ -58,9 +56,7 @@ def test_what_is_banned_is_not_said_and_what_was_suppressed_is_told(
     assert sum(report.tokens for chunk in whole.chunks for report in chunk.pass_reports) == 60
 
 
-def test_forbidden_tokens_are_as_if_their_logits_were_minus_infinity_there(
-    by_token: RunningTarget, whole: Streamed
-) -> None:
+def test_suppressed_tokens_count_as_logits_of_minus_infinity(by_token: RunningTarget, whole: Streamed) -> None:
     """In the first place where something was suppressed: the noise is the same, and so are the log-probabilities."""
     position = min(one.position for one in suppressed_in(whole))
     forbidden = [one.token_id for one in suppressed_in(whole) if one.position == position]
@@ -71,7 +67,7 @@ def test_forbidden_tokens_are_as_if_their_logits_were_minus_infinity_there(
     assert stream(by_token, request).records[0] == whole.records[position]
 
 
-def test_a_whole_answer_tells_the_same(
+def test_a_unary_answer_reports_the_same_suppressions(
     by_token: RunningTarget, request_with_ban: StreamGenerateRequest, whole: Streamed
 ) -> None:
     answer = by_token.stub.Generate(as_unary(request_with_ban))
@@ -79,7 +75,7 @@ def test_a_whole_answer_tells_the_same(
     assert [*answer.suppressed] == suppressed_in(whole)
 
 
-def test_every_cut_goes_on_with_the_same_bytes(
+def test_every_cut_continues_with_the_same_bytes(
     by_token: RunningTarget, request_with_ban: StreamGenerateRequest, whole: Streamed
 ) -> None:
     assert len(whole.chunks) < len(whole.token_ids), "no token was ever held back"
@@ -110,7 +106,9 @@ def test_received_tokens_with_a_banned_string_are_refused(
     assert "completes a banned string" in violations(failure.value)["continue_from.token_ids"]
 
 
-def test_the_python_client_asks_and_is_told(by_token: RunningTarget, whole: Streamed, banned: str) -> None:
+def test_the_python_client_sends_bans_and_reads_suppressions(
+    by_token: RunningTarget, whole: Streamed, banned: str
+) -> None:
     with Client(by_token.address) as client:
         result = client.generate(
             [*whole.started.prompt_token_ids],
@@ -127,7 +125,7 @@ def test_the_python_client_asks_and_is_told(by_token: RunningTarget, whole: Stre
     ] == suppressed_in(whole)
 
 
-def test_the_limits_are_told(by_token: RunningTarget) -> None:
+def test_the_limits_of_bans_are_reported_and_can_be_reached(by_token: RunningTarget) -> None:
     limits = by_token.stub.GetModelInfo(GetModelInfoRequest()).limits
     assert (limits.max_banned_strings, limits.max_banned_string_bytes) == (128, 128)
     most = ["\u00e4" * 64] * 128

@@ -31,7 +31,7 @@ def alone(target: RunningTarget, seed: int, **output: bool) -> Streamed:
 
 
 def ranked(target: RunningTarget) -> list[int]:
-    """The seeds of all answers, each of which was asked for by itself, the likeliest one first."""
+    """The seeds of all answers, each requested by itself, the likeliest one first."""
     means = {}
     for seed in SEEDS:
         logprobs = [record.raw_logprob for record in alone(target, seed, logprobs=True).records]
@@ -60,12 +60,12 @@ def test_the_unary_call_returns_the_same(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("output", [{"token_records": True}, {"rank": True}, {"logprobs": True}], ids=str)
-def test_no_more_is_told_of_tokens_than_is_asked(target: RunningTarget, output: dict[str, bool]) -> None:
+def test_tokens_are_reported_only_as_asked(target: RunningTarget, output: dict[str, bool]) -> None:
     answer = target.stub.Generate(as_unary(best(output=output)), timeout=60)
     assert list(answer.records) == alone(target, answer.started.seed, **output).records
 
 
-def test_what_is_asked_of_the_prompt_comes_with_the_best(target: RunningTarget) -> None:
+def test_prompt_records_come_with_the_best_answer(target: RunningTarget) -> None:
     output = {"prompt_logprobs": True}
     answer = target.stub.Generate(as_unary(best(output=output)), timeout=60)
     plain = target.stub.Generate(as_unary(stream_request(sampling=SAMPLING, output=output)), timeout=60)
@@ -74,7 +74,7 @@ def test_what_is_asked_of_the_prompt_comes_with_the_best(target: RunningTarget) 
     assert not answer.further_samples[0].prompt_records
 
 
-def test_neither_predictions_nor_company_change_them(model: Path, target: RunningTarget) -> None:
+def test_predictions_and_company_change_no_best_answer(model: Path, target: RunningTarget) -> None:
     prompt = "one two three one two three one two three one two"
     request = best(prompt={"text": prompt}, stop={"max_tokens": 48, "ignore_eos": True}, num_samples=NUM_GENERATED)
     expected = target.stub.Generate(as_unary(request), timeout=60)

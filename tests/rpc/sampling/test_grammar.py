@@ -64,7 +64,7 @@ def test_a_text_follows_its_grammar_and_ends_where_that_does(target: RunningTarg
     assert not follows("regex", stream(target, stream_request()).text)
 
 
-def test_a_token_without_alternative_is_certain_and_its_raw_probability_the_model_s(target: RunningTarget) -> None:
+def test_a_forced_token_is_certain_with_the_models_raw_logprob(target: RunningTarget) -> None:
     answer = stream(target, request({"choice": {"texts": ["zzzz"]}}, output={"top_candidates": 5}))
     assert answer.text == "zzzz"
     assert all(record.processed_logprob == 0 and record.raw_logprob < -1 for record in answer.records)
@@ -72,9 +72,7 @@ def test_a_token_without_alternative_is_certain_and_its_raw_probability_the_mode
 
 
 @pytest.mark.parametrize("stop", [{"ignore_eos": True}, {"min_tokens": 100}])
-def test_a_whole_text_that_may_not_stop_ends_for_want_of_candidates(
-    target: RunningTarget, stop: dict[str, Any]
-) -> None:
+def test_a_complete_text_without_a_stop_ends_with_no_candidates(target: RunningTarget, stop: dict[str, Any]) -> None:
     plain = stream(target, request(GRAMMARS["choice"]))
     answer = stream(target, request(GRAMMARS["choice"], stop={"max_tokens": 200, **stop}))
     assert answer.reason == "FINISH_REASON_NO_CANDIDATES"
@@ -82,7 +80,7 @@ def test_a_whole_text_that_may_not_stop_ends_for_want_of_candidates(
     assert answer.token_ids[:1] == plain.token_ids[:1]
 
 
-def test_other_ends_cut_the_text(target: RunningTarget) -> None:
+def test_stop_strings_and_max_tokens_cut_the_text(target: RunningTarget) -> None:
     whole = stream(target, request({"regex": WORDS})).text
     cut = stream(target, request({"regex": WORDS}, stop={"strings": [whole[4:6]]}))
     assert (cut.text, cut.reason) == (whole[: whole.index(whole[4:6])], "FINISH_REASON_STOP_STRING")
@@ -91,7 +89,7 @@ def test_other_ends_cut_the_text(target: RunningTarget) -> None:
     assert short.reason == "FINISH_REASON_MAX_TOKENS"
 
 
-def test_every_cut_goes_on_with_the_same_bytes(target: RunningTarget) -> None:
+def test_every_cut_continues_with_the_same_bytes(target: RunningTarget) -> None:
     wanted = request(GRAMMARS["json_schema"], output={"logprobs": True, "prompt_token_ids": True})
     whole = stream(target, wanted)
     for count in range(len(whole.token_ids) + 1):
@@ -124,7 +122,7 @@ def test_no_grammar_with_healing(target: RunningTarget) -> None:
     }
 
 
-def test_the_limit_is_told_and_reached(target: RunningTarget) -> None:
+def test_the_grammar_limit_is_reported_and_can_be_reached(target: RunningTarget) -> None:
     limit = target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).limits.max_grammar_bytes
     texts = [f"{i:4}" for i in range(1000)]
     answer = stream(target, request({"choice": {"texts": texts}}))
@@ -135,7 +133,7 @@ def test_the_limit_is_told_and_reached(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_a_draft_that_knows_the_grammar_foretells_what_it_leaves(
+def test_a_draft_with_the_grammar_predicts_within_it(
     target: RunningTarget, drafted: RunningTarget, temperature: float
 ) -> None:
     """It has the target's own model: only what it does not know could make it wrong."""
@@ -173,7 +171,7 @@ def text_of(token_ids: Any) -> str:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED])
-def test_a_draft_stops_behind_a_whole_text(link: Link, sampling: dict[str, Any]) -> None:
+def test_a_draft_stops_after_a_complete_text(link: Link, sampling: dict[str, Any]) -> None:
     link.begin(PROMPT, 20, sampling=sampling, grammar={"choice": {"texts": ["a", "b"]}}, masked_token_ids=[END])
     said = link.predictions(2, position=len(PROMPT))
     assert text_of(said[:1]) in {"a", "b"}

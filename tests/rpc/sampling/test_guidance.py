@@ -1,4 +1,4 @@
-"""Guidance by RPC: by default nothing, behind sessions, taken up again, at the terminal, and where there is none."""
+"""Guidance by RPC: off by default, in sessions, continued, at the terminal, and refused where it cannot be."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_scale_of_one_or_none_changes_nothing(client: outrider.Client) -> None
     assert client.generate(PROMPT, **GUIDED).token_ids != plain.token_ids
 
 
-def test_text_is_encoded_as_a_prompt_is_and_by_default_it_is_the_last_token(client: outrider.Client) -> None:
+def test_a_negative_prompt_defaults_to_the_last_token(client: outrider.Client) -> None:
     prompt, negative = (client.tokenize(text).token_ids for text in (PROMPT, "the shadow"))
     by_ids = client.generate(PROMPT, **{**GUIDED, "negative_prompt": negative})
     assert by_ids.token_ids == client.generate(PROMPT, **GUIDED).token_ids
@@ -37,21 +37,21 @@ def test_text_is_encoded_as_a_prompt_is_and_by_default_it_is_the_last_token(clie
     assert last.token_ids == client.generate(PROMPT, **PLAIN, guidance_scale=4.0).token_ids
 
 
-def test_behind_a_session_it_is_guided_as_behind_its_tokens(client: outrider.Client) -> None:
+def test_guidance_in_a_session_is_guidance_of_its_tokens(client: outrider.Client) -> None:
     with client.session(PROMPT * 8) as session:
         behind = client.generate([], session=session.name, **GUIDED)
     assert behind.token_ids == client.generate(session.token_ids, **GUIDED).token_ids
     assert behind.usage.cached_tokens > 0
 
 
-def test_each_of_several_answers_is_that_of_its_seed(client: outrider.Client) -> None:
+def test_each_guided_sample_is_that_of_its_seed(client: outrider.Client) -> None:
     several = client.generate(PROMPT, **GUIDED, num_samples=3)
     for sample in (several, *several.further_samples):
         alone = client.generate(PROMPT, **{**GUIDED, "seed": sample.started.seed})
         assert alone.token_ids == sample.token_ids
 
 
-def test_an_answer_is_taken_up_again(target: RunningTarget) -> None:
+def test_a_guided_answer_can_be_continued(target: RunningTarget) -> None:
     guidance = {"scale": 4.0, "negative_prompt": {"text": "the shadow"}}
     asked = stream_request(guidance=guidance, sampling={"seed": 3}, stop={"max_tokens": 20})
     whole = stream(target, asked)
@@ -63,7 +63,7 @@ def test_an_answer_is_taken_up_again(target: RunningTarget) -> None:
         assert stream(target, rest).token_ids == whole.token_ids[count:]
 
 
-def test_it_can_be_asked_for_at_the_terminal(target: RunningTarget, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_has_options_for_guidance(target: RunningTarget, capsys: pytest.CaptureFixture[str]) -> None:
     with outrider.Client(target.address) as client:
         expected = client.generate(PROMPT, **GUIDED).text
     options = ["--seed", "3", "--max-tokens", "16", "--guidance-scale", "4", "--negative-prompt", "the shadow"]
@@ -71,7 +71,7 @@ def test_it_can_be_asked_for_at_the_terminal(target: RunningTarget, capsys: pyte
     assert capsys.readouterr().out == f"{expected}\n"
 
 
-def test_a_server_that_cannot_says_why(model: Path) -> None:
+def test_a_server_of_one_sequence_refuses_guidance(model: Path) -> None:
     with target_server(model, max_sequences=1) as alone, pytest.raises(grpc.RpcError) as failure:
         stream(alone, stream_request(guidance={"scale": 2.0}))
     assert violations(failure.value) == {

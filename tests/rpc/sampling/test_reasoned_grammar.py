@@ -71,7 +71,7 @@ def parts(answer: Streamed) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_the_form_comes_whole_after_the_thought(thinker: RunningTarget, name: str) -> None:
+def test_the_grammar_holds_for_the_text_after_the_thought(thinker: RunningTarget, name: str) -> None:
     _, is_right = GRAMMARS[name]
     for seed in range(3):
         alone, drafted = (stream(thinker, request(name, seed, speculation=mode)) for mode in (NEVER, ALWAYS))
@@ -83,7 +83,7 @@ def test_the_form_comes_whole_after_the_thought(thinker: RunningTarget, name: st
         assert thinker.stub.Generate(as_unary(request(name, seed))).message.content == content
 
 
-def test_the_draft_predicts_the_form_too(thinker: RunningTarget) -> None:
+def test_predictions_are_made_within_the_grammar_too(thinker: RunningTarget) -> None:
     accepted = rejected = 0
     for seed in range(40):  # a slow draft's predictions may come too late for some answers
         figures = stream(thinker, request("json_schema", seed, speculation=ALWAYS)).finished.speculation
@@ -105,7 +105,7 @@ def test_every_cut_continues_with_the_grammar_of_the_start(thinker: RunningTarge
         assert (streamed.reason, whole.text.endswith(streamed.text)) == (whole.reason, True)
 
 
-def test_without_a_conversation_the_grammar_holds_from_the_first_byte(thinker: RunningTarget) -> None:
+def test_without_a_conversation_the_grammar_holds_from_the_start(thinker: RunningTarget) -> None:
     stop = {"max_tokens": 200}
     answer = stream(thinker, request("regex", prompt={"text": "<think>"}, stop=stop))
     assert len(answer.text) == 3
@@ -133,7 +133,7 @@ def test_a_mark_that_is_too_long_is_refused(thinker: RunningTarget, mark: str) -
     assert violations(failure.value) == {f"grammar.reasoning.{mark}": "has 65 bytes; allowed: at most 64"}
 
 
-def test_other_marks_and_a_text_that_may_begin_with_a_thought(thinker: RunningTarget) -> None:
+def test_given_marks_allow_a_thought_before_the_text(thinker: RunningTarget) -> None:
     grammar = {"choice": {"texts": ["yes"]}, "reasoning": {"start": "s", "end": "o"}}
     stop, sampling = {"max_tokens": 200}, {"temperature": 2.0}
     fields: dict[str, Any] = {"prompt": {"text": "a"}, "grammar": grammar, "stop": stop}
@@ -152,7 +152,7 @@ def test_a_form_that_other_rules_forbid_is_not_complete(thinker: RunningTarget) 
     assert answer.reason == "FINISH_REASON_GRAMMAR_INCOMPLETE"
 
 
-def test_reasoning_tokens_are_the_same_streamed_whole_predicted_and_continued(thinker: RunningTarget) -> None:
+def test_reasoning_tokens_are_counted_alike_in_every_mode(thinker: RunningTarget) -> None:
     wanted = request("json_schema", output={"prompt_token_ids": True})
     whole = stream(thinker, wanted)
     count = whole.finished.usage.reasoning_tokens

@@ -58,7 +58,7 @@ def test_one_sample_is_the_request_without_the_field(target: RunningTarget) -> N
     assert one.records == stream(target, stream_request(sampling=SAMPLING, output=LOGPROBS)).records
 
 
-def test_what_is_asked_of_the_prompt_is_told_once_by_the_first_sample(target: RunningTarget) -> None:
+def test_prompt_records_come_once_with_the_first_sample(target: RunningTarget) -> None:
     asked = {"prompt_logprobs": True, "logprobs": True}
     answer = target.stub.Generate(as_unary(several(output=asked)))
     alone = target.stub.Generate(as_unary(stream_request(sampling=SAMPLING, output=asked)))

@@ -1,4 +1,4 @@
-"""What the model thought of each token, over the wire."""
+"""The records of each token: log-probabilities, rank, entropy, candidates and logits, over the wire."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -45,7 +45,7 @@ def figures_of(record: common_pb2.TokenRecord) -> set[str]:
     return {field.name for field, _ in record.ListFields()} - always
 
 
-def test_everything_there_is_to_tell(target: RunningTarget) -> None:
+def test_records_have_figures_that_follow_from_the_logits(target: RunningTarget) -> None:
     whole = stream(target, stream_request(sampling=SAMPLING, output=EVERYTHING))
     assert [record.id for record in whole.records] == whole.token_ids
     for record in whole.records:
@@ -81,7 +81,7 @@ def test_penalties_come_before_the_bias(target: RunningTarget) -> None:
     assert {*whole.token_ids} & biased.keys()
 
 
-def test_the_prompt_s_records_come_before_the_first_chunk_in_order(target: RunningTarget) -> None:
+def test_prompt_records_come_in_order_before_the_first_chunk(target: RunningTarget) -> None:
     whole = stream(target, stream_request(output=EVERYTHING))
     first, *others = records = prompt_records(whole)
     assert [record.id for record in records] == list(whole.started.prompt_token_ids)
@@ -94,7 +94,7 @@ def test_the_prompt_s_records_come_before_the_first_chunk_in_order(target: Runni
         assert len(record.candidates) == 3
 
 
-def test_an_answer_is_whole_with_what_the_stream_tells(target: RunningTarget) -> None:
+def test_a_unary_answer_has_the_records_of_the_stream(target: RunningTarget) -> None:
     options = {**EVERYTHING, "logits_token_ids": [7, 3, 511]}
     streamed = stream(target, stream_request(output=options))
     whole = target.stub.Generate(as_unary(stream_request(output=options)))
@@ -120,7 +120,9 @@ def test_an_answer_is_whole_with_what_the_stream_tells(target: RunningTarget) ->
     ],
     ids=lambda names: str(names and sorted(names)),  # a set's order differs from process to process
 )
-def test_only_what_is_asked_is_told(target: RunningTarget, asked: dict[str, bool], told: set[str] | None) -> None:
+def test_only_requested_figures_are_reported(
+    target: RunningTarget, asked: dict[str, bool], told: set[str] | None
+) -> None:
     plain = stream(target, stream_request())
     whole = stream(target, stream_request(output=asked))
     assert whole.token_ids == plain.token_ids
@@ -145,7 +147,7 @@ def test_logits_that_fit_no_message_are_refused(target: RunningTarget, monkeypat
     }
 
 
-def test_what_is_larger_than_a_message_comes_in_several(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_larger_than_a_message_come_in_several(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     output = {**EVERYTHING, "pass_reports": True}
     request = stream_request([9] * 100, output=output, stop={"max_tokens": 60, "ignore_eos": True})
     whole = stream(target, request)
@@ -160,9 +162,7 @@ def test_what_is_larger_than_a_message_comes_in_several(target: RunningTarget, m
     assert sum(report.tokens for chunk in pieces.chunks for report in chunk.pass_reports) == 60
 
 
-def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
-    target: RunningTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_larger_records_pause_an_unread_stream_earlier(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.target.generation.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
     model = target.server._servicer.serving().model
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
@@ -177,7 +177,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
 
 
 async def _submit(target: RunningTarget, request: Request) -> Sequence:
-    """Begin a generation that nobody reads."""
+    """Begin a generation without reading its stream."""
     (sequence,) = target.engine.submit(target.engine.prepare([request]))
     return sequence
 
@@ -202,7 +202,7 @@ def test_the_client_gives_all_of_it(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("received", [0, 4])
-def test_a_continuation_tells_of_the_prompt_where_nothing_had_been_drawn(target: RunningTarget, received: int) -> None:
+def test_a_continuation_reports_the_prompt_if_nothing_was_drawn(target: RunningTarget, received: int) -> None:
     whole = stream(target, stream_request(sampling=SAMPLING, output=EVERYTHING))
     request = stream_request(list(whole.started.prompt_token_ids), sampling=SAMPLING, output=EVERYTHING)
     request.continue_from.fingerprint = whole.started.fingerprint

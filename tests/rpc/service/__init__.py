@@ -1,1 +1,1 @@
-"""What those see who run a service."""
+"""The service as operators see it."""

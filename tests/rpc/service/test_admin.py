@@ -1,4 +1,4 @@
-"""What those who run a service may ask of it, and what its callers see of that."""
+"""Admin calls: what operators may ask of a service, and what its callers see of that."""
 
 import logging
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def metrics(admin: AdminServiceStub) -> str:
     return admin.GetMetrics(admin_pb2.GetMetricsRequest()).page
 
 
-def test_a_drained_server_refuses_what_is_new_and_lets_run_what_runs(model: Path) -> None:
+def test_a_drained_server_refuses_new_and_finishes_old_streams(model: Path) -> None:
     predictor = GatePredictor()
     with administered_target(model, predictor=predictor) as (target, admin):
         predictor.gate.clear()
@@ -63,7 +63,7 @@ def test_a_drained_server_refuses_what_is_new_and_lets_run_what_runs(model: Path
         assert len(stream(target, stream_request()).token_ids) == 24
 
 
-def test_requests_are_listed_without_what_they_say_and_ended_by_their_ids(model: Path) -> None:
+def test_requests_are_listed_without_text_and_ended_by_id(model: Path) -> None:
     predictor = GatePredictor(num_tokens=8)
     with administered_target(model, predictor=predictor) as (target, admin):
         predictor.gate.clear()
@@ -160,7 +160,7 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
 
 
 @pytest.mark.parametrize(("address", "said"), [("nowhere", "it must be HOST:PORT"), ("a:1", "is none of the drafts")])
-def test_no_draft_is_where_there_is_none(
+def test_removing_an_unknown_draft_is_refused(
     administered: tuple[RunningTarget, AdminServiceStub], address: str, said: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as failure:
@@ -214,7 +214,7 @@ def test_the_log_level_changes_until_a_reload(administered: tuple[RunningTarget,
         grpc_logger.setLevel(levels[1])
 
 
-def test_nobody_is_administered_at_the_services_own_address(target: RunningTarget) -> None:
+def test_the_services_own_address_serves_no_admin_calls(target: RunningTarget) -> None:
     assert target.server.admin.address == ""
     with admin_of(target.address) as admin, pytest.raises(grpc.RpcError) as failure:
         status(admin)
@@ -222,7 +222,7 @@ def test_nobody_is_administered_at_the_services_own_address(target: RunningTarge
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "example.org:50053", "[::]:1", "10.0.0.1:1"])
-def test_only_this_machine_administers(address: str) -> None:
+def test_the_admin_address_must_be_of_this_machine(address: str) -> None:
     with pytest.raises(ConfigError, match="it must be an address of this machine"):
         ServerConfig(admin_listen=address)
 
@@ -232,7 +232,7 @@ def test_this_machine_has_several_addresses(address: str) -> None:
     assert ServerConfig(admin_listen=address).admin_listen == address
 
 
-def test_metrics_are_told_by_rpc_as_to_prometheus(
+def test_metrics_over_rpc_are_those_for_prometheus(
     administered: tuple[RunningTarget, AdminServiceStub], draft: RunningDraft
 ) -> None:
     target, admin = administered

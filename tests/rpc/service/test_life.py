@@ -42,7 +42,7 @@ def test_health_follows_the_model(model: Path) -> None:
         watch.close()
 
 
-def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
+def test_health_reports_the_loaded_share_until_all_is_loaded(model: Path) -> None:
     with target_server(model, loads=False) as target:
         assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.NOT_SERVING, "0% of the weights are loaded")
         target.call(target.server.open())
@@ -50,7 +50,7 @@ def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
         assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.SERVING)
 
 
-def test_health_is_told_of_all_services_at_once(target: RunningTarget) -> None:
+def test_health_lists_all_services_at_once(target: RunningTarget) -> None:
     told = health_pb2_grpc.HealthStub(target.channel).List(health_pb2.HealthListRequest()).statuses
     serving = health_pb2.HealthCheckResponse.SERVING
     assert {name: each.status for name, each in told.items()} == dict.fromkeys(("", SERVICE, CONTRACT), serving)
@@ -82,7 +82,7 @@ def test_draining_lets_running_streams_end_and_takes_no_new_ones(model: Path) ->
         closed.result(60)
 
 
-def test_streams_that_outlast_the_drain_are_told_to_go_elsewhere(model: Path) -> None:
+def test_streams_that_outlast_the_drain_end_as_unavailable(model: Path) -> None:
     predictor = GatePredictor()
     with target_server(model, predictor=predictor) as target:
         blocks = target.engine.blocks

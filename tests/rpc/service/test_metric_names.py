@@ -122,7 +122,7 @@ def test_a_bad_setting_is_named(field: str, value: str) -> None:
         TelemetryConfig(**{field: value})
 
 
-def test_a_collector_without_opentelemetry_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otlp_without_opentelemetry_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "services.telemetry.tracing", None)
     with pytest.raises(ConfigError, match=r"otlp_endpoint is 'http://x:1', but .* pip install 'outrider\[tracing\]'"):
         open_tracing("http://x:1", "some")

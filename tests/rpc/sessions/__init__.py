@@ -1,1 +1,1 @@
-"""Sessions, and the caches behind them."""
+"""Sessions, and the caches that hold their blocks."""

@@ -57,12 +57,12 @@ def target(request: pytest.FixtureRequest, model: Path, tmp_path: Path) -> Itera
 
 @pytest.fixture(scope="module")
 def expected(model: Path) -> tuple[object, ...]:
-    """What a server without an offload answers."""
+    """The answer of a server without an offload."""
     with target_server(model) as target:
         return bits(ask(target))
 
 
-def test_what_was_evicted_is_found_with_the_same_bytes(target: RunningTarget, expected: tuple[object, ...]) -> None:
+def test_evicted_blocks_are_found_with_the_same_bytes(target: RunningTarget, expected: tuple[object, ...]) -> None:
     for num_found in (0, 3, 3):
         before = target.engine.offload.num_found
         answer = ask(target)
@@ -87,7 +87,7 @@ def test_a_session_is_held_and_may_be_found_after_its_end(target: RunningTarget,
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_a_flush_forgets_what_was_evicted_too(
+def test_a_flush_forgets_evicted_blocks_too(
     model: Path, tmp_path: Path, kind: str, expected: tuple[object, ...]
 ) -> None:
     server = ServerConfig(listen="127.0.0.1:0", admin_listen=f"127.0.0.1:{free_port()}", drain_seconds=0)
@@ -112,7 +112,7 @@ def test_a_folder_that_another_server_uses_is_refused(model: Path, tmp_path: Pat
         assert bits(ask(target))
 
 
-def test_what_cannot_hold_one_block_or_is_no_folder_is_named(model: Path, tmp_path: Path) -> None:
+def test_an_offload_too_small_or_without_a_folder_is_refused(model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for settings, text in (
         ({"kv_offload_memory": 100}, "kv_offload_memory is 100 bytes; it must be at least "),
@@ -139,12 +139,12 @@ def test_a_disk_that_fails_ends_the_offload_and_no_request(
             assert (told["outrider:kv_offload_bytes held"] > 0) == (not is_full)
             assert told["outrider:kv_offload_moves_total stored"] >= 3
             monkeypatch.setattr(os, "pwrite", fail)
-            stream(target, stream_request([220] * 120))  # which nobody has asked for before
+            stream(target, stream_request([220] * 120))  # which no request has used before
         assert bits(ask(target)) == expected
 
 
 def figures(target: RunningTarget) -> dict[str, float]:
-    """What a scrape says of the offload, by names and labels."""
+    """The offload's metrics in a scrape, by names and labels."""
     samples = [each for family in collect(target, RequestStatistics(), "outrider") for each in family.samples]
     return {
         " ".join([each.name, *(value for label, value in each.labels.items() if label != "model_name")]): each.value
@@ -161,7 +161,7 @@ class KilledTarget:
 
 
 def wait_until_on_disk(file: Path, tokens: Seq[int]) -> None:
-    """Until a file of pages has an entry for each whole block of tokens; an entry is written behind its page."""
+    """Until a file of pages has an entry for each whole block of tokens; an entry is written after its page."""
     starts = range(0, len(tokens) - BLOCK_SIZE + 1, BLOCK_SIZE)
     ids = [struct.pack(f"<{BLOCK_SIZE}I", *tokens[start : start + BLOCK_SIZE]) for start in starts]
     wait_until(lambda: all(each in file.read_bytes() for each in ids))
@@ -180,7 +180,7 @@ def killed_target(model: Path, folder: Path, **options: str) -> Iterator[KilledT
             yield KilledTarget(GenerationServiceStub(channel))
 
 
-def test_a_server_that_was_killed_finds_its_pages_again_and_another_format_does_not(
+def test_a_killed_server_finds_pages_of_its_own_format_again(
     model: Path, tmp_path: Path, expected: tuple[object, ...]
 ) -> None:
     with killed_target(model, tmp_path) as target:

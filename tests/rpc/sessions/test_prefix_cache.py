@@ -1,4 +1,4 @@
-"""The prefix cache over gRPC: what is found is told, who opts out finds nothing, and the bytes are the same."""
+"""The prefix cache over gRPC: what is found is reported, a request can opt out, and the bytes are the same."""
 
 from pathlib import Path
 from typing import Any
@@ -31,24 +31,24 @@ def answer(target: RunningTarget, prompt: list[int], **cache: Any) -> Streamed:
 
 
 def found(answer: Streamed) -> int:
-    """Cached tokens, as both ends of a stream tell."""
+    """Cached tokens, as both the first and the last message report them."""
     assert answer.started.cached_tokens == answer.finished.usage.cached_tokens
     return answer.started.cached_tokens
 
 
-def test_the_second_request_finds_what_the_first_has_computed(target: RunningTarget) -> None:
+def test_the_second_request_finds_the_blocks_of_the_first(target: RunningTarget) -> None:
     first, second = (answer(target, ids(20)) for _ in range(2))
     assert (found(first), found(second)) == (0, 2 * BLOCK_SIZE)
     assert (second.text, second.records) == (first.text, first.records)
 
 
-def test_who_opts_out_neither_finds_nor_leaves_anything(target: RunningTarget) -> None:
+def test_a_request_without_prefix_cache_neither_finds_nor_stores(target: RunningTarget) -> None:
     answers = [answer(target, ids(120), prefix=prefix) for prefix in (False, True, False, True)]
     assert [found(one) for one in answers] == [0, 0, 0, 2 * BLOCK_SIZE]
     assert all(one.records == answers[0].records for one in answers)
 
 
-def test_only_the_same_salt_finds(target: RunningTarget) -> None:
+def test_cached_blocks_are_found_by_the_same_salt_only(target: RunningTarget) -> None:
     answers = [answer(target, ids(220), **cache) for cache in ({"salt": "a"}, {"salt": "b"}, {}, {"salt": "a"})]
     assert [found(one) for one in answers] == [0, 0, 0, 2 * BLOCK_SIZE]
 

@@ -20,7 +20,7 @@ ALWAYS = {"mode": "SPECULATION_MODE_ALWAYS", "num_predictions": 4}
 SEED = 5
 
 
-def test_wrong_predictions_change_nothing_behind_a_session(model: Path) -> None:
+def test_wrong_predictions_change_no_answer_in_a_session(model: Path) -> None:
     with target_server(model) as alone:
         plain = stream(alone, stream_request(LONG + MORE, output={"logprobs": True}))
     with target_server(model, predictor=SlippingPredictor(plain.token_ids)) as target:
@@ -33,7 +33,7 @@ def test_wrong_predictions_change_nothing_behind_a_session(model: Path) -> None:
         assert [one.raw_logprob for one in behind.records] == [one.raw_logprob for one in plain.records]
 
 
-def test_where_sessions_hold_all_that_they_may_the_others_still_get_on(model: Path) -> None:
+def test_beside_sessions_at_their_quota_others_still_run(model: Path) -> None:
     """Four blocks are left, as many as one context has: of those that run, all but one make way again and again."""
     prompts = [[30 + index] * 40 for index in range(6)]
     with target_server(model, session_blocks=60) as target:
@@ -54,12 +54,12 @@ def test_where_sessions_hold_all_that_they_may_the_others_still_get_on(model: Pa
 
 
 def _answer(target: RunningTarget, prompt: list[int]) -> list[int]:
-    """What fills the context behind a prompt."""
+    """An answer that fills the context after a prompt."""
     request = stream_request(prompt, stop={"ignore_eos": True}, cache={"prefix": False})
     return stream(target, request, timeout=300).token_ids
 
 
-def test_a_stream_whose_server_ends_goes_on_at_one_without_the_session(model: Path) -> None:
+def test_a_sessions_stream_continues_at_a_server_without_it(model: Path) -> None:
     options = outrider.GenerateOptions(max_tokens=64, seed=SEED, ignore_eos=True)
     with (
         target_server(model, predictor=SlowPredictor()) as first,
@@ -101,7 +101,7 @@ async def test_both_clients_hold_a_session_for_a_block(target: RunningTarget) ->
     assert behind.token_ids == other.token_ids == expected.token_ids
 
 
-def test_callers_with_names_have_their_own(model: Path, tmp_path: Path) -> None:
+def test_each_caller_has_its_own_sessions_and_quota(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     alice, bob = [new_line(path, name, Scope.GENERATE) for name in ("alice", "bob")]
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=path)
@@ -119,7 +119,7 @@ def test_callers_with_names_have_their_own(model: Path, tmp_path: Path) -> None:
             client.create_session([7] * 240, name="mine")
 
 
-def test_the_command_makes_lists_and_ends_them(target: RunningTarget) -> None:
+def test_the_session_command_creates_lists_and_deletes(target: RunningTarget) -> None:
     def session(*arguments: str) -> str:
         done = outrider_run("session", *arguments, "--address", target.address)
         assert done.returncode == 0, done.stderr

@@ -80,7 +80,7 @@ def sessions_of(target: RunningTarget) -> Sessions:
     return target.model.serving.sessions
 
 
-def test_it_tells_what_it_holds(target: RunningTarget) -> None:
+def test_a_session_reports_its_tokens_and_blocks(target: RunningTarget) -> None:
     made = create(target, name="mine", ttl_seconds=20, token_ids=True, request_id="making", priority=1)
     assert (made.name, made.tokens, made.blocks, made.ttl_seconds) == ("mine", 100, 3, 20)
     assert list(made.token_ids) == LONG
@@ -98,7 +98,7 @@ def test_it_tells_what_it_holds(target: RunningTarget) -> None:
     assert code_of(failure) == (grpc.StatusCode.NOT_FOUND, "SESSION_NOT_FOUND")
 
 
-def test_an_answer_behind_it_is_that_to_all_of_its_tokens(target: RunningTarget) -> None:
+def test_an_answer_in_a_session_is_that_to_all_its_tokens(target: RunningTarget) -> None:
     session = create(target, salt="mine")
     behind = stream(target, stream_request(MORE, session=session.name, output=OUTPUT))
     plain = stream(target, stream_request(LONG + MORE, output=OUTPUT, cache={"prefix": False}))
@@ -111,7 +111,7 @@ def test_an_answer_behind_it_is_that_to_all_of_its_tokens(target: RunningTarget)
     assert list(whole.token_ids) == plain.token_ids
 
 
-def test_a_stream_behind_it_goes_on_without_it(target: RunningTarget) -> None:
+def test_a_stream_in_a_session_continues_without_it(target: RunningTarget) -> None:
     session = create(target)
     whole = stream(target, stream_request(MORE, session=session.name, output=OUTPUT))
     delete(target, session.name)
@@ -133,7 +133,7 @@ def test_the_prompt_may_be_empty(target: RunningTarget, prompt: dict[str, Any]) 
     assert session.blocks == 2  # the last token is computed each time, for its logits
 
 
-def test_text_behind_it_has_no_special_tokens(target: RunningTarget) -> None:
+def test_text_in_a_session_gets_no_special_tokens(target: RunningTarget) -> None:
     session = create(target, PROMPT, token_ids=True)
     for special, expected in ((None, False), (False, False), (True, True)):
         prompt = {"text": "x = 1", **({} if special is None else {"add_special_tokens": special})}
@@ -143,7 +143,7 @@ def test_text_behind_it_has_no_special_tokens(target: RunningTarget) -> None:
         assert list(behind.started.prompt_token_ids) == [*session.token_ids, *ids]
 
 
-def test_forks_share_what_they_have_in_common_and_outlive_each_other(target: RunningTarget) -> None:
+def test_forks_share_common_blocks_and_outlive_each_other(target: RunningTarget) -> None:
     create(target, name="root")
     for name, token in (("left", 7), ("right", 8)):
         made = create(target, [token] * 40, parent="root", name=name)
@@ -158,7 +158,7 @@ def test_forks_share_what_they_have_in_common_and_outlive_each_other(target: Run
     assert behind.token_ids == stream(target, stream_request([*LONG, *[7] * 40, *MORE])).token_ids
 
 
-def test_it_is_found_by_its_salt_also_when_the_cache_was_flushed(target: RunningTarget) -> None:
+def test_a_session_is_found_by_its_salt_even_after_a_flush(target: RunningTarget) -> None:
     tokens = [*range(200, 300)]
     session = create(target, tokens, salt="a")
     assert stream(target, stream_request(tokens)).started.cached_tokens == 0
@@ -169,7 +169,7 @@ def test_it_is_found_by_its_salt_also_when_the_cache_was_flushed(target: Running
     assert unshared.started.cached_tokens == 0
 
 
-def test_each_use_begins_its_time_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_use_restarts_a_sessions_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     with target_server(model) as target:
         sessions = sessions_of(target)
@@ -185,7 +185,7 @@ def test_each_use_begins_its_time_anew(model: Path, monkeypatch: pytest.MonkeyPa
             stream(target, stream_request(MORE, session="left"))
         assert code_of(failure) == (grpc.StatusCode.NOT_FOUND, "SESSION_NOT_FOUND")
         now += 600
-        wait_until(lambda: not sessions._sessions)  # the sweep drops them, though nobody asks
+        wait_until(lambda: not sessions._sessions)  # the sweep drops them without any request
         target.assert_all_free()
 
 
@@ -197,7 +197,7 @@ def test_a_name_is_taken_once(target: RunningTarget) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named(target: RunningTarget, name: str) -> None:
+def test_bad_fields_are_named(target: RunningTarget, name: str) -> None:
     fields, expected = BAD[name]
     with pytest.raises(grpc.RpcError) as failure:
         create(target, None, **{"prompt": {"text": PROMPT}, **fields})
@@ -213,7 +213,7 @@ def test_every_field_has_a_bad_value() -> None:
     assert told.isdisjoint(NEVER_BAD)
 
 
-def test_what_cannot_go_with_a_session_is_named(target: RunningTarget) -> None:
+def test_fields_that_conflict_with_a_session_are_named(target: RunningTarget) -> None:
     session = create(target, [5] * 500)
     request = stream_request(
         [5] * (CONTEXT_LENGTH - 500),

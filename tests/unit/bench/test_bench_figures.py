@@ -1,4 +1,4 @@
-"""The figures of `outrider bench`: what they are derived from, and in which order it is measured."""
+"""The figures of `outrider bench`: how they are derived, and the order of measurements."""
 
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_rate_leaves_the_first_tokens_and_their_time_out():
     assert Answer(token_ids=(1, 2, 3, 4, 5), first_token=9.0, num_first=3, decode=0.5).rate == 4.0
 
 
-def test_a_rate_of_many_is_of_the_time_in_which_all_of_them_decode():
+def test_a_joint_rate_counts_the_time_when_all_streams_decode():
     first = make_answer(1.0, arrivals=(Arrival(0.0, 1), Arrival(2.0, 2), Arrival(3.0, 2), Arrival(4.0, 2)))
     last = make_answer(1.0, arrivals=(Arrival(2.5, 1), Arrival(3.5, 3), Arrival(4.5, 3)))
     assert rate_together([first, last]) == (2 + 2 + 3) / 1.5
@@ -39,7 +39,7 @@ def test_a_rate_of_many_is_of_the_time_in_which_all_of_them_decode():
     assert rate_together([first, late]) is None
 
 
-def test_a_speed_up_is_over_the_plain_answer_to_the_same_prompt():
+def test_speed_ups_are_relative_to_the_plain_answer():
     plain = [make_answer(seconds) for seconds in (2.0, 4.0, 8.0)]
     faster = [
         make_answer(seconds, tokens_per_pass=4.0, arrivals=(Arrival(5.0, 1), Arrival(5.0 + seconds, 10)))
@@ -69,7 +69,7 @@ def test_the_plan_is_the_best_number_of_predictions():
 
 
 class Recorder:
-    """Says only who was asked what."""
+    """Records only which contender got which prompt."""
 
     def __init__(self, name: str, ways: Seq[Way], asked: list[tuple[str, str, int, int]]) -> None:
         self.name, self.ways, self._asked = name, ways, asked

@@ -12,7 +12,7 @@ from services.engine.config import ConfigError
 PAIR = Setting(models=ModelPair(Path("target"), Path("draft")), weights="int8", draft_weights="int4")
 
 
-def test_both_models_compute_on_the_named_device_unless_the_draft_has_its_own():
+def test_the_draft_computes_on_the_named_device_or_its_own():
     assert (PAIR.device_of(draft=False), PAIR.device_of(draft=True)) == ("cpu", "cpu")
     apart = replace(PAIR, device="cuda:0", draft_device="cuda:1")
     assert apart.service_options() == ["--device", "cuda:0", "--weights", "int8", "--kv", "bf16"]
@@ -33,7 +33,7 @@ def test_each_model_has_its_own_format():
     assert (draft.model, draft.weights) == (Path("draft"), "int4")
 
 
-def test_what_cannot_be_measured_is_refused():
+def test_settings_that_cannot_be_measured_are_refused():
     with pytest.raises(ConfigError, match="models has no draft"):
         replace(PAIR, models=ModelPair(Path("target"), None)).engine_config(of_draft=True)
     with pytest.raises(ConfigError, match="device is 'cuda:99'; it must be one of cpu"):

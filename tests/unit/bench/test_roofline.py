@@ -1,4 +1,4 @@
-"""The roofline: what a pass must read and compute, and the least time that takes."""
+"""The roofline: the bytes and products of a pass, and the least time for them."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def work(kind: Kind, position: int, rows: int, asked: int) -> Work:
     return Work.of(decoder, checkpoint.config, position=position, rows=rows, num_logits=asked)
 
 
-def test_every_weight_of_a_matrix_is_multiplied_once_for_each_row():
+def test_every_matrix_weight_is_multiplied_once_for_each_row():
     config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
     vectors = sum(shape[0] for shape in weight_shapes(config).values() if len(shape) == 1)
     matrices = count_parameters(config) - vectors - config.vocab_size * config.hidden_size  # the embedding is looked up
@@ -40,13 +40,13 @@ def test_a_row_is_multiplied_with_the_experts_that_it_goes_to():
 
 
 @pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])  # all layers see all, every other one has a window
-def test_rows_attend_as_each_of_them_does_alone_and_read_keys_and_values_once(kind: Kind):
+def test_rows_attend_as_alone_but_read_keys_and_values_once(kind: Kind):
     together, alone = work(kind, 40, 5, 5), [work(kind, 40 + row, 1, 1) for row in range(5)]
     assert together.attention == sum(each.attention for each in alone)
     assert together.bytes == alone[-1].bytes
 
 
-def test_a_window_bounds_what_is_attended_to():
+def test_a_window_bounds_the_attention():
     config = load_checkpoint(random_checkpoint(Kind.MISTRAL)).config
     per_position = 4 * config.num_heads * config.head_dim * config.num_layers
     first, last = work(Kind.MISTRAL, 0, 1, 1), work(Kind.MISTRAL, max(config.windows) + 9, 1, 1)

@@ -10,7 +10,7 @@ def figures(rate: float, *, num_equal: int = 3) -> dict[str, Any]:
     return {"rate": {"median": rate}, "num_equal": num_equal, "num_answers": 3}
 
 
-def test_the_chart_shows_ours_as_it_decides_and_a_peer_at_its_best() -> None:
+def test_the_chart_shows_our_auto_mode_and_a_peers_best() -> None:
     ours = {"plain": figures(10.0), "auto": figures(20.0), "k = 3": figures(25.0)}
     peer = {"plain": figures(5.0), "k = 3": figures(8.0), "k = 5": figures(9.0, num_equal=1)}
     services = {"ways": ours, "peers": {"an <engine> bf16": peer}}

@@ -41,7 +41,7 @@ def test_a_peer_is_asked_in_each_way_whatever_it_prints():
     assert answers[0][0].rate == 1.5
 
 
-def test_a_peer_is_asked_several_prompts_at_once_and_may_decide_by_itself():
+def test_a_peer_takes_several_prompts_and_may_choose_its_length():
     command = [sys.executable, "-c", TALKATIVE]
     with PythonPeer("a peer", command, draft_lengths=[3], has_auto=True, log=sys.__stderr__) as running:
         assert running.ways == (PLAIN, AUTO, fixed(3))
@@ -58,7 +58,7 @@ def test_a_peer_that_ends_is_given_up():
         running.answers([[7, 8]], PLAIN, num_tokens=5)
 
 
-def test_what_is_not_there_is_absent_with_the_reason(tmp_path: Path):
+def test_peers_not_installed_are_absent_with_a_reason(tmp_path: Path):
     models = ModelPair(tmp_path / "target", tmp_path / "draft")
     found = InstalledPeers(Path(sys.executable), tmp_path, Path(sys.executable), None)
     assert list(found.of(Setting(models=models, weights="int8", draft_weights="int4"), sys.__stderr__)) == []

@@ -31,7 +31,7 @@ def drawn(samples: list[Sample]) -> tuple[list[float], list[str | None]]:
     return widths, [each.text for each in chart.iter() if each.tag.endswith("text")]
 
 
-def test_the_chart_shows_ours_as_it_decides_and_a_peer_at_its_best() -> None:
+def test_the_chart_shows_our_auto_mode_and_a_peers_best() -> None:
     widths, texts = drawn([*OURS_AND_A_PEER, sample(OURS, "k = 3", 25.0)])
     assert [width / widths[0] for width in widths] == [1.0, 2.0, 0.5, 0.9]
     assert texts[0] == "One stream, weights of 8 bits: tokens per second"
@@ -40,7 +40,7 @@ def test_the_chart_shows_ours_as_it_decides_and_a_peer_at_its_best() -> None:
     assert texts[-1] == "a processor, 2 cores."
 
 
-def test_many_streams_and_a_long_context_have_panels_of_their_own() -> None:
+def test_many_streams_and_long_contexts_have_their_own_panels() -> None:
     many = sample(OURS, "plain", 80.0, streams=8, kind="mixed", equal=8)
     long = sample(OURS, "plain", 6.0, kind="document", prompt_tokens=4000, first_token=20.0)
     _, texts = drawn([many, long])
@@ -52,7 +52,7 @@ def test_many_streams_and_a_long_context_have_panels_of_their_own() -> None:
     assert texts[2::3][:3] == ["80.0", "200.0", "6.0"]
 
 
-def test_a_peer_is_held_against_ours_for_the_same_prompts_in_the_same_run() -> None:
+def test_a_peer_is_compared_with_the_same_prompts_and_run() -> None:
     later = [sample(OURS, "auto", 60.0, run="later"), sample("an <engine>", "k = 5", 10.0, run="later")]
     _, peer = lines([*OURS_AND_A_PEER, *later, sample(OURS, "auto", 1000.0, run="of ours alone")])
     assert peer.ratio is not None

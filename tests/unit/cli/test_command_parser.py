@@ -1,4 +1,4 @@
-"""What a command says of words that it does not know."""
+"""The errors of a command for unknown words."""
 
 import pytest
 
@@ -34,6 +34,6 @@ def test_the_beginning_of_an_option_is_not_taken_for_it(capsys: pytest.CaptureFi
     assert "did you mean --weights-cache?; options of `outrider target` go after --" in capsys.readouterr().err
 
 
-def test_options_of_the_target_go_behind_two_dashes() -> None:
+def test_options_after_two_dashes_go_to_the_target() -> None:
     arguments = build_parser(["up"]).parse_args(["up", "--draft", "d", "--", "--weights", "int8"])
     assert (arguments.options, str(arguments.draft)) == (["--weights", "int8"], "d")

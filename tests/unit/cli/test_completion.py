@@ -1,4 +1,4 @@
-"""outrider completion: what a shell offers behind what was typed."""
+"""outrider completion: what a shell offers after the words typed so far."""
 
 import subprocess
 import sys
@@ -41,13 +41,13 @@ def test_bash_is_offered_commands_options_and_choices(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_told_of_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_shells_are_offered_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     written = script(shell, capsys)
     for word in ("generate", "chat", "bench", "temperature", "kv-blocks"):
         assert word in written
 
 
-def test_what_it_needs_is_named_where_it_is_not_installed(
+def test_a_missing_shtab_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)

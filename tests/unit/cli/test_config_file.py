@@ -1,4 +1,4 @@
-"""`--config FILE`: what it says is what the command line would."""
+"""`--config FILE` sets what options on the command line would set."""
 
 import argparse
 from pathlib import Path
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_sets_what_the_command_line_sets(file: Path):
+def test_a_config_file_sets_what_the_command_line_sets(file: Path):
     written = parse("--config", str(file))
     said = parse(
         *("--model", "large=path/to/large", "--model", "small=path/to/small", "--draft", "localhost:50052"),
@@ -58,7 +58,7 @@ def test_without_a_file_nothing_changes():
         ("config = 'other.toml'", "config is 'other.toml' in .*; it must be on the command line"),
     ],
 )
-def test_what_no_option_has_is_refused(tmp_path: Path, text: str, said: str):
+def test_unknown_settings_of_a_file_are_refused(tmp_path: Path, text: str, said: str):
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises(ConfigFileError, match=said):
@@ -87,7 +87,7 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]):
     assert "config is 'nowhere.toml'; it must be a TOML file: " in capsys.readouterr().err
 
 
-def test_help_begins_with_what_people_need_first(capsys: pytest.CaptureFixture[str]):
+def test_help_starts_with_the_options_needed_first(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         main(["target", "--help"])
     lines = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""outrider generate has an option for each number of sampling, and says what it does."""
+"""outrider generate has an option for each sampling number, with a help text."""
 
 import argparse
 import dataclasses
@@ -22,14 +22,14 @@ def test_each_number_of_sampling_is_an_option_of_its_type() -> None:
     assert all(vars(parser.parse_args(["a prompt"]))[number.name] is None for number in SAMPLING_NUMBERS)
 
 
-def test_its_help_ends_with_the_servers_default() -> None:
+def test_each_options_help_ends_with_the_servers_default() -> None:
     helps = {action.dest: str(action.help) for action in parser_of_generate()._actions}
     defaults = {field.name: field.default for field in dataclasses.fields(SamplingParams)}
     for number in SAMPLING_NUMBERS:
         assert helps[number.name].endswith(f"({defaults[number.name]:g})"), number.name
 
 
-def test_all_that_is_asked_of_the_server_is_an_option_of_the_client() -> None:
+def test_every_option_of_generate_is_one_of_the_client() -> None:
     arguments = vars(parser_of_generate().parse_args(["a prompt"]))
     elsewhere = {"prompt", "chat", "address", "tls_ca", "tls_cert", "tls_key", "token_file", "wait", "timeout"}
     assert {*arguments} - elsewhere <= GenerateOptions.__optional_keys__

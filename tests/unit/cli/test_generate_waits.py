@@ -1,4 +1,4 @@
-"""`outrider generate` and a server whose model is loading, which may take minutes: it waits, and says so."""
+"""`outrider generate` waits for a server whose model is loading, which may take minutes, and reports that it does."""
 
 # ruff: noqa: N802
 
@@ -24,14 +24,14 @@ TEXT = text_of(answer([*b"Hi"], 5), is_whole=True)
 
 
 class Screen(io.StringIO):
-    """What somebody looks at."""
+    """A screen, which is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class LoadingServicer(ScriptedServicer):
-    """Refuses what comes before the model is there."""
+    """Refuses calls before the model is loaded."""
 
     def __init__(self, *script: object) -> None:
         super().__init__(*script)
@@ -44,7 +44,7 @@ class LoadingServicer(ScriptedServicer):
 
 
 class LoadingHealth(HealthServicer):
-    """Says that a server does not serve until it was asked so often, and that it does from then on."""
+    """Reports NOT_SERVING until it was asked so often, and SERVING from then on."""
 
     def __init__(self, num_checks: int, num_silent: int = 0) -> None:
         self._num_checks, self._num_silent = num_checks, num_silent
@@ -78,7 +78,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_RETRIES", 1)
 
 
-def test_it_waits_as_long_as_the_server_says_that_it_does_not_serve_yet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_waits_while_the_model_is_loading(capsys: pytest.CaptureFixture[str]) -> None:
     with loading_server(50) as address:
         assert main(["generate", "--address", address, "--seed", "5", "Hi"]) == 0
     said = capsys.readouterr()
@@ -88,14 +88,14 @@ def test_it_waits_as_long_as_the_server_says_that_it_does_not_serve_yet(capsys: 
     assert second.startswith(f"{address} does not serve yet, after ")
 
 
-def test_it_waits_for_a_server_that_comes_up_only_now(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody answered at first; what is called then is loading, for longer than the client tries."""
+def test_generate_waits_for_a_server_that_starts_late(capsys: pytest.CaptureFixture[str]) -> None:
+    """At first there is no server; then it is loading, for longer than the client tries."""
     with loading_server(3, num_silent=1) as address:
         assert main(["generate", "--address", address, "--seed", "5", "Hi"]) == 0
     assert capsys.readouterr().out == TEXT + "\n"
 
 
-def test_it_does_not_wait_where_another_server_serves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_does_not_wait_where_another_server_serves(capsys: pytest.CaptureFixture[str]) -> None:
     with loading_server(1000) as loading, loading_server(0) as serving:
         assert main(["generate", "--address", loading, "--address", serving, "--seed", "5", "Hi"]) == 0
     said = capsys.readouterr()
@@ -104,14 +104,16 @@ def test_it_does_not_wait_where_another_server_serves(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("option", [["--no-wait"], ["--wait", "0"]])
-def test_it_fails_at_once_if_it_is_told_not_to_wait(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+def test_generate_fails_at_once_without_waiting_if_asked_to(
+    capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
     with loading_server(100_000) as address:
         assert main(["generate", "--address", address, *option, "Hi"]) == 1
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"outrider generate: {address} does not serve yet: half of it is loaded\n")
 
 
-def test_a_terminal_has_one_line_of_progress_which_is_gone_in_the_end() -> None:
+def test_a_terminal_has_one_line_of_progress_that_is_erased() -> None:
     screen = Screen()
     with loading_server(20) as address:
         assert Readiness([address], None, Terminal(screen), seconds=60).wait()
@@ -122,7 +124,7 @@ def test_a_terminal_has_one_line_of_progress_which_is_gone_in_the_end() -> None:
     assert [line for line in lines if not told.fullmatch(line)] == [""]
 
 
-def test_it_gives_up_when_it_has_waited_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_gives_up_after_the_given_time(capsys: pytest.CaptureFixture[str]) -> None:
     with loading_server(100_000) as address:
         assert main(["generate", "--address", address, "--wait", "0.2", "Hi"]) == 1
     said = capsys.readouterr()
@@ -130,13 +132,13 @@ def test_it_gives_up_when_it_has_waited_as_long_as_it_is_told(capsys: pytest.Cap
     assert said.err.splitlines()[-1].startswith(f"outrider generate: {address} does not serve yet, after waiting for ")
 
 
-def test_it_does_not_wait_for_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_does_not_wait_for_an_absent_server(capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer() as server:
         address = server.address
     assert main(["generate", "--address", address, "Hi"]) == 1
     assert "does not serve" not in capsys.readouterr().err
 
 
-def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_negative_wait_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--wait", "-1", "Hi"]) == 1
     assert capsys.readouterr().err == "outrider generate: --wait must be at least 0 seconds, not -1\n"

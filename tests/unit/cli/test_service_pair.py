@@ -1,4 +1,4 @@
-"""CoreAssignment: the cores of a target and its draft, and what the log says of them."""
+"""CoreAssignment: the cores of a target and its draft, and the line of the log about them."""
 
 import os
 

@@ -11,7 +11,7 @@ from services.cli.service_process import ServiceFailedError, ServiceProcess
 pytestmark = pytest.mark.process
 
 
-def test_the_folder_that_we_were_started_in_lends_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_do_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter, log = tmp_path / "python", tmp_path / "log"
     interpreter.write_text('#!/bin/sh\necho "$@" >&2\nexit 3\n')
     interpreter.chmod(0o755)

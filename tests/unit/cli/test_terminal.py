@@ -1,4 +1,4 @@
-"""Terminal: what a model says is seen, and does nothing to whoever looks; a pipe gets its bytes."""
+"""Terminal: a model's text is shown and can do nothing else to the terminal; a pipe gets its bytes."""
 
 import io
 from collections.abc import Callable
@@ -12,7 +12,7 @@ HOSTILE = "a\033]0;title\007\x9b2J\tb\n"
 
 
 class Screen(io.StringIO):
-    """What somebody looks at."""
+    """A screen, which is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -31,7 +31,7 @@ def test_no_control_character_reaches_a_screen(records: tuple[tuple[str, None], 
 
 
 @pytest.mark.parametrize("write", [Terminal.text, Terminal.note, Terminal.error, Terminal.heading, Terminal.progress])
-def test_nor_does_one_of_what_else_a_server_says(write: Callable[[Terminal, str], None]) -> None:
+def test_control_characters_from_a_server_never_reach_a_screen(write: Callable[[Terminal, str], None]) -> None:
     write(Terminal(screen := Screen()), HOSTILE)
     assert "a\ufffd]0;title\ufffd\ufffd2J\tb" in screen.getvalue()
     write(Terminal(pipe := io.StringIO()), HOSTILE)
@@ -43,7 +43,7 @@ def test_a_pipe_gets_the_text_as_it_is() -> None:
     assert pipe.getvalue() == HOSTILE
 
 
-def test_colours_say_who_predicted_a_token() -> None:
+def test_colours_show_the_source_of_a_predicted_token() -> None:
     tokens = (("a", None), ("b", PredictionSource.DRAFT), ("c", PredictionSource.LOOKUP))
     Terminal(screen := Screen()).chunk(chunk("abc", *tokens))
     assert screen.getvalue() == "a\033[32mb\033[0m\033[36mc\033[0m"

@@ -53,7 +53,7 @@ async def test_scores_come_from_another_server_where_one_is_lost(connect: Callab
     assert (answer.best, answer.model, answer.fingerprint) == (2, "toy", "f1")
 
 
-async def test_what_cannot_be_sent_to_be_scored_is_refused_at_once(connect: Callable[..., Calls]) -> None:
+async def test_bad_choices_to_score_are_refused_before_sending(connect: Callable[..., Calls]) -> None:
     client = connect("localhost:1")
     for choices, options, said in (
         ("text", {}, "the choices are texts or lists of token ids"),
@@ -76,7 +76,7 @@ async def test_vectors_come_from_another_server_where_one_is_lost(connect: Calla
     assert (answer.prompt_tokens, answer.model, answer.fingerprint) == (3, "toy", "f1")
 
 
-async def test_what_cannot_be_sent_to_be_embedded_is_refused_at_once(connect: Callable[..., Calls]) -> None:
+async def test_bad_inputs_to_embed_are_refused_before_sending(connect: Callable[..., Calls]) -> None:
     client = connect("localhost:1")
     for inputs, options, error, said in (
         ("text", {}, TypeError, "the inputs are texts or lists of token ids"),

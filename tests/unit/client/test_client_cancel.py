@@ -1,4 +1,4 @@
-"""A stream that nobody wants ends at the server too, and running out of time is an error that keeps what came."""
+"""A cancelled stream ends at the server too, and a call out of time raises an error with the tokens received."""
 
 # ruff: noqa: PT012
 
@@ -92,7 +92,7 @@ def test_closing_the_client_cancels(server: ScriptedServer) -> None:
     check_ended(server)
 
 
-def test_closing_the_client_ends_the_wait_for_a_server_that_is_full() -> None:
+def test_closing_the_client_ends_the_wait_for_a_full_server() -> None:
     full = ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER))
     with full as server, outrider.Client(server.address) as client, ThreadPoolExecutor(1) as readers:
         reading = readers.submit(list, client.stream(PROMPT))
@@ -170,7 +170,7 @@ async def test_closing_the_async_client_cancels(server: ScriptedServer) -> None:
     assert await asyncio.to_thread(server.servicer.ended.wait, PATIENCE)
 
 
-async def test_closing_the_async_client_ends_the_wait_for_a_server_that_is_full() -> None:
+async def test_closing_the_async_client_ends_a_wait_for_a_full_server() -> None:
     with ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER)) as server:
         client = outrider.AsyncClient(server.address)
         reading = asyncio.ensure_future(_read(client.stream(PROMPT)))

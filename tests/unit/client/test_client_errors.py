@@ -19,7 +19,7 @@ VIOLATIONS = [("sampling.top_p", "must be in (0, 1], not 7"), ("stop.strings[1]"
 
 
 def bad_request() -> status_pb2.Status:
-    """A status as a server makes it: with the original google.rpc messages, and a detail that nobody knows."""
+    """A status as a server makes it: with the original google.rpc messages, and a detail of an unknown type."""
     known, unknown = any_pb2.Any(), any_pb2.Any(type_url="type.googleapis.com/some.Other", value=b"\xff\xff")
     known.Pack(
         error_details_pb2.BadRequest(

@@ -1,4 +1,4 @@
-"""The client needs grpcio and protobuf alone, and says what its types are."""
+"""The client needs grpcio and protobuf alone, and is typed."""
 
 import subprocess
 import sys

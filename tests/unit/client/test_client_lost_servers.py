@@ -1,4 +1,4 @@
-"""A call that servers may have died of takes two of them at most; one that they only left unfinished goes on."""
+"""A call that may have killed its server is made at two servers at most; one that was only left unfinished goes on."""
 
 import threading
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def cut_at_arrival() -> Iterator[str]:
 
 
 @with_both_clients
-def test_a_call_whose_server_dies_before_anything_has_arrived_is_made_at_another(collect: Collect) -> None:
+def test_a_call_whose_server_dies_early_is_made_at_another(collect: Collect) -> None:
     with DyingServer("arrival") as first, ScriptedServer() as second:
         chunks, result = collect(first.address, second.address)
         assert first.has_died()
@@ -48,7 +48,7 @@ def test_a_call_whose_server_dies_before_anything_has_arrived_is_made_at_another
 
 @with_both_clients
 @pytest.mark.parametrize("num_samples", [None, 3])
-def test_a_call_that_servers_die_of_takes_two_and_reaches_no_third(collect: Collect, num_samples: int | None) -> None:
+def test_a_call_that_kills_two_servers_reaches_no_third(collect: Collect, num_samples: int | None) -> None:
     with DyingServer("arrival") as first, DyingServer("arrival") as second, ScriptedServer() as third:
         with pytest.raises(outrider.ServerLost, match="which the call may have caused") as caught:
             collect(first.address, second.address, third.address, num_samples=num_samples)
@@ -80,7 +80,7 @@ def test_a_call_without_a_stream_takes_two_servers_at_most_too() -> None:
         assert third.servicer.has_faults
 
 
-async def test_and_so_does_one_of_the_asynchronous_client() -> None:
+async def test_an_async_unary_call_takes_two_servers_at_most() -> None:
     with DyingServer("arrival") as first, DyingServer("arrival") as second, ScriptedServer(Fault("arrival")) as third:
         async with outrider.AsyncClient(first.address, second.address, third.address) as client:
             with pytest.raises(outrider.ServerLost):
@@ -99,7 +99,7 @@ def test_a_call_whose_connection_breaks_is_made_once_more(collect: Collect) -> N
 
 
 @with_both_clients
-def test_and_not_twice(collect: Collect) -> None:
+def test_a_call_whose_connection_breaks_twice_is_not_repeated(collect: Collect) -> None:
     with cut_at_arrival() as first, cut_at_arrival() as second, ScriptedServer() as third:
         with pytest.raises(outrider.Unavailable):
             collect(first, second, third.address)
@@ -107,7 +107,7 @@ def test_and_not_twice(collect: Collect) -> None:
 
 
 @with_both_clients
-def test_a_stream_whose_server_dies_goes_on_elsewhere(collect: Collect) -> None:
+def test_a_stream_whose_server_dies_continues_elsewhere(collect: Collect) -> None:
     with DyingServer(4) as first, ScriptedServer() as second:
         chunks, result = collect(first.address, second.address)
     check_whole(chunks, result)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result: the text as text whatever is in it, predictions in colour, figures."""
+"""How a notebook shows a result: its text as plain text, predictions in colour, and figures."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -36,10 +36,10 @@ def test_text_is_never_markup(result: Result) -> None:
 
 def test_a_line_break_at_the_beginning_is_not_lost(result: Result) -> None:
     (pre,) = shown(replace(result, text="\n\na")).iter("pre")
-    assert pre.text == "\n\n\na"  # of which HTML drops the first
+    assert pre.text == "\n\n\na"  # HTML drops the first of them
 
 
-def test_what_was_predicted_has_a_colour_of_its_source(result: Result) -> None:
+def test_predicted_tokens_have_the_colour_of_their_source(result: Result) -> None:
     sources = (None, PredictionSource.DRAFT, PredictionSource.LOOKUP, PredictionSource.UNKNOWN)
     tokens = tuple(token(f"<{source}>", source) for source in sources)
     text = "".join(each.text for each in tokens)

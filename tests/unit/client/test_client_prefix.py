@@ -36,5 +36,5 @@ def test_prompts_that_begin_alike_have_one_header(one: Prompt, other: Prompt):
     ("one", "other"),
     [("a" + LONG, "b" + LONG), ([1, *range(300)], [2, *range(300)]), (chat("a"), chat("b")), ("", "a")],
 )
-def test_others_have_others(one: Prompt, other: Prompt):
+def test_prompts_with_other_beginnings_have_other_headers(one: Prompt, other: Prompt):
     assert header(one) != header(other)

@@ -1,4 +1,4 @@
-"""What the caller says is what is sent: what is left out stays unset, and what cannot be sent is named."""
+"""Options are sent as they are given: those left out stay unset, and those that cannot be sent are named."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def sent(prompt: outrider.Prompt = "p", **options: object) -> dict:
     return MessageToDict(build_stream_request(prompt, options), preserving_proto_field_name=True)
 
 
-def test_nothing_said_nothing_set() -> None:
+def test_options_left_out_stay_unset() -> None:
     assert sent() == {"prompt": {"text": "p"}}
     assert sent(**dict.fromkeys(GenerateOptions.__annotations__)) == {"prompt": {"text": "p"}}
 

@@ -1,4 +1,4 @@
-"""A stream goes on with the same bytes, whatever happens to the servers behind it."""
+"""A stream continues with the same bytes, whatever happens to its servers."""
 
 import grpc
 import pytest
@@ -59,7 +59,7 @@ def test_resumes_after_every_kind_of_break(collect: Collect, fault: Fault) -> No
 
 
 @with_both_clients
-def test_sends_the_original_again_if_nothing_had_started(collect: Collect) -> None:
+def test_a_stream_is_asked_anew_if_nothing_had_started(collect: Collect) -> None:
     with ScriptedServer(Fault("arrival"), Fault("arrival", how="end")) as server:
         chunks, result = collect(server.address)
         check_whole(chunks, result)
@@ -68,7 +68,7 @@ def test_sends_the_original_again_if_nothing_had_started(collect: Collect) -> No
 
 
 @with_both_clients
-def test_only_the_end_is_missing(collect: Collect) -> None:
+def test_a_stream_that_lacks_only_its_end_continues(collect: Collect) -> None:
     with ScriptedServer(Fault("end")) as server:
         chunks, result = collect(server.address)
         check_whole(chunks, result)
@@ -77,7 +77,7 @@ def test_only_the_end_is_missing(collect: Collect) -> None:
 
 
 @with_both_clients
-def test_counts_retries_anew_after_every_token(collect: Collect) -> None:
+def test_retries_are_counted_anew_after_every_token(collect: Collect) -> None:
     with ScriptedServer(*[Fault(at=1)] * 20) as server:
         chunks, result = collect(server.address, max_retries=1)
     check_whole(chunks, result)
@@ -85,7 +85,7 @@ def test_counts_retries_anew_after_every_token(collect: Collect) -> None:
 
 
 @with_both_clients
-def test_gives_up_after_so_many_retries_with_what_it_has(collect: Collect) -> None:
+def test_a_stream_gives_up_after_max_retries_with_its_tokens(collect: Collect) -> None:
     with ScriptedServer(Fault(at=10), *[Fault(at=0)] * 9) as server:
         with pytest.raises(outrider.Unavailable, match="scripted") as caught:
             collect(server.address, max_retries=2)
@@ -124,7 +124,7 @@ def test_a_full_server_is_not_pressed(collect: Collect) -> None:
 
 
 @with_both_clients
-def test_goes_on_at_another_address(collect: Collect) -> None:
+def test_a_stream_continues_at_another_address(collect: Collect) -> None:
     with ScriptedServer(Fault(at=8)) as one, ScriptedServer(Fault(at=6)) as two:
         chunks, result = collect(one.address, two.address)
         assert [len(server.requests) for server in (one, two)] == [2, 1]
@@ -155,7 +155,7 @@ def test_never_spliced_when_all_have_another_fingerprint(collect: Collect) -> No
 
 
 class CarelessServicer(ScriptedServicer):
-    """Goes on with whatever it is given."""
+    """Continues any request, whatever its fingerprint."""
 
     def _goes_on_from(self, fingerprint: str) -> bool:
         return True

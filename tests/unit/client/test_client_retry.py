@@ -14,7 +14,7 @@ from outrider.servers.retry import Attempts, RetryPolicy
 
 
 class Clock:
-    """Time that passes only when told to."""
+    """Time that passes only when a test moves it."""
 
     now = 100.0
 
@@ -88,7 +88,7 @@ def full(retry_after: float) -> ResourceExhausted:
     return error
 
 
-def test_a_full_server_is_asked_again_when_it_says_behind_the_others() -> None:
+def test_a_full_server_is_asked_again_after_its_own_delay() -> None:
     attempts = Attempts(RetryPolicy(2, 1.0), 2)
     assert [attempts.failed(full(30.0)) for _ in range(4)] == [0.0, 30.0, 0.0, 30.0]
     with pytest.raises(ResourceExhausted):
@@ -96,7 +96,7 @@ def test_a_full_server_is_asked_again_when_it_says_behind_the_others() -> None:
     assert 0 < Attempts(RetryPolicy(2, 1.0), 1).failed(full(0.0)) <= 0.1
 
 
-def test_a_server_that_is_full_beyond_the_calls_time_is_not_waited_for() -> None:
+def test_a_server_full_beyond_the_timeout_is_not_waited_for() -> None:
     with pytest.raises(ResourceExhausted):
         Attempts(RetryPolicy(2, 1.0), 1, timeout=5.0).failed(full(6.0))
 
@@ -107,7 +107,7 @@ def unreached() -> Unavailable:
     return error
 
 
-def test_a_call_that_connects_to_no_server_is_given_up_in_time_and_a_stream_is_not() -> None:
+def test_only_a_new_call_is_given_up_at_the_connect_timeout() -> None:
     clock = Clock()
     new, begun, drained = (Attempts(RetryPolicy(10, 1.0, connect_timeout=3.0), 1, clock=clock) for _ in range(3))
     new.failed(unreached())
@@ -144,7 +144,7 @@ def test_one_deadline_for_all_attempts() -> None:
         attempts.time_left()
 
 
-def test_who_is_cancelled_at_the_deadline_was_out_of_time() -> None:
+def test_a_cancellation_at_the_deadline_is_deadline_exceeded() -> None:
     clock = Clock()
     attempts = Attempts(RetryPolicy(0, 1.0), 1, timeout=5.0, clock=clock)
     with pytest.raises(Cancelled):

@@ -1,4 +1,4 @@
-"""Samples: whatever breaks, every sample goes on with its own bytes, and none is lost."""
+"""Samples: whatever breaks, every sample continues with its own bytes, and none is lost."""
 
 from collections.abc import Iterator
 from itertools import chain, zip_longest
@@ -24,7 +24,7 @@ ANSWERS = [answer(list(PROMPT.encode()), DRAWN_SEED + index) for index in range(
 
 
 class SamplesServicer(ScriptedServicer):
-    """Gives several samples in turn; a fault comes behind so many of all their events."""
+    """Gives several samples in turn; a fault comes after so many of all their events."""
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
         if request.num_samples <= 1:
@@ -84,7 +84,7 @@ NUM_EVENTS = sum(3 + -(-len(ids) // 3) for ids in ANSWERS)
 
 
 @pytest.mark.parametrize("cut", range(1, NUM_EVENTS))
-def test_after_any_event_every_sample_goes_on(cut: int) -> None:
+def test_every_sample_continues_after_any_event(cut: int) -> None:
     with serve(Fault(at=cut), Fault(at=2)) as server:
         check(*collect_sync(server.address, num_samples=NUM_SAMPLES))
         first, *others = server.requests
@@ -103,7 +103,7 @@ def test_the_first_sample_alone_has_the_records_of_the_prompt(cut: int) -> None:
     assert [sample.prompt_records for sample in result.further_samples] == [()] * (NUM_SAMPLES - 1)
 
 
-def test_samples_that_have_not_all_started_keep_the_prompt_of_the_first() -> None:
+def test_samples_not_yet_started_keep_the_prompt_of_the_first() -> None:
     """Which a chat template may render otherwise on another day."""
     with serve(Fault(at=1)) as server:
         check(*collect_sync(server.address, num_samples=NUM_SAMPLES))
@@ -111,13 +111,13 @@ def test_samples_that_have_not_all_started_keep_the_prompt_of_the_first() -> Non
 
 
 @with_both_clients
-def test_both_clients_continue_what_has_not_ended(collect: Collect) -> None:
+def test_both_clients_continue_samples_that_have_not_ended(collect: Collect) -> None:
     with serve(Fault(at=NUM_EVENTS - 2)) as server:
         check(*collect(server.address, num_samples=NUM_SAMPLES))
         assert [request.sampling.seed for request in server.requests[1:]] == [DRAWN_SEED + 1, DRAWN_SEED + 2]
 
 
-def test_an_error_has_what_was_received_of_all() -> None:
+def test_an_error_has_the_received_tokens_of_all_samples() -> None:
     with serve(Fault(at=14)) as server, pytest.raises(outrider.Unavailable) as failure:
         collect_sync(server.address, num_samples=NUM_SAMPLES, max_retries=0)
     received = failure.value.received
@@ -127,13 +127,13 @@ def test_an_error_has_what_was_received_of_all() -> None:
         assert list(sample.token_ids) == ids[: len(sample.token_ids)]
 
 
-def test_more_samples_than_any_server_gives_cost_the_client_nothing() -> None:
+def test_too_many_samples_are_refused_at_no_cost_to_the_client() -> None:
     with serve(Fault("arrival", grpc.StatusCode.INVALID_ARGUMENT)) as server, pytest.raises(outrider.InvalidArgument):
         collect_sync(server.address, num_samples=2**31 - 1)
 
 
 @pytest.mark.parametrize("cut", range(1, NUM_EVENTS, 3))
-def test_the_best_are_chosen_again_among_the_same_and_continued_without_a_choice(cut: int) -> None:
+def test_best_of_is_chosen_again_or_continued_without_a_choice(cut: int) -> None:
     with serve(Fault(at=cut)) as server:
         _, result = collect_sync(server.address, num_samples=NUM_SAMPLES, best_of=NUM_SAMPLES + 2)
         first, *others = server.requests
@@ -149,7 +149,7 @@ def test_the_best_are_chosen_again_among_the_same_and_continued_without_a_choice
     assert result.started.seed == first.sampling.seed
 
 
-def test_one_that_has_started_is_the_best_already() -> None:
+def test_a_started_best_of_stream_continues_as_one_sample() -> None:
     with ScriptedServer(Fault(at=4)) as server:
         collect_sync(server.address, best_of=4)
         first, other = server.requests

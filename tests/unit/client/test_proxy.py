@@ -1,4 +1,4 @@
-"""What is not encrypted never goes to a proxy that the environment names, not even on its way to this machine."""
+"""Clear text never goes to a proxy that the environment names, not even on its way to this machine."""
 
 from collections.abc import Iterator
 
@@ -17,24 +17,24 @@ SECONDS = 20
 
 @pytest.fixture(autouse=True)
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nobody has come to it in the end."""
+    """No connection has come to it in the end."""
     with unused_proxy(monkeypatch):
         yield
 
 
 @with_both_clients
-def test_of_a_client(collect: Collect) -> None:
+def test_a_clients_clear_text_goes_to_no_proxy(collect: Collect) -> None:
     with ScriptedServer() as server:
         check_whole(*collect(server.address, timeout=SECONDS))
 
 
 @pytest.mark.parametrize("open_one", [open_channel, open_local_channel])
-def test_of_a_command(open_one: type[grpc.Channel]) -> None:
+def test_a_commands_clear_text_goes_to_no_proxy(open_one: type[grpc.Channel]) -> None:
     with ScriptedServer() as server, open_one(server.address, None) as channel:
         grpc.channel_ready_future(channel).result(SECONDS)
 
 
-async def test_of_the_link_to_a_draft() -> None:
+async def test_a_draft_links_clear_text_goes_to_no_proxy() -> None:
     with ScriptedServer() as server:
         async with draft_client._channel(server.address, Credentials()) as channel:
             await channel.channel_ready()

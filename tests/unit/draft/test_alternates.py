@@ -1,4 +1,4 @@
-"""Alternates: what a draft has ready for the case that a prediction is wrong, and the blocks that this takes."""
+"""Alternates: what a draft has ready in case a prediction is wrong, and the blocks that this takes."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def begin(draft: Draft, *, num_alternates: int = 3, window: int = 6) -> DraftLin
 
 
 def branch(place: int, length: int = 6) -> list[int]:
-    """What the toy model says if the prediction in this place is wrong."""
+    """What the toy model predicts if the prediction in this place is wrong."""
     first = [*CHAIN[:place], runner_up(CHAIN[place])]
     return [first[-1], *toy_tokens([*PROMPT, *first], length - 1)]
 
@@ -46,14 +46,14 @@ async def test_the_next_predictions_have_an_alternate_each():
     assert [token for run in messages if isinstance(run, Prediction) for token in run.token_ids] == CHAIN
 
 
-async def test_none_is_prepared_unless_it_is_wanted():
+async def test_without_wanted_alternates_none_is_prepared():
     draft = Draft()
     messages = await told(begin(draft, num_alternates=0))
     assert not any(isinstance(message, AlternatePrediction) for message in messages)
 
 
 @pytest.mark.parametrize("place", range(3))
-async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place):
+async def test_a_wrong_prediction_with_an_alternate_needs_no_new_run(place):
     draft = Draft()
     link = begin(draft)
     sequence = link.sequences[1]
@@ -81,7 +81,7 @@ async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place
     assert [runs[0].position, *runs[0].token_ids] == [START + len(committed) + 5, sequence.chain[5]]
 
 
-async def test_a_branch_that_was_not_told_of_yet_is_told_once_it_is_meant():
+async def test_a_branch_not_sent_yet_is_sent_once_it_is_committed():
     draft = Draft(max_run=1)
     link = draft.join()
     draft.begin(link)
@@ -99,7 +99,7 @@ async def test_a_branch_that_was_not_told_of_yet_is_told_once_it_is_meant():
     assert [token for run in runs for token in run.token_ids][: len(others)] == others
 
 
-async def test_what_nobody_expected_begins_an_epoch_above_all():
+async def test_an_unexpected_token_starts_an_epoch_above_all_others():
     draft = Draft()
     link = begin(draft)
     sequence = link.sequences[1]
@@ -110,7 +110,7 @@ async def test_what_nobody_expected_begins_an_epoch_above_all():
     check_blocks(draft, link)
 
 
-async def test_right_predictions_leave_the_alternates_behind_them():
+async def test_right_predictions_drop_the_alternates_before_them():
     draft = Draft()
     link = begin(draft)
     draft.drafter.commit(link, 1, START, CHAIN[:2])
@@ -128,7 +128,7 @@ async def test_alternates_make_way_for_chains():
     check_blocks(draft, link)
 
 
-async def test_with_the_sequence_they_go():
+async def test_closing_a_sequence_frees_its_alternates():
     draft = Draft()
     link = begin(draft)
     draft.drafter.close(link, 1)

@@ -18,11 +18,11 @@ def parse(*flags: str) -> argparse.Namespace:
     ("flags", "way"),
     [((), "auto"), (("--translate", "bytes"), "bytes"), (("--translate", "intersection"), "intersection")],
 )
-def test_the_way_to_another_vocabulary(flags: tuple[str, ...], way: str) -> None:
+def test_the_translate_option_is_auto_bytes_or_intersection(flags: tuple[str, ...], way: str) -> None:
     assert parse(*flags).translate == way
 
 
-def test_a_way_that_there_is_not_names_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_translation_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--translate", "letters")
     told = capsys.readouterr().err
@@ -30,7 +30,7 @@ def test_a_way_that_there_is_not_names_those_that_there_are(capsys: pytest.Captu
     assert all(way in told for way in ("auto", "intersection", "bytes"))
 
 
-def test_a_gpu_is_for_targets_of_its_own_vocabulary(
+def test_a_translating_draft_is_refused_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])

@@ -1,4 +1,4 @@
-"""DraftedSequence: what a commit keeps of the draft's chain, and when the draft may go on."""
+"""DraftedSequence: what a commit keeps of the draft's chain, and when the draft may draw."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_a_commit_that_agrees_keeps_the_chain_and_its_epoch(size):
 @pytest.mark.parametrize(
     ("token_ids", "num_computed"), [([9], 3), ([4, 9], 4), ([4, 5, 9], 5), ([4, 5, 6, 7], 5), ([4, 5, 6, 7, 8], 5)]
 )
-def test_a_commit_that_differs_or_runs_past_the_end_begins_an_epoch_there(token_ids, num_computed):
+def test_a_commit_that_differs_or_runs_past_starts_an_epoch(token_ids, num_computed):
     sequence = with_chain([4, 5, 6])
     epoch = sequence.epoch
     sequence.commit(3, token_ids)
@@ -68,7 +68,7 @@ def test_saying_a_commit_twice_changes_nothing():
         (3, [9, 9, 9, 9], [1, 2, 3, 9, 9, 9, 9]),
     ],
 )
-def test_a_rewind_forgets_what_lay_behind(position, token_ids, tokens):
+def test_a_rewind_forgets_the_tokens_after_it(position, token_ids, tokens):
     sequence = with_chain([4, 5, 6, 7])
     sequence.commit(3, [4, 5, 6])
     epoch, history = sequence.epoch, sequence.sampling
@@ -81,7 +81,7 @@ def test_a_rewind_forgets_what_lay_behind(position, token_ids, tokens):
         assert sequence.sampling.num_generated == len(tokens) - len(PROMPT)
 
 
-def test_the_history_follows_the_commits_and_leaves_the_chain_out():
+def test_the_sampling_history_follows_commits_not_the_chain():
     sequence = with_chain([4, 5, 6])
     assert sequence.sampling.num_generated == 0
     sequence.commit(3, [4, 5])
@@ -108,7 +108,7 @@ def test_there_is_no_credit_before_the_whole_prompt_is_there():
 
 
 @pytest.mark.parametrize(("window", "credit"), [(0, 0), (1, 0), (2, 0), (3, 1), (10, 8)])
-def test_credit_is_what_the_window_leaves_beyond_the_chain(window, credit):
+def test_credit_is_the_window_beyond_the_chain(window, credit):
     assert with_chain([4, 5], window=window).credit == credit
 
 
@@ -132,7 +132,7 @@ def test_credit_is_what_the_window_leaves_beyond_the_chain(window, credit):
     ],
     ids=str,
 )
-def test_a_way_of_drawing_that_no_vocabulary_allows_is_found_at_once(sampling):
+def test_sampling_that_no_vocabulary_allows_is_refused_at_once(sampling):
     make_sequence(masked_ids=[9], logit_bias={9: float("-inf")}).check(vocab_size=10)
     with pytest.raises(ValueError, match=r".+"):
         make_sequence(**sampling).check(vocab_size=10)
@@ -158,7 +158,7 @@ def next_ids(sequence: DraftedSequence) -> list[int]:
     return allowed(sequence.mask[0], VOCAB_SIZE)
 
 
-def test_with_allowed_tokens_it_draws_among_them_one_by_one_and_prepares_no_alternates():
+def test_with_allowed_tokens_draws_are_single_without_alternates():
     allowed_tokens = AllowedTokens.of([70, 5], vocab_size=VOCAB_SIZE)
     sequence = make_sequence(allowed_tokens=allowed_tokens)
     sequence.commit(0, PROMPT)
@@ -167,7 +167,7 @@ def test_with_allowed_tokens_it_draws_among_them_one_by_one_and_prepares_no_alte
     assert allowed(sequence.mask[0], VOCAB_SIZE) == [5, 70]
 
 
-def test_of_what_a_grammar_lets_it_draw_the_allowed_tokens_stay():
+def test_a_grammars_mask_is_restricted_to_the_allowed_tokens():
     params = SamplingParams(seed=1, allowed_tokens=AllowedTokens.of(b"ny", vocab_size=VOCAB_SIZE))
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     sequence = DraftedSequence(
@@ -184,13 +184,13 @@ def test_without_a_grammar_there_is_no_mask():
 @pytest.mark.parametrize(
     ("chain", "expected"), [(b"", b"yna\\"), (b"n", b"o"), (b"yes", [*b",", END]), (b"no\n", [END]), (b"nx", b"")]
 )
-def test_the_mask_is_of_what_follows_the_chain_and_one_token_is_drawn_at_a_time(chain, expected):
+def test_the_mask_follows_the_chain_and_draws_are_single(chain, expected):
     sequence = following(chain)
     assert next_ids(sequence) == sorted(expected)
     assert sequence.credit == 1
 
 
-def test_nothing_is_drawn_behind_a_stop():
+def test_nothing_is_drawn_after_a_stop_token():
     sequence = following(b"yes")
     sequence.predicted([END])
     assert next_ids(sequence) == []

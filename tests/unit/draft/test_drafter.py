@@ -1,4 +1,4 @@
-"""Drafter: whose turn it is, how far each runs, and what is refused."""
+"""Drafter: which sequence is served next, how far each runs, and what is refused."""
 
 import math
 
@@ -12,7 +12,7 @@ from tests.unit.sequences import VOCAB_SIZE, byte_tokenizer
 from tests.unit.toy_draft import CONTEXT_LENGTH, PROMPT, Draft, new_sequence, predicted, told, toy_tokens
 
 
-async def test_without_credit_nothing_is_done():
+async def test_without_credit_no_step_is_done():
     draft = Draft()
     assert not draft.drafter.step()
     draft.begin(draft.join(), window=0)
@@ -20,7 +20,7 @@ async def test_without_credit_nothing_is_done():
 
 
 @pytest.mark.parametrize("window", [1, 4, 5, 11])
-async def test_a_sequence_runs_up_to_its_window_in_runs_of_limited_length(window):
+async def test_a_sequence_fills_its_window_in_runs_of_limited_length(window):
     draft = Draft()
     link = draft.join()
     draft.begin(link, window=window)
@@ -58,7 +58,7 @@ async def test_long_prompts_go_in_chunks_within_the_rows_of_a_step():
     assert await predicted(link) == {sequence_id: toy_tokens(prompt, 3) for sequence_id, prompt in prompts.items()}
 
 
-async def test_who_has_least_is_served_first():
+async def test_the_sequence_with_fewest_predictions_is_served_first():
     draft = Draft(max_rows=1, prefill_chunk=1)
     link = draft.join()
     for sequence_id in (1, 2):
@@ -82,7 +82,7 @@ async def test_after_a_rewind_the_chain_is_drawn_anew():
     assert runs[0].position == len(PROMPT) + 2
 
 
-async def test_a_link_that_left_may_be_told_to_leave_again():
+async def test_a_link_may_leave_twice():
     draft = Draft()
     link = draft.join()
     draft.begin(link)
@@ -124,7 +124,7 @@ async def test_no_more_sequences_are_followed_than_the_quota_says():
     assert link.sequences.keys() == {1, 2}
 
 
-async def test_opening_an_open_sequence_frees_what_it_held():
+async def test_opening_an_open_sequence_refuses_it_and_frees_blocks():
     draft = Draft()
     link = draft.join()
     draft.begin(link)
@@ -135,14 +135,14 @@ async def test_opening_an_open_sequence_frees_what_it_held():
     draft.blocks.check_integrity([])
 
 
-async def test_parameters_that_nobody_can_draw_with_are_refused():
+async def test_invalid_sampling_parameters_are_refused():
     draft = Draft()
     link = draft.join()
     draft.drafter.open(link, 1, new_sequence(top_p=0.0))
     assert await told(link) == [Release(1, ReleaseReason.REFUSED)]
 
 
-async def test_a_link_that_is_not_read_ends_and_keeps_no_more_than_its_capacity():
+async def test_an_unread_link_ends_and_keeps_no_more_than_its_capacity():
     draft = Draft()
     link = draft.join(capacity=3)
     for sequence_id in range(1, 100):
@@ -161,7 +161,7 @@ async def test_runs_are_short_where_each_token_takes_long():
     assert others == [1] * 8
 
 
-async def test_the_same_bytes_in_other_tokens_of_the_target_cost_no_row_and_are_told_anew():
+async def test_other_tokens_of_the_same_bytes_cost_no_row():
     """The draft has single bytes; the target has two tokens of two bytes beside them."""
     target = merged_tokenizer([(b",", b"t"), (b" ", b"n")], alphabet=(bytes([byte]) for byte in range(256)))
     sizes = {"own_size": VOCAB_SIZE, "target_size": target.vocab_size}

@@ -1,4 +1,4 @@
-"""Drafter: what it has computed of committed tokens is found again, and nothing else is."""
+"""Drafter: blocks of committed tokens are found again, and no others."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def num_computed(draft: Draft) -> int:
     return asked
 
 
-async def test_a_sequence_that_is_opened_again_goes_on_from_its_blocks():
+async def test_a_reopened_sequence_continues_from_its_blocks():
     draft = Draft()
     first = draft.join()
     draft.begin(first, prompt=LONG, window=1)
@@ -34,7 +34,7 @@ async def test_a_sequence_that_is_opened_again_goes_on_from_its_blocks():
     draft.blocks.check_integrity(again.sequences.values())
 
 
-async def test_links_share_what_begins_alike():
+async def test_links_share_blocks_of_a_common_prefix():
     draft = Draft()
     links = [draft.join(), draft.join()]
     for link, tail in zip(links, ([100], [101, 102]), strict=True):
@@ -61,7 +61,7 @@ async def test_a_prompt_that_comes_in_pieces_is_found_piece_by_piece():
     assert [run.token_ids for run in await told(link)] == [tuple(toy_tokens(LONG, 1))] * 2
 
 
-async def test_predictions_that_nobody_has_committed_are_not_found():
+async def test_uncommitted_predictions_are_not_found_in_the_cache():
     draft = Draft()
     link = draft.join()
     draft.begin(link, prompt=PROMPT, window=12)
@@ -88,7 +88,7 @@ async def test_predictions_are_found_once_they_are_committed():
     assert num_computed(draft) == 1
 
 
-async def test_a_rewind_into_a_cached_block_goes_on_in_a_copy():
+async def test_a_rewind_into_a_cached_block_continues_in_a_copy():
     draft = Draft()
     link = draft.join()
     draft.begin(link, prompt=LONG, window=1)

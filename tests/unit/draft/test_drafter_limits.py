@@ -1,4 +1,4 @@
-"""Drafter: whatever the targets say, no step exceeds its rows, nothing is lost, and all is given back."""
+"""Drafter: whatever the targets send, no step exceeds its rows, nothing is lost, and all blocks are freed."""
 
 import asyncio
 from random import Random
@@ -11,7 +11,7 @@ from tests.unit.toy_draft import CONTEXT_LENGTH, Draft, new_sequence, toy_tokens
 
 
 class Targets:
-    """Some targets that say what they may, in an order that chance decides."""
+    """Some targets that send any valid messages, in random order."""
 
     def __init__(self, draft: Draft, random: Random, *, num_links: int, quota: int) -> None:
         self._draft, self._random = draft, random

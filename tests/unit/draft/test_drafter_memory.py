@@ -1,4 +1,4 @@
-"""Drafter: who holds how much of the KV cache, what becomes of a sequence without room, and what is freed."""
+"""Drafter: how the KV cache is shared among links, what becomes of a sequence without room, and what is freed."""
 
 from services.draft_protocol.messages import Prediction, Release, ReleaseReason
 from tests.unit.toy_draft import PROMPT, Draft, predicted, told, toy_tokens
@@ -20,7 +20,7 @@ async def test_blocks_follow_the_tokens_and_all_come_back():
     draft.blocks.check_integrity([])
 
 
-async def test_what_the_cache_cannot_hold_is_released_and_the_rest_goes_on():
+async def test_a_sequence_beyond_the_cache_is_released_and_others_run():
     draft = Draft(num_blocks=6)
     link = draft.join()
     draft.begin(link, 1, window=4)
@@ -38,7 +38,7 @@ async def test_what_the_cache_cannot_hold_is_released_and_the_rest_goes_on():
     draft.blocks.check_integrity(link.sequences.values())
 
 
-async def test_one_links_quota_is_kept_within_a_single_step_and_is_no_other_links():
+async def test_each_links_quota_is_kept_within_a_single_step():
     draft = Draft(max_rows=64)
     links = [draft.join(max_cached_tokens=16), draft.join(max_cached_tokens=16)]
     for link in links:
@@ -51,13 +51,13 @@ async def test_one_links_quota_is_kept_within_a_single_step_and_is_no_other_link
         assert releases == [Release(sequence_id, ReleaseReason.OUT_OF_MEMORY) for sequence_id in (3,)]
 
 
-async def test_where_memory_is_short_a_sequence_predicts_as_far_as_it_goes():
+async def test_with_little_memory_a_sequence_predicts_as_far_as_fits():
     draft = Draft(num_blocks=3)
     link = draft.join()
     draft.begin(link, window=30)
     draft.run()
     room = 3 * 4 - len(PROMPT)
-    chain = toy_tokens(PROMPT, room + 1)  # the last one is drawn behind the last place
+    chain = toy_tokens(PROMPT, room + 1)  # the last one is drawn after the last slot
     assert await predicted(link) == {1: chain}
     draft.drafter.commit(link, 1, len(PROMPT), [chain[0], 0])
     draft.run()
@@ -65,7 +65,7 @@ async def test_where_memory_is_short_a_sequence_predicts_as_far_as_it_goes():
     draft.blocks.check_integrity(link.sequences.values())
 
 
-async def test_a_sequence_that_waits_for_memory_goes_on_when_there_is_some():
+async def test_a_sequence_that_waits_for_memory_continues_when_it_can():
     draft = Draft(num_blocks=5)
     link = draft.join()
     draft.begin(link, 1, prompt=range(8), window=1)
@@ -79,7 +79,7 @@ async def test_a_sequence_that_waits_for_memory_goes_on_when_there_is_some():
     assert few + more == toy_tokens(PROMPT, 5 * 4 - len(PROMPT) + 1)
 
 
-async def test_a_link_without_its_share_gets_it_from_the_one_that_holds_most():
+async def test_a_link_below_its_share_takes_blocks_of_the_largest_link():
     draft = Draft(num_blocks=12, max_rows=64)
     greedy, modest, late = draft.join(), draft.join(), draft.join()
     for sequence_id, size in ((1, 20), (2, 8), (3, 12)):
@@ -101,7 +101,7 @@ async def test_a_link_without_its_share_gets_it_from_the_one_that_holds_most():
     draft.blocks.check_integrity(owners)
 
 
-async def test_what_a_step_had_chosen_before_its_memory_went_to_another_link_is_left_out():
+async def test_sequences_that_lose_their_blocks_are_left_out_of_a_step():
     draft = Draft(num_blocks=4, max_rows=64)
     greedy, late = draft.join(), draft.join()
     draft.begin(greedy, prompt=range(14), window=4)

@@ -1,4 +1,4 @@
-"""HeadShortlist: what is on it, and how what was read comes there."""
+"""HeadShortlist: which tokens are on it, and how tokens that were read get there."""
 
 from pathlib import Path
 
@@ -34,13 +34,13 @@ def mask_of(*token_ids: int) -> np.ndarray:
     return np.packbits(is_allowed, bitorder="little").view(np.uint32).reshape(1, -1)
 
 
-def test_it_begins_with_the_first_tokens_of_the_vocabulary(model: LoadedModel):
+def test_the_shortlist_starts_with_the_vocabularys_first_tokens(model: LoadedModel):
     HeadShortlist(model, SIZE)
     assert model.tokenizer.special_ids == {*range(len(SPECIAL_TOKENS))}
     assert listed(model) == {*range(SIZE)}
 
 
-def test_what_was_read_is_on_it_until_enough_others_were(model: LoadedModel):
+def test_tokens_read_stay_on_the_shortlist_until_displaced(model: LoadedModel):
     shortlist = HeadShortlist(model, SIZE)
     shortlist.read([300, 5, 301, 300])
     assert listed(model) == {*range(SIZE - 2), 300, 301}
@@ -53,13 +53,13 @@ def test_what_was_read_is_on_it_until_enough_others_were(model: LoadedModel):
     assert listed(model) == {*range(FIXED), *range(VOCAB_SIZE - SIZE + FIXED, VOCAB_SIZE)}
 
 
-def test_of_a_mask_that_leaves_few_tokens_all_are_on_it(model: LoadedModel):
+def test_all_tokens_of_a_narrow_mask_are_on_the_shortlist(model: LoadedModel):
     shortlist = HeadShortlist(model, SIZE)
     shortlist.allow(mask_of(2, 350, 450))
     assert {350, 450} <= listed(model)
 
 
-def test_of_a_mask_that_leaves_many_some_are_on_it(model: LoadedModel):
+def test_some_tokens_of_a_wide_mask_are_on_the_shortlist(model: LoadedModel):
     shortlist = HeadShortlist(model, SIZE)
     shortlist.allow(mask_of(3, *range(200, 400)))
     assert listed(model) == {*range(SIZE)}  # one is there already

@@ -1,4 +1,4 @@
-"""DraftLink: what is to be told to a target, and that the telling ends."""
+"""DraftLink: the messages for a target, and that sending them ends."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ async def batches_of(link: DraftLink) -> list[list[DraftMessage]]:
     return [batch async for batch in link.batches()]
 
 
-async def test_what_was_sent_by_then_is_one_batch():
+async def test_messages_sent_together_are_one_batch():
     link = new_link()
     messages = [Release(number, ReleaseReason.REFUSED) for number in range(5)]
     for message in messages:
@@ -23,7 +23,7 @@ async def test_what_was_sent_by_then_is_one_batch():
     assert await asyncio.wait_for(batches_of(link), 10) == [messages]
 
 
-async def test_a_link_ends_though_something_is_sent_behind_its_end():
+async def test_a_link_ends_despite_messages_sent_after_its_end():
     link = new_link()
     link.hang_up()
     link.send(Release(1, ReleaseReason.REFUSED))

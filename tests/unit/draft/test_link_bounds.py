@@ -1,4 +1,4 @@
-"""What either side of a draft link says at once stays within what the other one takes, and says all of it."""
+"""Messages of either side of a draft link stay within the other side's limits, and none is lost."""
 
 from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse, Open
 from services.draft_protocol.messages import AlternatePrediction, Prediction
@@ -27,28 +27,28 @@ def largest_requests() -> list[DraftRequest]:
     return [DraftRequest(commit=commit), DraftRequest(open=opened)]
 
 
-def test_a_target_says_no_more_at_once_than_a_draft_takes():
+def test_a_targets_messages_stay_within_the_drafts_size_limit():
     requests = [each for _ in range(40) for each in largest_requests()]
     said = [*merge_requests(iter(requests))]
     assert max(each.ByteSize() for each in said) <= MAX_REQUEST_BYTES
     assert [one.WhichOneof("message") for each in said for one in (each, *each.further)] == ["commit", "open"] * 40
 
 
-def test_a_target_says_small_thingsmerge_requests():
+def test_a_targets_small_messages_are_merged():
     requests = [DraftRequest(close={"sequence_id": number}) for number in range(100)]
     said = [*merge_requests(iter(requests))]
     assert [1 + len(each.further) for each in said] == [MAX_REQUESTS] * 3 + [4]
     assert [one.close.sequence_id for each in said for one in (each, *each.further)] == [*range(100)]
 
 
-def test_what_is_said_is_made_when_there_is_room_for_it():
+def test_requests_are_made_when_there_is_room_for_them():
     made = []
     requests = (made.append(number) or DraftRequest(close={"sequence_id": number}) for number in range(100))
     next(merge_requests(requests))
     assert len(made) == MAX_REQUESTS
 
 
-def test_a_draft_says_no_more_at_once_than_a_target_takes():
+def test_a_drafts_messages_stay_within_the_targets_size_limit():
     run = Prediction(_LARGEST_ID, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW)
     alternate = AlternatePrediction(_LARGEST_ID, _LARGEST, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW, _LARGEST)
     for message in (run, alternate):

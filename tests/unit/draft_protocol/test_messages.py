@@ -1,4 +1,4 @@
-"""The messages of a draft link: what one end writes, the other one reads."""
+"""The messages of a draft link: each side reads what the other writes."""
 
 from dataclasses import replace
 
@@ -61,19 +61,19 @@ OPEN = Open(
         Close(1),
     ],
 )
-def test_a_draft_reads_what_a_target_writes(message: TargetMessage):
+def test_a_draft_reads_the_messages_that_a_target_writes(message: TargetMessage):
     assert read_request(write_request(message), vocab_size=VOCAB_SIZE) == message
 
 
 @pytest.mark.parametrize(
     "message", [Prediction(1, 2, 3, (4, 5)), Prediction(1, 2, 3, ()), AlternatePrediction(1, 2, 3, 4, (5, 6), 1)]
 )
-def test_a_target_reads_what_a_draft_predicts(message: DraftMessage):
+def test_a_target_reads_the_predictions_of_a_draft(message: DraftMessage):
     assert [*read_predictions(write_response(message).predict)] == [message]
 
 
 @pytest.mark.parametrize("reason", ReleaseReason)
-def test_a_target_reads_what_a_draft_releases(reason: ReleaseReason):
+def test_a_target_reads_the_releases_of_a_draft(reason: ReleaseReason):
     assert read_release(write_response(Release(1, reason)).released) == Release(1, reason)
 
 

@@ -25,7 +25,7 @@ def test_a_mask_has_a_bit_for_each_id_in_every_row(ids_and_size, num_rows):
 
 
 @given(ids_and_size, st.randoms(use_true_random=False), st.integers(0, 40))
-def test_of_other_masks_the_ids_stay_that_both_have(ids_and_size, random, num_more):
+def test_masks_are_intersected_with_the_allowed_tokens(ids_and_size, random, num_more):
     token_ids, size = ids_and_size
     words = -(-(size + num_more) // 32)
     masks = np.array([[random.getrandbits(32) for _ in range(words)] for _ in range(2)], dtype=np.uint32)
@@ -35,7 +35,7 @@ def test_of_other_masks_the_ids_stay_that_both_have(ids_and_size, random, num_mo
 
 
 @given(ids_and_size, sizes)
-def test_a_vocabulary_that_is_padded_otherwise_has_the_same_ids(ids_and_size, other_size):
+def test_allowed_tokens_are_read_for_another_vocabulary_size(ids_and_size, other_size):
     token_ids, size = ids_and_size
     written = write_allowed_tokens(AllowedTokens.of(token_ids, vocab_size=size))
     read = read_allowed_tokens(written, vocab_size=other_size)
@@ -45,12 +45,12 @@ def test_a_vocabulary_that_is_padded_otherwise_has_the_same_ids(ids_and_size, ot
     assert allowed_ids(masks[0], other_size) == sorted({token_id for token_id in token_ids if token_id < other_size})
 
 
-def test_no_bits_stand_for_all_tokens():
+def test_empty_bytes_mean_that_all_tokens_are_allowed():
     assert write_allowed_tokens(None) == b""
     assert read_allowed_tokens(b"", vocab_size=9) is None
 
 
 @pytest.mark.parametrize("partners", [[3, -1, 0, 2], [-1], []])
-def test_the_partners_of_what_is_allowed_are_allowed(partners):
+def test_partners_of_allowed_tokens_are_allowed(partners):
     allowed = AllowedTokens.of([0, 3], vocab_size=5).partners(np.array(partners, dtype=np.int32))
     assert [index in allowed for index in range(len(partners))] == [partner in {0, 3} for partner in partners]

@@ -79,7 +79,7 @@ def test_more_kv_blocks_than_the_host_has_memory_for_are_refused():
         make_config(kv_blocks=most + 1).num_blocks(MODEL)
 
 
-def test_weights_that_the_host_has_no_memory_for_are_refused_before_they_are_read():
+def test_weights_beyond_the_hosts_memory_are_refused_unread():
     huge = replace(MODEL, vocab_size=1 << 22, hidden_size=1 << 17)
     for weights, bits in (("f32", 32), ("bf16", 16), ("int8", 8)):
         with pytest.raises(
@@ -90,13 +90,13 @@ def test_weights_that_the_host_has_no_memory_for_are_refused_before_they_are_rea
     make_config(kv_blocks=1).check_host_memory(MODEL, "f32")
 
 
-def test_weights_that_the_host_has_no_memory_left_for_are_refused_before_they_are_read(monkeypatch):
+def test_weights_beyond_the_hosts_free_memory_are_refused_unread(monkeypatch):
     monkeypatch.setattr("services.engine.config.free_memory", lambda: 1000)
     with pytest.raises(ConfigError, match=r"^weights are bf16, .* together they must take at most 1000, .* has left$"):
         make_config(kv_blocks=1).check_host_memory(MODEL, "bf16")
 
 
-def test_memory_that_is_left_is_what_the_system_says(tmp_path):
+def test_free_memory_is_read_from_meminfo(tmp_path):
     table = tmp_path / "meminfo"
     table.write_text("MemTotal:  9 kB\nMemAvailable:       3 kB\nSwapTotal: 7 kB\nSwapFree:   2 kB\n")
     assert free_memory(table) == 5 * 1024
@@ -154,7 +154,7 @@ def test_a_pass_must_hold_a_row_of_every_sequence():
     assert make_config(max_rows=8, max_sequences=8).max_rows == 8
 
 
-def test_a_pass_must_hold_a_whole_chunk_of_a_prompt_if_one_is_asked_for():
+def test_a_pass_must_hold_a_whole_prefill_chunk_if_set():
     with pytest.raises(ConfigError, match=r"^max_rows is 99; it must be at least prefill_chunk \(100\)$"):
         make_config(max_rows=99, prefill_chunk=100)
     assert make_config(max_rows=100, prefill_chunk=100).resolve_prefill_chunk() == 100
@@ -194,7 +194,7 @@ def test_threads_default_to_the_cores_that_may_be_used(monkeypatch):
     assert resolve_threads(7) == 7
 
 
-def test_with_memory_to_spare_there_are_blocks_for_all_sequences_at_full_length():
+def test_with_ample_memory_all_sequences_fit_at_full_length():
     assert make_config(max_sequences=3).num_blocks(MODEL) == 3 * 16
     assert make_config(max_sequences=3, context_length=BLOCK_SIZE + 1).num_blocks(MODEL) == 3 * 2
 
@@ -216,12 +216,12 @@ def test_memory_without_room_for_one_block_is_refused():
     ("kv_memory", "left", "num_blocks"),
     [(None, 3 * BLOCK_BYTES + 1, 3), (2 * BLOCK_BYTES, 3 * BLOCK_BYTES, 2), (5 * BLOCK_BYTES, 3 * BLOCK_BYTES, 3)],
 )
-def test_a_gpu_gives_what_it_has_left(kv_memory, left, num_blocks):
+def test_a_gpu_gives_the_cache_its_remaining_memory(kv_memory, left, num_blocks):
     assert make_config(kv_memory=kv_memory).num_blocks(MODEL, left) == num_blocks
 
 
 @pytest.mark.parametrize("left", [BLOCK_BYTES - 1, -5])
-def test_a_gpu_that_has_too_little_left_is_told_in_figures(left):
+def test_a_gpu_with_too_little_left_is_reported_in_figures(left):
     message = (
         "^gpu_memory_fraction is 0.9; beside the weights and what else is on the GPU "
         f"{max(left, 0)} bytes are left, but one KV block takes {BLOCK_BYTES}$"
@@ -255,7 +255,7 @@ def test_the_weights_are_held_as_asked_or_else_as_is_fastest():
     assert make_config(weights="auto").resolve_weights(large, is_grouped=True) == "stored"
 
 
-def test_integers_in_groups_are_held_as_they_are_stored_by_default(monkeypatch, caplog):
+def test_grouped_integers_are_held_as_stored_by_default(monkeypatch, caplog):
     assert make_config().resolve_weights(MODEL, is_grouped=True) == "stored"
     assert make_config().resolve_weights(MODEL, is_grouped=False) == "bf16"
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
@@ -283,13 +283,13 @@ def test_a_fingerprint_depends_on_each_of_its_parts():
         ({"prefix_cache": False}, 100, 16 * BLOCK_SIZE, 0),
     ],
 )
-def test_beside_what_sessions_may_hold_one_context_fits(settings, num_blocks, context_length, session_blocks):
+def test_one_context_fits_beside_the_session_blocks(settings, num_blocks, context_length, session_blocks):
     config = make_config(**settings)
     assert config.resolve_context_length(MODEL, num_blocks) == context_length
     assert config.resolve_session_blocks(num_blocks, context_length) == session_blocks
 
 
-def test_sessions_may_not_hold_all_blocks_nor_any_that_are_not_kept():
+def test_sessions_may_not_hold_all_blocks_or_uncached_ones():
     with pytest.raises(ConfigError, match="session_blocks is 8; it must be from 0 to 7"):
         make_config(session_blocks=8).resolve_context_length(MODEL, 8)
     with pytest.raises(ConfigError, match="session_blocks is 1; it must be from 0 to 0"):

@@ -33,7 +33,7 @@ def test_the_same_tokens_are_left_as_by_transformers(num_prompt: int, max_tokens
             assert found == forced_by_transformers(num_prompt, place + row, max_tokens)
 
 
-def test_nothing_is_forced_where_other_masks_leave_none_of_it_and_those_stay_as_they_are() -> None:
+def test_where_masks_forbid_all_forced_ids_nothing_is_forced() -> None:
     forced = ForcedIds(last=LAST).in_answer(num_prompt=3, min_tokens=0, max_tokens=2, vocab_size=VOCAB)
     assert forced is not None
     for left, expected in ([2, 5], [2]), ([5, 6], [5, 6]), ([], []):

@@ -1,4 +1,4 @@
-"""What is small is read and tried without waiting for the weights, which take long, and are given up where it fails."""
+"""Small files are read and tried while the weights load, and an error in them ends the load at once."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def target(folder, monkeypatch):
-    """A target whose weights take for ever."""
+    """A target whose weights never finish loading."""
 
     def fill(checkpoint, decoder, device, weights, cache, progress):
         while True:

@@ -1,4 +1,4 @@
-"""EngineLoop: one thread for all model state, which sleeps without work and never leaves anybody waiting."""
+"""EngineLoop: one thread for all model state; it sleeps without work and leaves no caller waiting."""
 
 import math
 import threading
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Countdown:
-    """A worker that has a number of steps to do, and breaks in the step that it is told to break in."""
+    """A worker that has a number of steps to do, and breaks in the given step."""
 
     def __init__(self, num_steps: int = 0, broken_step: int | None = None) -> None:
         self.num_left = num_steps
@@ -68,7 +68,7 @@ def run(loop: EngineLoop, command=lambda: None) -> None:
 
 
 def wait_until_told(worker: Countdown, *, after: str) -> None:
-    """Wait until everybody has been told of the failure once more after something happened."""
+    """Wait until the failure has been reported once more after something happened."""
     while "the engine has failed" not in "".join(worker.happened()).partition(after)[2]:
         time.sleep(0.001)
 
@@ -136,7 +136,7 @@ def test_a_question_is_answered_on_its_own_thread():
     loop.stop()
 
 
-def test_its_pulse_tells_a_step_from_sleep():
+def test_the_pulse_distinguishes_a_step_from_sleep():
     worker = Gated()
     loop = start(worker)
     worker.is_busy.wait()
@@ -157,7 +157,7 @@ def test_a_sleeping_loop_looks_for_work_when_something_expires(seconds):
     loop = EngineLoop(worker, on_failure=lambda: None, next_expiry=lambda: time.monotonic() + seconds)
     loop.start()
     for _ in range(3):
-        worker.num_left = 1  # of which nobody tells the loop
+        worker.num_left = 1  # which no call reports to the loop
         while worker.num_left:
             time.sleep(0.001)
     loop.stop("bye")
@@ -165,7 +165,7 @@ def test_a_sleeping_loop_looks_for_work_when_something_expires(seconds):
 
 
 @pytest.mark.parametrize("expiry", [math.inf, 1e300, 3e11, 1e9])
-def test_it_stops_asleep_until_whenever(expiry):
+def test_a_loop_asleep_until_a_far_expiry_can_be_stopped(expiry):
     worker = Countdown()
     loop = EngineLoop(worker, on_failure=lambda: worker.note("failed"), next_expiry=lambda: expiry)
     loop.start()
@@ -175,7 +175,7 @@ def test_it_stops_asleep_until_whenever(expiry):
 
 
 @pytest.mark.parametrize("num_steps", [0, 1 << 60])
-def test_it_stops_asleep_or_busy(num_steps):
+def test_a_loop_can_be_stopped_asleep_or_busy(num_steps):
     threads_before = set(threading.enumerate())
     worker = Countdown(num_steps)
     loop = start(worker)
@@ -187,7 +187,7 @@ def test_it_stops_asleep_or_busy(num_steps):
     assert set(threading.enumerate()) <= threads_before
 
 
-def test_a_command_that_comes_with_the_stop_is_run_before_all_are_abandoned():
+def test_a_command_posted_with_the_stop_runs_before_the_abandon():
     """Otherwise the consumer of a sequence that it adds would wait for ever."""
     worker = Gated()
     loop = start(worker)
@@ -203,7 +203,7 @@ def test_a_command_that_comes_with_the_stop_is_run_before_all_are_abandoned():
 
 
 @pytest.mark.parametrize("culprit", ["step", "command"])
-def test_after_a_failure_everybody_is_told_those_who_come_later_too(culprit, caplog):
+def test_a_failure_is_reported_to_present_and_later_callers(culprit, caplog):
     worker = Countdown(num_steps=5, broken_step=2 if culprit == "step" else None)
     loop = start(worker)
     if culprit == "command":
@@ -222,7 +222,7 @@ def test_after_a_failure_everybody_is_told_those_who_come_later_too(culprit, cap
     assert ("broken on purpose" if culprit == "step" else "ZeroDivisionError") in caplog.text
 
 
-def test_it_can_be_stopped_twice():
+def test_a_loop_can_be_stopped_twice():
     worker = Countdown()
     loop = start(worker)
     loop.stop("bye")

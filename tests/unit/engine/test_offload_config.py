@@ -1,4 +1,4 @@
-"""What cannot be said of an offload of KV blocks is refused by name."""
+"""Invalid settings of the KV offload are refused by name."""
 
 from pathlib import Path
 

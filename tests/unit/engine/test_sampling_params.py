@@ -25,14 +25,14 @@ def check(**numbers: float) -> None:
     new_sampling_state(SamplingParams(seed=0, **numbers), prompt=(), min_tokens=0, masked_ids=())
 
 
-def test_the_numbers_are_those_of_the_proto() -> None:
+def test_the_sampling_numbers_are_those_of_the_proto() -> None:
     types = {FieldDescriptor.CPPTYPE_DOUBLE: float, FieldDescriptor.CPPTYPE_INT32: int}
     numbers = {name: types[field.cpp_type] for name, field in FIELDS.items() if field.cpp_type in types}
     assert numbers == {number.name: number.kind for number in SAMPLING_NUMBERS}
 
 
 @BY_NAME
-def test_the_proto_tells_the_range_and_the_default(number: SamplingNumber) -> None:
+def test_the_proto_states_the_range_and_the_default(number: SamplingNumber) -> None:
     comment = re.search(rf"((?: *//.*\n)+) *optional \w+ {number.name} = ", PROTO.read_text())[1]
     words = " ".join(re.sub(r"^ *// ", "", line) for line in comment.splitlines())
     low = f"{'above' if number.allowed.excludes_minimum else 'at least'} {number.allowed.minimum}"
@@ -64,14 +64,14 @@ def test_the_native_module_takes_all_that_may_be_asked(number: SamplingNumber) -
 
 @BY_NAME
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300])
-def test_the_native_module_refuses_what_is_no_number_for_it(number: SamplingNumber, value: float) -> None:
+def test_the_native_module_refuses_numbers_out_of_range(number: SamplingNumber, value: float) -> None:
     if number.kind is float:
         assert not is_within(value, number.allowed)
         with pytest.raises(ValueError, match=f"^{number.name}: is "):
             check(**{number.name: value})
 
 
-def test_a_draft_gets_them_as_they_are() -> None:
+def test_a_draft_gets_the_sampling_numbers_unchanged() -> None:
     changed = {number.name: number.kind(0.5 + index) for index, number in enumerate(SAMPLING_NUMBERS)}
     params = SamplingParams(seed=7, logit_bias={3: -1.5}, **changed)
     assert read_sampling(write_sampling(params)) == params

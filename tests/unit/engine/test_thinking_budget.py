@@ -1,4 +1,4 @@
-"""A thought is bounded by its tokens alone, whatever its marks are cut into."""
+"""A thought is bounded by its tokens alone, however its marks are cut into tokens."""
 
 import itertools
 import random
@@ -55,7 +55,7 @@ def forced_by_definition(budget: ThinkingBudget, token_ids: Seq[int]) -> int | N
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
-def test_what_is_forced_is_what_the_definition_says(is_begun: bool) -> None:
+def test_forced_tokens_are_those_of_the_definition(is_begun: bool) -> None:
     rng, num_forced = random.Random(3), 0
     pieces = [*"<t>/ ab\n", "<t>", "</t>", "<t", "</", "longer words"]
     for _ in range(400):
@@ -69,7 +69,7 @@ def test_what_is_forced_is_what_the_definition_says(is_begun: bool) -> None:
     assert num_forced > 100
 
 
-def test_an_answer_that_follows_what_is_forced_ends_its_thought_once() -> None:
+def test_an_answer_that_follows_forced_tokens_ends_thinking_once() -> None:
     budget = budget_of(3, is_begun=True)
     thought, written = budget.begin(), []
     for _ in range(20):
@@ -79,7 +79,7 @@ def test_an_answer_that_follows_what_is_forced_ends_its_thought_once() -> None:
     assert written == [*a * 3, *budget.end_ids, *a * (17 - len(budget.end_ids))]
 
 
-def test_masks_leave_what_is_forced_behind_each_prediction_and_nothing_that_was_forbidden() -> None:
+def test_masks_leave_the_forced_token_after_each_prediction() -> None:
     budget = budget_of(1, is_begun=True)
     first, second, *_ = budget.end_ids
     (a,) = ids_of("a")
@@ -98,6 +98,6 @@ def test_masks_leave_what_is_forced_behind_each_prediction_and_nothing_that_was_
     assert np.array_equal(forbidding, kept)
 
 
-def test_what_forces_nothing_makes_no_masks() -> None:
+def test_without_forced_tokens_there_are_no_masks() -> None:
     assert budget_of(9, is_begun=True).begin().restrict(None, ids_of("abc")) is None
     assert after(budget_of(0, is_begun=False), ids_of("no thought")).restrict(None, ids_of("<t>abc")) is None

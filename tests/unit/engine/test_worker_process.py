@@ -20,7 +20,7 @@ def worker() -> WorkerProcess:
 
 
 def said(process: WorkerProcess, value: object) -> int:
-    """The worker says a value back; return its process id."""
+    """The worker sends a value back; return its process id."""
     setup, echo, pid = process.call(["say", value])
     assert (setup, echo) == ("setup", value)
     return pid

@@ -1,4 +1,4 @@
-"""The documents of the demo models: what is kept of an answer, and that nothing held out is trained on."""
+"""The documents of the demo models: which parts of an answer are kept, and that no held-out one is trained on."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def written(number: int, text: str, *, whole: bool = True) -> dict[str, object]:
     return {"number": number, "text": text, "whole": whole, "tokens": 50}
 
 
-def test_a_task_is_the_same_one_every_time_and_tells_its_words():
+def test_a_task_is_reproducible_and_lists_its_words():
     assert task(23) == task(23)
     assert len({task(n).question for n in range(1000)}) > 800
     assert all("{" not in task(n).question for n in range(1000))
@@ -50,7 +50,7 @@ def test_a_task_is_the_same_one_every_time_and_tells_its_words():
         ("", ""),
     ],
 )  # fmt: skip
-def test_of_an_answer_the_definitions_are_kept_with_which_it_begins(answer: str, kept: str):
+def test_the_definitions_at_the_start_of_an_answer_are_kept(answer: str, kept: str):
     assert cleaned(answer) == kept
 
 
@@ -64,7 +64,7 @@ def test_documents_are_divided_by_the_words_of_their_tasks():
     assert documents == Documents({trained: TOTAL}, {heldout: different})
 
 
-def test_what_repeats_a_held_out_document_is_not_trained_on():
+def test_repetitions_of_held_out_documents_are_not_trained_on():
     (one, two), (heldout, *_) = numbers(held_out=False)[:2], numbers(held_out=True)
     far = "def far(words):\n    longest = max(words, key=len)\n    return longest.upper()\n"
     documents = divided([written(heldout, TOTAL), written(one, OTHER), written(two, far)])
@@ -93,7 +93,7 @@ def test_documents_are_read_as_they_were_saved(tmp_path: Path):
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == first
 
 
-def test_no_document_that_the_demo_models_learnt_from_is_about_what_is_held_out():
+def test_no_trained_demo_document_is_about_a_held_out_task():
     documents = load_documents(DEMO)
     assert not any(task(number).is_held_out for number in documents.trained)
     assert all(task(number).is_held_out for number in documents.heldout)

@@ -1,4 +1,4 @@
-"""The demo models' training: what it learns from, and that being stopped changes no bit of it."""
+"""The demo models' training: its documents, and that an interruption changes no bit of it."""
 
 import itertools
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def weights_of(training: Training) -> Tensor:
     return torch.cat([weight.flatten() for weight in training.model.parameters()])
 
 
-def test_training_that_was_killed_goes_on_to_the_same_weights(tmp_path: Path):
+def test_killed_training_resumes_to_the_same_weights(tmp_path: Path):
     whole = started()
     whole.run(PLAN, batches(), next_token_loss, lambda: 0.0, tmp_path / "whole.pt")
 
@@ -62,7 +62,7 @@ def text(name: str, count: int) -> str:
     return "".join(f"    the line {name} number {index}\n" for index in range(count))
 
 
-def test_what_repeats_a_heldout_file_is_not_trained_on():
+def test_repetitions_of_held_out_files_are_not_trained_on():
     most = int(MAX_HELDOUT_SHARE * 100)  # runs of lines
     secret = text("secret", 100 + RUN_OF_LINES - 1)
     few, many = (
@@ -74,7 +74,7 @@ def test_what_repeats_a_heldout_file_is_not_trained_on():
     }
 
 
-def test_of_two_texts_that_are_nearly_one_the_first_is_trained_on():
+def test_of_two_nearly_equal_texts_the_first_is_trained_on():
     documents = {
         "first": text("a", 100),
         "second": text("a", 90) + text("b", 40),

@@ -1,4 +1,4 @@
-"""compose.yaml and what stands beside it: they name only what the services and the images really have."""
+"""compose.yaml and the files beside it name only options that the services and the images really have."""
 
 import argparse
 import re
@@ -62,7 +62,7 @@ def test_a_model_is_a_path_in_the_mounted_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_what_a_service_keeps_goes_to_a_volume_that_it_may_write(name: str) -> None:
+def test_a_service_keeps_its_files_on_a_writable_volume(name: str) -> None:
     volume, inside = BASE[name]["volumes"][1].split(":")
     assert volume in yaml.safe_load((ROOT / "compose.yaml").read_text())["volumes"]
     for kept in ("OUTRIDER_WEIGHTS_CACHE", "HF_HOME"):
@@ -81,7 +81,7 @@ def test_health_is_asked_where_the_service_listens(name: str, capsys: pytest.Cap
     assert capsys.readouterr().out == "localhost:1 is not serving\n"
 
 
-def test_the_gateway_runs_from_the_image_of_the_target_and_calls_it() -> None:
+def test_the_gateway_uses_the_targets_image_and_address() -> None:
     service = BASE["gateway"]
     assert service["profiles"] == ["http"]
     assert service["build"] == BASE["target"]["build"]
@@ -92,7 +92,7 @@ def test_the_gateway_runs_from_the_image_of_the_target_and_calls_it() -> None:
     assert f"http://localhost:{port_of(arguments.listen)}/health" in service["healthcheck"]["test"][-1]
 
 
-def test_the_target_looks_for_the_draft_where_it_listens_and_starts_without_it() -> None:
+def test_the_target_finds_the_draft_and_starts_without_it() -> None:
     listen = parse("draft", BASE["draft"]["command"]).listen
     (draft,) = parse("target", BASE["target"]["command"]).draft
     assert draft == ("", f"draft:{port_of(listen)}")
@@ -114,7 +114,7 @@ def test_the_images_differ_in_nothing_but_the_service() -> None:
 
 
 @pytest.mark.parametrize("file", ["compose.gpu.yaml", "compose.observability.yaml"])
-def test_other_files_build_all_images_alike(file: str) -> None:
+def test_all_compose_files_build_images_alike(file: str) -> None:
     """Or they would share no layers, and compile everything again."""
     builds = [service["build"] for service in load(file).values() if "build" in service]
     dockerfile = (ROOT / BASE["target"]["build"]["dockerfile"]).read_text()
@@ -141,13 +141,13 @@ def test_each_service_is_started_on_a_gpu_that_it_can_see(name: str, monkeypatch
     assert reserved == {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "utility"]}
 
 
-def test_either_service_may_take_its_memory_first_on_a_shared_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_and_draft_share_one_gpu_in_any_start_order(monkeypatch: pytest.MonkeyPatch) -> None:
     target, draft = (gpu_configuration(name, monkeypatch) for name in ENGINES)
     assert target.gpu_memory_fraction < draft.gpu_memory_fraction
     assert draft.kv_memory is not None
 
 
-def test_a_second_gpu_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_second_gpu_is_refused_with_those_present(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"^device is 'cuda:1'; it must be one of cpu, cuda:0$"):
         gpu_configuration("draft", monkeypatch, OUTRIDER_DRAFT_DEVICE="cuda:1")
 

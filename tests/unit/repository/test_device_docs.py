@@ -16,7 +16,7 @@ def test_the_table_of_devices_is_up_to_date() -> None:
     assert with_table(page) == page, "run `python -m scripts.device_docs`"
 
 
-def test_each_format_that_a_cpu_lacks_is_refused_with_those_that_it_has() -> None:
+def test_formats_that_a_cpu_lacks_are_refused_with_those_it_has() -> None:
     lacked = [
         (option, cpu) for _, option, cpu, _ in rows() if option.startswith(("`--weights ", "`--kv ")) and cpu == "no"
     ]

@@ -1,4 +1,4 @@
-"""The pages for people: what they name exists, their links lead somewhere, and the map is that of the code."""
+"""The pages for people: names on them exist, their links lead somewhere, and the map is that of the code."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ _OF_OTHERS = "docs/use/migration"  # whose names test_documented_names.py checks
 MOST_LINES = 120
 LONG = {"README.md", "tested.md"}  # the second is a table
 _SOURCES = ("services", "benchmarks", "clients", "examples", "models", "scripts", "native", "protos")
-# What looks like a name of ours and is somebody else's, or a model folder's.
+# Names that look like ours but are of other projects, or of a model folder.
 FOREIGN = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *(
@@ -124,7 +124,7 @@ def anchors(page: Path) -> set[str]:
     [page for page in PAGES if not page.is_relative_to(ROOT / _OF_OTHERS)],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-def test_what_a_page_names_exists(page: Path):
+def test_names_on_a_page_exist(page: Path):
     assert missing(prose(page)) == []
 
 
@@ -139,7 +139,7 @@ def test_what_a_page_names_exists(page: Path):
         "`gone_function()`",
     ],
 )
-def test_what_is_gone_is_found(gone: str):
+def test_missing_names_are_found(gone: str):
     assert missing(f"Named are `Scheduler.schedule`, `services/target`, `target/api` and {gone}.") == [gone.strip("`")]
 
 
@@ -160,7 +160,7 @@ def test_a_page_is_short():
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
-def test_the_map_says_of_each_package_what_its_docstring_says():
+def test_the_package_map_has_the_packages_docstrings():
     page = (ROOT / "docs/inside/packages.md").read_text()
     assert page == with_table(page, ROOT), "run `make picture`"
     packages = {path.parent for path in (ROOT / "services").rglob("__init__.py")} - {ROOT / "services"}

@@ -1,4 +1,4 @@
-"""What pages tell users to type exists: commands with their options, and what those of other engines become."""
+"""Names that pages give users exist: commands with their options, and our names for other engines' options."""
 
 import argparse
 import contextlib
@@ -42,7 +42,7 @@ def is_ours(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", MIGRATION, ids=lambda page: page.stem)
-def test_what_others_call_it_has_a_name_here(page: Path):
+def test_other_engines_options_have_a_name_here(page: Path):
     rows = _ROW.findall(page.read_text())
     assert len(rows) > 30
     assert [ours for _, ours in rows if ours != " none " and not _QUOTED.findall(ours)] == []

@@ -1,4 +1,4 @@
-"""tests/gpu.sh, as far as a machine without a GPU can tell: it runs, and no step's end hides another's."""
+"""tests/gpu.sh, as far as it can be tested without a GPU: it runs, and no failed step hides another."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def dry_run(out: Path, *steps: str) -> dict[str, str]:
     return outcomes(out)
 
 
-def test_a_step_that_fails_hides_none_behind_it(tmp_path: Path):
+def test_a_failed_step_hides_no_later_one(tmp_path: Path):
     done = run(tmp_path, "build", "memcheck", "native")
     assert done.returncode == 1
     found = outcomes(tmp_path)
@@ -75,7 +75,7 @@ def test_a_step_that_fails_hides_none_behind_it(tmp_path: Path):
     assert "compute-sanitizer is not installed: not run" in (tmp_path / "log").read_text()
 
 
-def test_what_cannot_be_run_here_is_no_failure(tmp_path: Path):
+def test_a_step_that_cannot_run_here_is_no_failure(tmp_path: Path):
     assert run(tmp_path, "memcheck", "racecheck", "profile").returncode == 0
 
 
@@ -85,7 +85,7 @@ def test_an_unknown_step_is_named(tmp_path: Path):
     assert "prices is none of device models build probe native kernels profile memcheck" in done.stderr
 
 
-def test_without_a_step_it_says_what_there_is(tmp_path: Path):
+def test_without_steps_the_script_lists_them(tmp_path: Path):
     done = run(tmp_path)
     assert done.returncode == 2
     assert "say device or models, or steps" in done.stderr
@@ -105,7 +105,7 @@ def test_the_steps_of_a_call_fit_into_its_time(call):
     assert sum(seconds.values()) <= int(total[1])
 
 
-def test_all_that_is_carried_is_pinned_and_all_that_we_need_is_carried():
+def test_all_carried_packages_are_pinned_and_none_is_missing():
     names = carried()
     assert {pin.partition("==")[0] for pin in pins(names)} == names
     text = (ROOT / "pyproject.toml").read_text()
@@ -116,14 +116,14 @@ def test_all_that_is_carried_is_pinned_and_all_that_we_need_is_carried():
     assert ours - OWN <= names
 
 
-def test_what_is_carried_fits_into_one_call():
+def test_files_and_wheels_fit_into_one_call():
     """A machine that is lent takes 64 MiB: the files of the project, and the wheels."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     files = [ROOT / os.fsdecode(name) for name in listed.split(b"\0") if name]
     assert sum(path.stat().st_size for path in files if path.exists()) + MAX_BYTES < 64 * 2**20
 
 
-def test_each_figure_stands_beside_what_it_was_and_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_each_figure_stands_beside_its_last_value_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     attention = {"kernel": "attention", "shape": "8b", "format": "bf16", "rows": 4, "context": 1024, "seconds": 1.5e-5}
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": [attention]}))
     passes = {"gpu": "one", "matrix_rate": 1e14, "8b bf16": {"bandwidth_fraction": 0.75, "v(8)": 1.25}}
@@ -139,7 +139,7 @@ def test_each_figure_stands_beside_what_it_was_and_must_be(tmp_path: Path, capsy
 
 @needs_emulation
 @pytest.mark.exhaustive
-def test_a_dry_run_of_what_needs_no_model(tmp_path: Path):
+def test_steps_without_a_model_pass_in_a_dry_run(tmp_path: Path):
     found = dry_run(tmp_path, "build", "kernels", "memcheck")
     assert found == dict.fromkeys(("build", "kernels", "memcheck"), "passed")
     record = json.loads((tmp_path / "kernels.json").read_text())
@@ -152,7 +152,7 @@ def test_a_dry_run_of_what_needs_no_model(tmp_path: Path):
 @needs_emulation
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1000)
-def test_a_dry_run_of_all(tmp_path: Path):
+def test_all_steps_pass_in_a_dry_run(tmp_path: Path):
     """The probe is compiled where there is an nvcc; services, matrix and passes run on a CPU."""
     found = dry_run(tmp_path, "device", "models", "cpu")
     assert {outcome for step, outcome in found.items() if step not in ("probe", "profile")} == {"passed"}

@@ -52,7 +52,7 @@ def test_each_how_to_is_found() -> None:
 
 
 @pytest.mark.parametrize("title", MOST_PLACES)
-def test_the_places_of_a_how_to_are_those_that_mention_its_example(title: str) -> None:
+def test_a_how_to_names_the_places_that_mention_its_example(title: str) -> None:
     how_to = HOW_TOS[title]
     files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*") if written_by_hand(path)]
     mentioning = {str(path.relative_to(ROOT)) for path in files if mentions(path, how_to.example)}

@@ -24,7 +24,7 @@ MOST_LINES_OF_A_FUNCTION = 50
 MOST_LINES_OF_A_TEST = 50
 MOST_FILES_OF_A_FOLDER = 24
 
-# Who may know the messages on the wire, apart from the client, which is made of them.
+# Packages that may use the messages on the wire, apart from the client, which is made of them.
 _LINK = "services/target/speculation/link/"
 _DRAFT = "services/draft/"
 MESSAGE_USERS = (
@@ -44,7 +44,7 @@ MESSAGE_USERS = (
     f"{_DRAFT}server.py",
     "services/bench/link_probe.py",
 )
-# Who may know gRPC itself: those and the plumbing around them.
+# Packages that may use gRPC itself: those and the plumbing around them.
 _GATEWAY = ("services/gateway/gateway.py", "services/gateway/generation/clients.py")
 GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/", *_GATEWAY)
 
@@ -131,7 +131,7 @@ def test_the_client_needs_nothing_of_ours():
     assert importers("services", "tests", "models", within="clients/") == set()
 
 
-def test_what_is_installed_needs_nothing_of_the_checkout():
+def test_installed_packages_import_nothing_of_the_checkout():
     assert importers("tests", "models", "benchmarks", "scripts", within="services/") == set()
 
 

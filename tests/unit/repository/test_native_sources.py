@@ -34,7 +34,7 @@ def test_an_instruction_set_is_a_file_and_two_lines():
     assert [path.name for path in headers if re.search(r"^#\s*if", path.read_text(), re.MULTILINE)] == []
 
 
-def test_the_documented_gpu_architectures_are_those_that_are_built():
+def test_the_documented_gpu_architectures_are_those_built():
     cmake = (NATIVE / "cmake/cuda.cmake").read_text()
     since = re.search(r"nvcc_version VERSION_GREATER_EQUAL ([\d.]+)\)\n", cmake)[1]
     newer, older = (

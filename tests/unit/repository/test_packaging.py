@@ -1,4 +1,4 @@
-"""What pyproject.toml says of distributions."""
+"""The distributions as pyproject.toml defines them."""
 
 import tomllib
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_what_is_left_out_is_named_from_the_root() -> None:
+def test_exclusions_are_named_from_the_root() -> None:
     """A bare name is left out wherever it stands: `models` took a package of that name out of every wheel."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]
     for path in (*settings["sdist"]["exclude"], *settings["wheel"]["exclude"]):

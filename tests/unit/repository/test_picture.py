@@ -1,4 +1,4 @@
-"""The picture of the architecture shows who uses whom, as far as that does not follow from the rest of it."""
+"""The picture of the architecture shows which package uses which, but for arrows that follow from the others."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -44,7 +44,7 @@ def test_an_arrow_that_follows_from_others_is_left_out(tmp_path: Path):
     assert arrows(box) == steps
 
 
-def test_who_uses_another_stands_above_it_and_nothing_overlaps(tmp_path: Path):
+def test_a_user_stands_above_its_package_without_overlaps(tmp_path: Path):
     root = write(tmp_path, FILES)
     house = read_house(root)
     box = Layout(house, root).box(house, 800)
@@ -75,7 +75,7 @@ def test_a_new_import_changes_the_picture_and_it_is_xml(tmp_path: Path):
     assert ET.fromstring(after).tag.endswith("svg")
 
 
-def test_the_table_has_the_packages_from_above_and_replaces_the_one_before(tmp_path: Path):
+def test_the_package_table_is_sorted_and_replaces_the_old_one(tmp_path: Path):
     packages = ("bottom", "middle", "middle/inner", "top")
     docstrings = {f"services/{name}/__init__.py": f'"""What is in {name}.\n\nMore."""' for name in packages}
     root = write(tmp_path, FILES | docstrings)

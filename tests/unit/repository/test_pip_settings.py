@@ -5,12 +5,12 @@ from pathlib import Path
 from tests.containers.pip_settings import PipSettings
 
 
-def test_only_where_packages_come_from_is_taken_and_the_environment_wins() -> None:
+def test_only_package_sources_are_taken_and_the_environment_wins() -> None:
     listing = [":env:.find-links='/env'", ":env:.constraint='c.txt'", "global.cert='/ca'", "global.find-links='/file'"]
     assert PipSettings.parse("\n".join(listing)).values == {"cert": "/ca", "find-links": "/env"}
 
 
-def test_what_a_setting_names_on_this_machine_is_mounted_with_it(tmp_path: Path) -> None:
+def test_paths_named_by_a_setting_are_mounted(tmp_path: Path) -> None:
     wheels, index = tmp_path / "wheels", tmp_path / "mirror" / "simple"
     wheels.mkdir()
     index.mkdir(parents=True)

@@ -53,7 +53,7 @@ def test_a_docstring_of_two_words_is_found(tmp_path: Path):
         ("/// A row.\nint x;  // Of a row.", 2),
     ],
 )
-def test_a_native_comment_that_begins_with_a_question_word_is_found(tmp_path: Path, text: str, number: int):
+def test_a_question_word_at_the_start_of_a_comment_is_found(tmp_path: Path, text: str, number: int):
     path = tmp_path / "native" / "rows.h"
     path.parent.mkdir()
     path.write_text(f"{text}\n")
@@ -69,6 +69,22 @@ def test_other_native_comments_are_left_alone(tmp_path: Path, text: str):
     path.parent.mkdir()
     path.write_text(f"{text}\n")
     assert [*faults_in(path)] == []
+
+
+def test_only_comments_and_docstrings_of_tests_are_read(tmp_path: Path):
+    path = tmp_path / "tests" / "module.py"
+    path.parent.mkdir()
+    path.write_text('"""Whoever asks gets it."""\n\ntold = "Whoever asks gets it."  # It is told of\n# which it is.\n')
+    faults = [fault.partition(": ")[2] for fault in faults_in(path)]
+    assert [fault.partition(" instead of ")[2] for fault in faults] == ["'told'", "'Whoever'", "'of\\n# which'"]
+
+
+def test_a_long_name_of_a_test_is_found(tmp_path: Path):
+    path = tmp_path / "tests" / "test_module.py"
+    path.parent.mkdir()
+    name, longer = "test_".ljust(60, "a"), "test_".ljust(61, "b")
+    path.write_text(f"def {name}(): ...\n\n\nasync def {longer}(): ...\n")
+    assert [*faults_in(path)] == [f"{path}:4: the name {longer} has 61 characters, 60 at most"]
 
 
 @pytest.mark.parametrize("text", ["# Clients behind a proxy.", "# It has fallen behind.", "# token_told is a name."])

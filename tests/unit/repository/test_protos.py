@@ -1,4 +1,4 @@
-"""The committed stubs and the committed baseline are what the protos say."""
+"""The committed stubs and the committed baseline agree with the protos."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def test_stubs_are_up_to_date(tmp_path: Path) -> None:
     ids=lambda module: module.DESCRIPTOR.name,
 )
 def test_baseline_guards_all_that_is_there(module: object) -> None:
-    """What is not in the baseline could be broken unnoticed."""
+    """A message that is missing in the baseline could be broken unnoticed."""
     baseline = FileDescriptorSet.FromString((ROOT / "protos/baseline.binpb").read_bytes())
     current = FileDescriptorProto()
     module.DESCRIPTOR.CopyToProto(current)
@@ -101,6 +101,6 @@ def test_error_details_are_those_of_google(ours: Descriptor, theirs: Descriptor)
     ],
     ids=lambda message: message.DESCRIPTOR.name,
 )
-def test_what_has_a_default_can_be_told_from_unset(message: type) -> None:
+def test_fields_with_a_default_have_presence(message: type) -> None:
     for field in message.DESCRIPTOR.fields:
         assert field.is_repeated or field.has_presence or field.enum_type is not None, field.full_name

@@ -45,7 +45,7 @@ def test_a_command_is_recorded_as_on_a_terminal(tmp_path: Path):
     assert moments[2] - moments[1] >= 0.15  # what a program waits is seen, however late what it wrote before is read
 
 
-def test_nothing_is_drawn_of_a_command_that_fails(tmp_path: Path):
+def test_a_failed_command_is_not_drawn(tmp_path: Path):
     picture = tmp_path / "picture.svg"
     command = [sys.executable, "-m", "scripts.recording", str(picture), "--title", "t", "--"]
     command += [sys.executable, "-c", WRITES.format(code=3)]
@@ -55,7 +55,7 @@ def test_nothing_is_drawn_of_a_command_that_fails(tmp_path: Path):
     assert not picture.exists()
 
 
-def test_what_is_cut_by_the_reader_is_put_together():
+def test_output_cut_into_pieces_is_joined():
     outputs = [Output(0.0, "a\x1b"), Output(0.5, "[3"), Output(1.0, "2mb\r"), Output(2.0, "\nc")]
     assert read_screen(outputs, 80) == [
         Run(0, 0, "a", "", 0.0),
@@ -65,11 +65,11 @@ def test_what_is_cut_by_the_reader_is_put_together():
 
 
 @pytest.mark.parametrize("control", ["\x1b[2J", "\t", "\x1b[33m", "\rx"])
-def test_what_moves_about_on_the_screen_is_refused(control: str):
+def test_cursor_movements_are_refused(control: str):
     with pytest.raises(ValueError, match="cannot be drawn"):
         read_screen([Output(0.0, f"a{control}b")], 80)
 
 
-def test_a_command_that_is_not_there_is_told():
+def test_a_missing_command_is_an_error():
     with pytest.raises(FileNotFoundError):
         record(["/no/such/command"], 80)

@@ -1,4 +1,4 @@
-"""Admission: what is too much is refused, and whoever is refused is told when there will be room."""
+"""Admission: requests beyond the limits are refused, and a refusal says when there will be room."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from services.service.errors import OverloadedError
 
 
 def caller(name: str, most: int | None = None) -> Caller:
-    """One who may have so many streams, if that is said."""
+    """A caller with a limit of streams, if one is given."""
     return Caller(name, limits=CallerLimits(max_streams=most))
 
 
 class Clock:
-    """Time that passes only when told to."""
+    """Time that passes only when a test moves it."""
 
     now = 100.0
 
@@ -22,18 +22,18 @@ class Clock:
 
 
 def refusal(admission: Admission, amount: int, name: str, *, most: int | None = None) -> tuple[str, dict[str, str]]:
-    """What is said to one who is refused, and the trailers."""
+    """The message of a refusal, and its trailers."""
     with pytest.raises(OverloadedError) as refused:
         admission.admit(amount, caller(name, most))
     return str(refused.value), dict(refused.value.trailers())
 
 
 def seconds(admission: Admission, amount: int, name: str) -> float:
-    """When one who is refused is to come back."""
+    """The delay in a refusal, in seconds."""
     return int(refusal(admission, amount, name)[1]["grpc-retry-pushback-ms"]) / 1000
 
 
-async def test_nobody_gets_more_than_there_is_nor_than_is_theirs():
+async def test_no_caller_exceeds_its_own_limit_or_the_total():
     admission = Admission(Work.STREAMS, 4, 3)
     with admission.admit(3, caller("a")):
         assert "3 requests of this caller are being served or queued" in refusal(admission, 1, "a")[0]
@@ -53,7 +53,7 @@ async def test_a_callers_own_limit_goes_before_that_of_all():
     )
 
 
-async def test_the_last_places_are_for_those_who_have_few():
+async def test_the_last_places_are_for_callers_with_few_requests():
     admission = Admission(Work.STREAMS, 30)
     places = [admission.admit(1, caller("greedy")) for _ in range(18)]
     places += [admission.admit(1, caller(f"b{number}")) for number in range(4)]
@@ -83,7 +83,7 @@ async def test_one_long_prompt_may_wait_and_no_other_beside_it():
         assert "of this caller" in refusal(admission, 2, "b")[0]
 
 
-async def test_they_come_back_one_after_the_other_as_fast_as_work_ends():
+async def test_retry_times_follow_the_rate_at_which_requests_end():
     clock = Clock()
     admission = Admission(Work.STREAMS, 10, clock=clock)
     places = [admission.admit(1, caller(f"o{number}")) for number in range(10)]
@@ -99,7 +99,7 @@ async def test_they_come_back_one_after_the_other_as_fast_as_work_ends():
     assert seconds(admission, 1, "c") == pytest.approx(1.0, rel=0.2), "the line has moved on"
 
 
-async def test_one_callers_crowd_keeps_only_itself_away():
+async def test_one_callers_crowd_delays_only_itself():
     clock = Clock()
     admission = Admission(Work.STREAMS, 10, 8, clock=clock)
     for _ in range(100):
@@ -125,7 +125,7 @@ async def test_the_time_of_few_requests_does_not_count():
     assert admission.rate == pytest.approx(20.0, rel=0.1)
 
 
-async def test_who_would_begin_after_the_deadline_is_refused_and_nobody_else():
+async def test_only_a_request_too_late_for_its_deadline_is_refused():
     clock = Clock()
     admission = Admission(Work.PROMPT_TOKENS, 10_000, clock=clock)
     admission.check(5000, caller("a"), deadline=clock.now + 0.1)  # nothing is known, and nothing waits
@@ -143,14 +143,14 @@ async def test_who_would_begin_after_the_deadline_is_refused_and_nobody_else():
         place.give_back()
 
 
-async def test_who_asks_for_nothing_is_nobody_here():
+async def test_an_admission_of_zero_tokens_counts_for_no_caller():
     admission = Admission(Work.PROMPT_TOKENS, 100)
     with admission.admit(0, caller("a")):
         assert admission.of_caller == {}
     assert admission.total == 0
 
 
-async def test_what_is_given_back_in_parts_makes_room_and_tells_how_fast_it_goes():
+async def test_places_given_back_in_parts_make_room_and_set_the_rate():
     clock = Clock()
     admission = Admission(Work.PROMPT_TOKENS, 10_000, clock=clock)
     with admission.admit(8000, caller("a")) as place:

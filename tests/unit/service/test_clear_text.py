@@ -14,13 +14,13 @@ ELSEWHERE = ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "draft:50052", "localhost.exam
 
 
 @pytest.mark.parametrize("address", HERE)
-def test_on_this_machine_nothing_is_asked(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_clear_text_is_allowed_on_this_machine(address: str, caplog: pytest.LogCaptureFixture) -> None:
     check_clear_text("listen", address, "give a certificate", is_allowed=False)
     assert not caplog.records
 
 
 @pytest.mark.parametrize("address", ELSEWHERE)
-def test_beyond_it_clear_text_is_refused_or_warned_of(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_clear_text_elsewhere_is_refused_or_warned_of(address: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match="give a certificate, or say --insecure"):
         check_clear_text("listen", address, "give a certificate", is_allowed=False)
     assert not caplog.records
@@ -30,7 +30,7 @@ def test_beyond_it_clear_text_is_refused_or_warned_of(address: str, caplog: pyte
 
 
 async def test_a_draft_that_others_reach_must_know_its_targets() -> None:
-    """With TLS alone, anybody could read along what it predicts, and have it predict."""
+    """With TLS alone, any client could have it predict, and read the predictions."""
     config = EngineConfig(model="x/y", isa=resolve_isa(), threads=1)  # type: ignore[arg-type]
     for allowed in ({"insecure": True}, {"listen": "127.0.0.1:0"}):
         DraftServer(config, ServerConfig(**{"listen": "0.0.0.0:0", **allowed}))  # type: ignore[arg-type]

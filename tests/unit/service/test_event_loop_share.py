@@ -32,7 +32,7 @@ def test_a_flood_gets_its_part_whatever_its_messages_cost(clock: Clock, seconds:
     assert 0.4 < taken / (clock.now - began) < 0.6
 
 
-def test_who_takes_little_never_rests(clock: Clock) -> None:
+def test_a_link_that_takes_little_time_never_rests(clock: Clock) -> None:
     share = EventLoopShare()
     for _ in range(1000):
         clock.now += 0.01

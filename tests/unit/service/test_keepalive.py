@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 60
 SERVER, LINK, CLIENT = dict(server._OPTIONS), dict(draft_client._OPTIONS), dict(channel_options([], is_encrypted=True))
 
 
-def test_one_place_says_how_often():
+def test_server_and_link_use_the_same_ping_constants():
     assert SERVER["grpc.http2.min_ping_interval_without_data_ms"] == PERMITTED_PING_MS
     assert SERVER["grpc.keepalive_permit_without_calls"] == 1
     assert LINK["grpc.keepalive_time_ms"] == PING_MS
@@ -58,13 +58,13 @@ async def why_ended(*, permitted_ms: int, asked_ms: int) -> str:
         await serving.stop(None)
 
 
-async def test_a_silent_call_outlasts_questions_that_come_a_little_early():
+async def test_a_silent_call_outlasts_pings_that_come_a_little_early():
     permitted, asked = SERVER["grpc.http2.min_ping_interval_without_data_ms"], LINK["grpc.keepalive_time_ms"]
     early = int(_EARLY * asked) // _FASTER
     ours = asyncio.create_task(why_ended(permitted_ms=permitted // _FASTER, asked_ms=early))
     equal = await why_ended(permitted_ms=asked // _FASTER, asked_ms=early)
     assert equal == "Too many pings", "where a server permits no more than clients ask, jitter ends links"
-    await asyncio.sleep(early / 1000)  # ours may be a question behind
+    await asyncio.sleep(early / 1000)  # ours may be one ping late
     assert not ours.done()
     ours.cancel()
     await asyncio.wait([ours])

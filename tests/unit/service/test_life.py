@@ -1,4 +1,4 @@
-"""Availability and Reload: what is told of a service that does not serve, and what a reload does."""
+"""Availability and Reload: what is reported of a service that does not serve, and what a reload does."""
 
 from services.service.life.availability import Availability
 from services.service.life.reload import Reload
@@ -20,7 +20,7 @@ async def test_each_reason_not_to_serve_goes_by_itself():
     assert availability.reason == ""
 
 
-def test_what_cannot_be_read_keeps_nothing_else_from_being_read(caplog):
+def test_a_failed_reload_keeps_no_other_from_being_read(caplog):
     reload, read = Reload(), []
     reload.add("tokens", lambda: read.append("tokens"))
     reload.add("certificates", lambda: 1 // 0)

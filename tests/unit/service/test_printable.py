@@ -1,4 +1,4 @@
-"""Printable: what others say is one short line, whatever they say."""
+"""Printable: text from outside becomes one short line, whatever it holds."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_an_ordinary_text_is_left_as_it_is(text):
 
 
 @pytest.mark.parametrize("letter", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\u2028", "\u202e", "\ud800"])
-def test_what_would_change_the_line_is_marked(letter):
+def test_characters_that_would_change_the_line_are_replaced(letter):
     assert printable(f"a{letter}b") == "a\N{REPLACEMENT CHARACTER}b"
 
 

@@ -1,4 +1,4 @@
-"""The file of tokens: what a line may hold, and what is said of one that is wrong."""
+"""The file of tokens: what a line may hold, and the error for a wrong one."""
 
 import hashlib
 import json

@@ -41,7 +41,7 @@ def test_a_pair_is_replaced_one_file_after_the_other(tmp_path: Path, caplog: pyt
     assert caplog.text.count("was reloaded") == 1, "the same once more is no news"
 
 
-def test_a_file_that_goes_leaves_what_it_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_removed_keeps_its_last_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "file"
     path.write_text("A")
     files = WatchedFiles([path], lambda contents: contents[0].decode())

@@ -7,7 +7,7 @@ from services.telemetry.trace_context import read_traceparent, trace_id
 GOOD = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_a_trace_context_is_taken_as_it_is():
+def test_a_valid_trace_context_is_kept():
     assert read_traceparent(GOOD) == GOOD
     assert trace_id(GOOD) == "0af7651916cd43dd8448eb211c80319c"
 
@@ -29,6 +29,6 @@ def test_a_trace_context_is_taken_as_it_is():
         None,
     ],
 )
-def test_anything_else_is_none(text: object):
+def test_other_trace_contexts_are_dropped(text: object):
     assert read_traceparent(text) == ""
     assert trace_id(read_traceparent(text)) == ""

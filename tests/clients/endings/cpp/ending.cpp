@@ -1,5 +1,5 @@
 // Streams from ADDRESS and prints the text; a line on standard input cancels the stream. HOW "leave" destroys
-// it behind its first chunk. An error's code is the last line.
+// it after its first chunk. An error's code is the last line.
 #include <iostream>
 #include <string>
 #include <thread>

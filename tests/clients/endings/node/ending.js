@@ -1,5 +1,5 @@
 // Streams from ADDRESS and prints the text; a line on standard input closes the client. HOW "leave" leaves the stream
-// behind its first chunk. An error's code is the last line.
+// after its first chunk. An error's code is the last line.
 import { createInterface } from 'node:readline';
 
 import { Client } from './outrider/index.js';

@@ -1,4 +1,4 @@
-"""bad_draft: each kind says hello, and then does what it is named for."""
+"""bad_draft: each kind sends a hello, and then misbehaves as it is named."""
 
 import grpc
 import pytest
@@ -13,7 +13,7 @@ ANSWERS = {"silent": [], "slow": [3], "flooding": [4] * 2000}
 
 
 @pytest.mark.parametrize("kind", BEHAVIOURS)
-def test_a_bad_draft_does_what_it_is_named_for(kind: str) -> None:
+def test_each_kind_of_bad_draft_misbehaves_as_named(kind: str) -> None:
     with running_bad_draft(kind) as address, grpc.insecure_channel(address) as channel:
         call = channel.stream_stream(
             "/outrider.v1.DraftService/Draft",

@@ -30,7 +30,7 @@ def echo() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("round_trip", [0.0, 0.05])
-def test_all_comes_back_as_it_was_and_not_before_a_round_trip(echo: str, round_trip: float) -> None:
+def test_bytes_come_back_whole_and_not_before_a_round_trip(echo: str, round_trip: float) -> None:
     expected = b"".join(PIECES)
     with DelayingProxy(echo) as proxy:
         proxy.round_trip = round_trip
@@ -46,7 +46,7 @@ def test_all_comes_back_as_it_was_and_not_before_a_round_trip(echo: str, round_t
     assert heard == expected
 
 
-def test_where_nobody_is_there_the_proxy_is_not_either() -> None:
+def test_without_a_server_the_proxy_closes_connections() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         target = f"127.0.0.1:{nobody.getsockname()[1]}"
     with DelayingProxy(target) as proxy:

@@ -1,4 +1,4 @@
-"""A DraftedSequence whose way to the target is through bytes, beside what is plain from the whole texts."""
+"""A DraftedSequence that is translated through bytes, compared with what follows from the whole texts."""
 
 import math
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Pair:
     num_prompt: int = 1
     temperature: float = 0.0
     committed: list[int] = field(default_factory=list)
-    known: list[int] = field(default_factory=list)  # what the target was told behind the committed tokens
+    known: list[int] = field(default_factory=list)  # what the target was sent after the committed tokens
 
     def __post_init__(self) -> None:
         params = SamplingParams(seed=1, temperature=self.temperature)
@@ -109,7 +109,7 @@ def pairs(draw: st.DrawFn) -> Pair:
 
 @st.composite
 def commits(draw: st.DrawFn, pair: Pair) -> tuple[int, list[int]]:
-    """What was told, the same text in other tokens, anything else, or a rewind."""
+    """The tokens sent, the same text in other tokens, anything else, or a rewind."""
     position = len(pair.committed)
     kind = draw(st.sampled_from(["told", "recut", "any", "again", "rewind"]))
     if kind == "told":
@@ -161,7 +161,7 @@ def check_texts(pair: Pair) -> None:
 
 @settings(derandomize=True, database=None, max_examples=150)
 @given(st.data())
-def test_any_commits_and_any_chains(data):
+def test_any_commits_and_any_chains_keep_the_texts_in_step(data):
     pair = data.draw(pairs())
     for _ in range(data.draw(st.integers(1, 8))):
         check_commit(pair, *data.draw(commits(pair)))
@@ -186,7 +186,7 @@ def begin(prompt: str = "a|a", **fields) -> Pair:
     return pair
 
 
-def test_the_target_is_told_what_the_chain_spells():
+def test_the_target_is_sent_the_spelling_of_the_chain():
     pair = begin()
     pair.predict(pair.own_ids("cabba"))
     assert pair.known == pair.target_ids("ca|bb|a")
@@ -194,7 +194,7 @@ def test_the_target_is_told_what_the_chain_spells():
     assert pair.known == pair.target_ids("ca|bb|a|c")
 
 
-def test_what_more_text_makes_others_of_is_told_anew():
+def test_a_spelling_changed_by_more_text_is_sent_anew():
     pair = begin()
     epoch = pair.sequence.epoch
     pair.predict(pair.own_ids("c|a"))
@@ -205,7 +205,7 @@ def test_what_more_text_makes_others_of_is_told_anew():
     assert (pair.known, pair.sequence.epoch) == (pair.target_ids("ca|bb"), epoch + 1)
 
 
-def test_the_same_bytes_in_other_tokens_keep_the_chain_and_begin_an_epoch():
+def test_other_tokens_of_the_same_bytes_start_an_epoch():
     pair = begin()
     pair.predict(pair.own_ids("cabba|c|c"))
     epoch, tokens = pair.sequence.epoch, [*pair.sequence.tokens]
@@ -218,7 +218,7 @@ def test_the_same_bytes_in_other_tokens_keep_the_chain_and_begin_an_epoch():
     assert (pair.known, pair.sequence.epoch) == (pair.target_ids("c"), epoch + 1)
 
 
-def test_the_target_is_not_in_the_middle_of_a_token_that_it_has_too():
+def test_a_token_the_target_also_has_is_not_half_committed():
     """It would have drawn "ab", had it meant it."""
     pair = begin()
     pair.predict(pair.own_ids(" |ab|c"))
@@ -226,8 +226,8 @@ def test_the_target_is_not_in_the_middle_of_a_token_that_it_has_too():
     assert (pair.sequence.tokens, pair.known) == (pair.own_ids("a|a| |a"), [])
 
 
-def test_a_token_that_may_go_on_is_taken_back_and_drawn_anew():
-    """The target lacks "cabba", of which "cab" is the beginning."""
+def test_a_token_that_may_continue_is_drawn_anew():
+    """The target lacks "cabba", which begins with "cab"."""
     pair = begin("a|ca|b")
     assert (pair.sequence.tokens, pair.sequence.credit) == (pair.own_ids("a"), 1)
     assert pair.sequence.mask is not None
@@ -239,7 +239,7 @@ def test_a_token_that_may_go_on_is_taken_back_and_drawn_anew():
     assert (pair.sequence.tokens, pair.known) == (pair.own_ids("a|cabba"), pair.target_ids("a"))
 
 
-def test_a_draw_is_where_the_target_has_what_follows_the_chain():
+def test_a_draw_has_the_position_of_the_target_after_the_chain():
     pair = begin(temperature=1.0)
     positions = []
     for token in ("cabba", "c", "ab"):
@@ -250,7 +250,7 @@ def test_a_draw_is_where_the_target_has_what_follows_the_chain():
     assert pair.sequence.sampling.num_generated == 0
 
 
-def test_a_special_token_is_predicted_as_such_and_its_name_is_not():
+def test_a_special_token_is_predicted_as_such_and_not_by_name():
     pair = begin()
     pair.predict([_id(OWN, END)])
     assert pair.known == [_id(TARGET, END)]

@@ -34,7 +34,7 @@ def tokenized(retokenizer: Retokenizer, text: bytes, before: bytes = b"") -> lis
 
 @random
 @given(merges(), texts, texts)
-def test_text_is_cut_as_the_whole_is_or_else_as_a_text_of_its_own(drawn, before, text):
+def test_text_is_cut_as_the_whole_is_or_as_a_text_of_its_own(drawn, before, text):
     tokenizer = merged_tokenizer(drawn)
     whole = cut(tokenizer, before + text)
     ends = [0, *accumulate(map(len, whole))]
@@ -76,7 +76,7 @@ def test_a_byte_without_a_token_counts_to_its_neighbour(text, pieces):
     assert make_retokenizer(merged_tokenizer(alphabet=[b"a"])).tokenize(text) == pieces
 
 
-def test_a_space_that_the_tokenizer_puts_in_front_is_no_part_of_it():
+def test_a_space_that_the_tokenizer_prepends_is_left_out():
     """As SentencePiece does; the text in front takes it."""
     tokenizer = Tokenizer(
         make_tokenizer(["▁", "a", "b"])._description.replace(

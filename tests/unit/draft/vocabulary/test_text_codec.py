@@ -20,14 +20,14 @@ def make_codec(tokenizer: Tokenizer) -> TextCodec:
 
 @random
 @given(merges(), texts, texts)
-def test_a_text_is_what_its_tokens_are(drawn, before, text):
+def test_a_text_is_the_text_of_its_tokens(drawn, before, text):
     codec = make_codec(merged_tokenizer(drawn))
     pieces = codec.tokenize(text, before)
     assert "".join(codec.text(piece.token_id) for piece in pieces) == text
     assert sum(piece.num_bytes for piece in pieces) == len(text)
 
 
-def test_a_special_token_is_its_mark_if_both_have_it_and_else_its_name():
+def test_a_special_token_is_a_mark_if_shared_and_else_its_name():
     tokenizer = merged_tokenizer(specials=[END, "<ab>"])
     codec = make_codec(tokenizer)
     end, other = sorted(tokenizer.special_ids)
@@ -45,7 +45,7 @@ def test_a_special_token_may_have_any_id():
 
 @random
 @given(merges(), texts)
-def test_of_a_text_that_goes_on_all_but_half_a_character_is_spelled(drawn, text):
+def test_unfinished_text_is_spelled_without_half_characters(drawn, text):
     codec = make_codec(merged_tokenizer(drawn))
     whole = text.removesuffix("\xc3")
     assert codec.tokenize_whole(text, "ab") == codec.tokenize(whole, "ab")

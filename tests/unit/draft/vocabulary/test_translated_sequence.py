@@ -27,7 +27,7 @@ def own(text: str) -> list[int]:
     return [OWN.index(token) for token in text.split()]
 
 
-def test_a_prompt_is_spelled_and_until_all_of_it_is_there_nothing_is_predicted():
+def test_no_prediction_is_made_before_the_whole_prompt_is_there():
     sequence = make()
     sequence.commit(0, [ABC])
     assert (sequence.tokens, sequence.credit) == (own("ab c"), 0)
@@ -35,7 +35,7 @@ def test_a_prompt_is_spelled_and_until_all_of_it_is_there_nothing_is_predicted()
     assert (sequence.tokens, sequence.credit) == (own("ab c a"), 8)
 
 
-def test_a_chain_goes_in_step_with_the_target_behind_the_committed_tokens():
+def test_a_chain_stays_in_step_with_the_targets_commits():
     sequence = make()
     sequence.commit(0, [ABC, A])
     sequence.predicted(own("b c"))
@@ -77,7 +77,7 @@ def test_a_rewind_is_to_the_target_s_position():
         sequence.commit(4, [A])
 
 
-def test_tokens_that_the_target_cannot_have_are_told_from_those_that_it_can():
+def test_ids_outside_the_targets_vocabulary_are_recognised():
     sequence = make()
     assert sequence.has_tokens([0, 4])
     assert not sequence.has_tokens([5])

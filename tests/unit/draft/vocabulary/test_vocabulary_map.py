@@ -1,4 +1,4 @@
-"""VocabularyMap: partners have the same bytes, and what has none is spelled with as few tokens as the longest make."""
+"""VocabularyMap: partners have the same bytes, and other tokens are spelled with the fewest, longest tokens."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def test_spellings(own, token, spelling):
     assert [own[own_id] for own_id in make_map(own, [token]).own_tokens(0)] == spelling
 
 
-def test_of_tokens_with_the_same_bytes_the_last_counts():
+def test_the_last_of_tokens_with_the_same_bytes_counts():
     """As a byte token comes before the token of that character."""
     way = make_map(["<0x61>", "b", "a"], ["a", "<0x61>"])
     assert [way.to_target(own_id) for own_id in range(3)] == [-1, -1, 1]
@@ -77,7 +77,7 @@ def test_of_tokens_with_the_same_bytes_the_last_counts():
     assert (way.partners([0]), way.partners([1])) == ([], [2])
 
 
-def test_special_tokens_are_no_text():
+def test_special_tokens_have_partners_only_of_the_same_name():
     assert make_map(["a"], ["<end>"], special="<eot>").to_target(1) == -1
     assert make_map(["a"], ["a"]).to_target(1) == 1
     assert make_map(["a"], ["a"], special="<eot>").to_target(1) == -1
@@ -96,7 +96,7 @@ def find(
     return vocabularies.find(asked.fingerprint(), size)
 
 
-def test_the_same_vocabulary_needs_no_way_unless_one_is_padded():
+def test_the_same_vocabulary_is_only_mapped_where_padded():
     own = make_tokenizer(["a", "b"])
     for size, has_way in ((3, False), (0, False), (8, True), (2, True)):
         vocabulary = find(own, [], own, size=size)
@@ -123,7 +123,7 @@ def test_another_vocabulary_is_translated_where_it_is_known():
     ("num_shared", "num_own", "num_target", "is_enough"),
     [(9, 10, 10, True), (8, 10, 10, False), (9, 9, 10, True), (9, 10, 9, True), (9, 9, 11, False), (9, 11, 9, False)],
 )
-def test_by_itself_the_way_is_along_the_tokens_if_nearly_all_are_shared(num_shared, num_own, num_target, is_enough):
+def test_vocabularies_that_share_nearly_all_ids_are_translated(num_shared, num_own, num_target, is_enough):
     """Nine tenths of the larger vocabulary; the special token, which both have, is one of them."""
     shared = [*"abcdefgh"][: num_shared - 1]
     own = make_tokenizer([*shared, *(f"own{index}" for index in range(num_own - num_shared))])
@@ -139,7 +139,7 @@ def test_padding_of_the_same_vocabulary_is_never_spelled():
     assert not find(own, [], own, size=8, way=Way.BYTES).map.through_bytes
 
 
-def test_through_bytes_what_has_no_partner_has_the_noise_of_what_it_begins_with():
+def test_a_token_without_partner_has_the_noise_of_its_prefix():
     way = make_map(["ab", "ba", "c", "b"], ["a", "b", "bab"], enough=math.inf)
     assert way._first_ids().tolist() == [0, 1, -1, 1, 3]
     assert [way.longer_ids(text).tolist() for text in ("a", "b", "ab", "")] == [[0], [1], [], [0, 1, 2]]

@@ -1,4 +1,4 @@
-"""Pages on a disk: found again by the next process, never other than they were put, and out of use after an error."""
+"""Pages on a disk: found again by the next process, never with other bytes than were stored, and off after an error."""
 
 import errno
 import itertools
@@ -71,7 +71,7 @@ def test_pages_are_held_before_they_are_written_and_after(store: DiskPages) -> N
     assert (store.num_pages, store.num_dropped, store.problem) == (4, 0, "")
 
 
-def test_the_next_process_finds_them_and_the_oldest_goes_first(tmp_path: Path) -> None:
+def test_the_next_process_finds_the_pages_and_the_oldest_goes(tmp_path: Path) -> None:
     path = written(tmp_path, range(6))
     assert path.stat().st_mode & 0o077 == 0
     store = DiskPages(page_file(tmp_path))
@@ -84,7 +84,7 @@ def test_the_next_process_finds_them_and_the_oldest_goes_first(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("change", [{"owner": "other"}, {"num_slots": 3}, {"page_bytes": 4999}, {"block_size": 1}])
-def test_what_belongs_to_another_model_is_not_found_and_goes(tmp_path: Path, change: dict[str, object]) -> None:
+def test_pages_of_another_model_are_not_found_and_are_removed(tmp_path: Path, change: dict[str, object]) -> None:
     written(tmp_path, range(3))
     DiskPages(page_file(tmp_path, **change)).close()
     store = DiskPages(page_file(tmp_path))
@@ -116,7 +116,7 @@ def test_a_file_that_was_cut_is_as_good_as_new(tmp_path: Path, size: int) -> Non
     store.close()
 
 
-def test_a_page_whose_slot_another_has_begun_to_take_is_none(tmp_path: Path) -> None:
+def test_a_page_whose_slot_is_being_overwritten_is_dropped(tmp_path: Path) -> None:
     path = written(tmp_path, range(4))
     data = path.read_bytes()
     start = data.index(page(0).tobytes())
@@ -137,7 +137,7 @@ def write_on_and_on(folder: Path, has_begun: Event) -> None:
 
 
 @pytest.mark.process
-def test_whenever_a_process_is_killed_what_is_found_is_whole(tmp_path: Path) -> None:
+def test_pages_found_after_a_kill_are_whole(tmp_path: Path) -> None:
     context, num_found = get_context("spawn"), 0
     for seconds in (0, 0.01, 0.023, 0.05):
         has_begun = context.Event()
@@ -154,7 +154,7 @@ def test_whenever_a_process_is_killed_what_is_found_is_whole(tmp_path: Path) -> 
     assert num_found > NUM_SLOTS
 
 
-def test_what_was_cleared_is_not_found_by_the_next_process_either(tmp_path: Path) -> None:
+def test_cleared_pages_are_not_found_by_the_next_process(tmp_path: Path) -> None:
     store = DiskPages(page_file(tmp_path))
     put(store, 0)
     store.flush()
@@ -168,14 +168,14 @@ def test_what_was_cleared_is_not_found_by_the_next_process_either(tmp_path: Path
     store.close()
 
 
-def test_one_process_has_the_file_at_a_time(tmp_path: Path, store: DiskPages) -> None:
+def test_another_process_cannot_open_the_file(tmp_path: Path, store: DiskPages) -> None:
     with pytest.raises(PageFileInUseError, match=f"another process uses {tmp_path}"):
         page_file(tmp_path)
     assert put(store, 0)
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path, range(1))
     path.unlink()
     {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "link": lambda: path.symlink_to("/dev/null")}[kind]()
@@ -198,7 +198,7 @@ def test_pages_that_the_disk_is_too_slow_for_are_dropped(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("call", ["pwrite", "pread", "preadv", "posix_fallocate"])
-def test_after_an_error_of_the_disk_it_is_out_of_use_and_nothing_fails(
+def test_after_a_disk_error_the_store_is_off_and_nothing_fails(
     tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:

@@ -1,14 +1,14 @@
-"""The offload: what was evicted is found again behind the same tokens, in the same scope, as long as it is kept."""
+"""The offload: evicted blocks are found again after the same tokens, in the same scope, as long as they are kept."""
 
 import pytest
 
 from tests.unit.engine.cache.test_prefix_cache import Owner, Pool, computed
 
-TOKENS = [*range(10)]  # of which two blocks are full
+TOKENS = [*range(10)]  # two full blocks and a begun one
 
 
 def fill(pool: Pool) -> None:
-    """Take every block for something that nobody finds, and give all back."""
+    """Fill every block with tokens outside the cache, and free all."""
     pool.release(pool.begin([*range(100, 100 + 4 * pool.num_blocks)], scope=None))
 
 
@@ -20,7 +20,7 @@ def asked_again(pool: Pool, tokens: list[int], *, scope: str = "") -> Owner:
     return owner
 
 
-def test_evicted_blocks_come_back_and_are_found_without_it_then() -> None:
+def test_evicted_blocks_come_back_into_the_prefix_cache() -> None:
     pool = Pool(3, num_pages=4)
     pool.release(computed(pool, TOKENS))
     fill(pool)
@@ -32,7 +32,7 @@ def test_evicted_blocks_come_back_and_are_found_without_it_then() -> None:
     assert pool.offload.num_found == 2
 
 
-def test_what_is_kept_already_is_not_copied_again() -> None:
+def test_a_stored_block_is_not_copied_again() -> None:
     pool = Pool(3, num_pages=4)
     pool.release(computed(pool, TOKENS))
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_what_is_kept_already_is_not_copied_again() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "scope"), [(TOKENS, "other"), ([9, *TOKENS[1:]], ""), (TOKENS[4:], "")])
-def test_other_scopes_and_other_beginnings_find_nothing(tokens: list[int], scope: str) -> None:
+def test_other_scopes_and_prefixes_find_nothing(tokens: list[int], scope: str) -> None:
     pool = Pool(3, num_pages=4)
     pool.release(computed(pool, TOKENS))
     fill(pool)
@@ -57,7 +57,7 @@ def test_chains_lose_their_tails_first() -> None:
     assert asked_again(pool, [*range(13)]).num_computed == 8
 
 
-def test_a_page_that_goes_for_what_it_displaces_is_not_brought_back() -> None:
+def test_a_page_displaced_by_its_own_block_is_not_brought_back() -> None:
     """One page and one block: to make room for the wanted one, its own page is taken."""
     pool = Pool(1, num_pages=1)
     pool.release(computed(pool, [1, 2, 3, 4]))
@@ -84,14 +84,14 @@ def asked_again_beside(pool: Pool, owner: Owner) -> Owner:
     return other
 
 
-def test_what_is_forgotten_does_not_come_back() -> None:
+def test_forgotten_blocks_do_not_come_back() -> None:
     pool = Pool(3, num_pages=4)
     pool.release(computed(pool, TOKENS))
     fill(pool)
     owner = computed(pool, [50, 51, 52, 53, 54])
     assert pool.forget() == 3
     assert asked_again_beside(pool, owner).num_computed == 0
-    pool.keep(owner, 5)  # as who owns them may
+    pool.keep(owner, 5)  # as their owner may
     pool.release(owner)
     fill(pool)
     assert asked_again(pool, [50, 51, 52, 53, 54]).num_computed == 4

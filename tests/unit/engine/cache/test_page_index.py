@@ -37,14 +37,14 @@ def test_pages_that_were_there_go_first_in_their_order() -> None:
     assert [index.add(key) for key in KEYS[:3]] == [1, 2, 0]
 
 
-def test_keys_tell_scopes_and_beginnings_apart() -> None:
+def test_keys_distinguish_scopes_and_prefixes() -> None:
     behind = [next_digest(scope_digest(scope), ids) for scope in ("", "a") for ids in ((1, 2), (2, 1), (258, 0))]
     keys = {PageKey.after(before, (7, 8)).digest for before in behind}
     assert len(keys) == len(behind)
     assert PageKey.after(behind[0], (7, 8)) == PageKey.after(next_digest(scope_digest(""), [1, 2]), (7, 8))
 
 
-def test_ids_are_compared_and_not_their_digests_alone() -> None:
+def test_token_ids_are_compared_beyond_their_digests() -> None:
     index = PageIndex(1)
     index.add(KEYS[0])
     assert index.find(KEYS[0]._replace(token_ids=(9, 9))) is None

@@ -57,7 +57,7 @@ class Pool(BlockManager):
         return [cell for block in owner.blocks for cell in self._cells[block]][: owner.num_computed]
 
     def forget_empty(self) -> None:
-        """What nobody can find is as good as gone."""
+        """A block that cannot be found counts as gone."""
         for block in self.empty:
             self._cells[block] = [None] * BLOCK_SIZE
 
@@ -91,7 +91,7 @@ def test_a_live_sequence_shares_its_full_blocks():
     pool.check_integrity([first, second])
 
 
-def test_the_blocks_of_a_sequence_that_has_gone_are_free_and_found():
+def test_blocks_of_a_finished_sequence_are_free_and_found():
     pool = Pool(8)
     pool.release(computed(pool, TOKENS))
     assert pool.num_free == 8
@@ -106,7 +106,7 @@ def test_the_last_token_is_never_found(num_tokens, num_found):
 
 
 @pytest.mark.parametrize("changed", [0, 3, 4, 7])
-def test_a_block_is_found_only_behind_the_same_tokens(changed):
+def test_a_block_is_found_only_after_the_same_tokens(changed):
     pool = Pool(8)
     computed(pool, TOKENS)
     tokens = [*TOKENS]
@@ -114,7 +114,7 @@ def test_a_block_is_found_only_behind_the_same_tokens(changed):
     assert pool.begin(tokens).num_computed == changed // BLOCK_SIZE * BLOCK_SIZE
 
 
-def test_tokens_with_equal_hashes_are_told_apart():
+def test_tokens_with_equal_hashes_are_not_confused():
     assert hash((-1,) * BLOCK_SIZE) == hash((-2,) * BLOCK_SIZE)  # as Python has it
     pool = Pool(8)
     computed(pool, [-1] * 9)
@@ -128,7 +128,7 @@ def test_only_sequences_of_one_scope_share(scope, other):
     assert pool.begin(TOKENS, scope=other).num_computed == 0
 
 
-def test_two_that_compute_the_same_end_up_with_the_same_blocks():
+def test_equal_computations_end_up_with_shared_blocks():
     pool = Pool(8)
     first, second = pool.begin(TOKENS), pool.begin(TOKENS)
     assert pool.num_free == 2
@@ -140,7 +140,7 @@ def test_two_that_compute_the_same_end_up_with_the_same_blocks():
     pool.check_integrity([first, second])
 
 
-def test_the_sequence_that_has_been_gone_for_longest_loses_its_tail_first():
+def test_the_least_recently_used_sequence_loses_its_tail_first():
     pool = Pool(6)
     for start in (0, 100):
         pool.release(computed(pool, [*range(start, start + 12)]))
@@ -188,7 +188,7 @@ def test_a_copy_needs_a_free_block():
     pool.check_integrity([second])
 
 
-def test_whoever_is_rewound_into_a_cached_block_leaves_it_as_it_was():
+def test_a_rewind_into_a_cached_block_leaves_it_unchanged():
     pool = Pool(8)
     owner = computed(pool, [*range(13)])
     owner.num_computed, owner.tokens[6:] = 6, [70, 80, 90, 100]

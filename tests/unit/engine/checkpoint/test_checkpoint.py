@@ -130,7 +130,7 @@ def test_without_generation_config_nothing_is_recommended(folder):
     assert checkpoint.eos_token_ids == (1,)
 
 
-def test_the_token_of_pictures_may_lie_beyond_the_vocabulary_of_a_gemma(tmp_path):
+def test_gemma3s_image_token_may_lie_beyond_the_vocabulary(tmp_path):
     """All sizes of Gemma 3 share a tokenizer; those that read text alone have no row for it."""
     for kind in (Kind.GEMMA3, Kind.LLAMA):
         folder = copy_of(random_checkpoint(kind), tmp_path / kind)

@@ -63,7 +63,7 @@ def test_mistral_without_a_window(tmp_path):
     assert load_checkpoint(folder).config.windows == (0, 0, 0, 0)
 
 
-def test_heads_share_the_hidden_size_where_their_own_is_not_given(edited):
+def test_head_dim_defaults_to_hidden_size_divided_by_heads(edited):
     assert edited(Kind.LLAMA, head_dim=None) == config_of(Kind.LLAMA)
 
 
@@ -120,7 +120,7 @@ def test_gemma2():
     assert config.activation is Activation.GELU_TANH
 
 
-def test_gemma2_windows_alternate_where_layer_types_are_not_given(edited):
+def test_gemma2_windows_alternate_without_layer_types(edited):
     assert edited(Kind.GEMMA2, layer_types=None) == config_of(Kind.GEMMA2)
 
 
@@ -136,7 +136,7 @@ def test_gemma3():
 
 
 @pytest.mark.parametrize(("period", "windows"), [(None, (16, 16, 16, 16, 16, 0)), (3, (16, 16, 0, 16, 16, 0))])
-def test_gemma3_windows_follow_a_pattern_where_layer_types_are_not_given(edited, period, windows):
+def test_gemma3_windows_follow_a_pattern_without_layer_types(edited, period, windows):
     assert edited(Kind.GEMMA3, layer_types=None, sliding_window_pattern=period).windows == windows
 
 
@@ -223,7 +223,7 @@ def test_a_shorter_context_changes_the_longest_position_alone():
     assert full.weights_digest() == short.weights_digest()
 
 
-def test_a_longer_context_than_the_checkpoint_allows_is_not_served():
+def test_a_context_longer_than_the_checkpoints_is_not_served():
     checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA), context_length=2 * CONTEXT_LENGTH)
     assert checkpoint.config.max_position == CONTEXT_LENGTH
 

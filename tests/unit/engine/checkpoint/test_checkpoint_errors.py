@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be served fails to load with one error that names what is wrong with it."""
+"""A checkpoint that cannot be served fails to load with one error that names the problem."""
 
 import json
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_unsupported_or_invalid_field(folder, changes, words):
         (Kind.OLMO2, {"head_dim": 64}, ["q_proj.weight", "[128, 128]", "[256, 128]"]),
     ],
 )
-def test_what_an_architecture_does_not_support(tmp_path, kind, changes, words):
+def test_settings_an_architecture_does_not_support_are_refused(tmp_path, kind, changes, words):
     folder = copy_of(random_checkpoint(kind), tmp_path)
     edit_json(folder / "config.json", **changes)
     assert_refused(folder, *words)

@@ -120,7 +120,7 @@ def test_a_field_that_changes_nothing_is_taken_in_silence(folder, harmless, capl
     assert not caplog.records
 
 
-def test_a_field_that_nobody_knows_is_named_once(folder, caplog):
+def test_unknown_fields_are_named_once(folder, caplog):
     edit_json(folder / "config.json", vendor_note="yes", rope_of_dreams=3)
     load_checkpoint(folder)
     (record,) = caplog.records

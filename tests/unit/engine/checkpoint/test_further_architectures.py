@@ -1,4 +1,4 @@
-"""Further architectures' configurations, and classes that are not served: each refusal says why, and what to do."""
+"""Further architectures' configurations, and classes that are not served: each refusal gives a reason and advice."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def refusal(folder: Path, context_length: int | None = None) -> str:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda each: each.model_type)
-def test_fields_that_are_left_out_have_the_defaults_of_transformers(architecture):
+def test_fields_left_out_have_the_defaults_of_transformers(architecture):
     switch = {"use_sliding_window": True} if "use_sliding_window" in architecture.fields else {}
     theirs = CONFIG_MAPPING[architecture.model_type](**switch)
     for name, value in architecture.defaults.items():
@@ -62,7 +62,7 @@ def test_text_parts_are_named_as_in_transformers():
             assert ARCHITECTURES[name].model_type == model_type
 
 
-def test_smollm3_turns_in_three_layers_of_four_unless_told_otherwise(edited):
+def test_smollm3_rotates_three_layers_of_four_by_default(edited):
     assert load_checkpoint(edited(Further.SMOLLM3, no_rope_layers=None)).config.rope_of_layer == (0, 0, 0, 1)
 
 
@@ -77,7 +77,7 @@ def test_ministral3_is_served_within_its_first_context_only(edited):
     assert "'llama_4_scaling_beta': is carried out up to 256 positions; --context-length" in refusal(folder, 257)
 
 
-def test_a_longer_context_than_a_factor_stretches_to_is_not_served(edited):
+def test_a_context_beyond_a_rope_factors_reach_is_not_served(edited):
     assert load_checkpoint(edited(Further.SMOLLM3), context_length=10_000).config.max_position == 256
 
 
@@ -128,7 +128,7 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
         (["PhiForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "older, unsupported structure"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name_with_what_to_do(edited, names, words):
+def test_unsupported_classes_are_refused_by_name_with_advice(edited, names, words):
     folder = edited(Further.GRANITE)
     for name in names:
         edit_json(folder / "config.json", architectures=[name])

@@ -66,7 +66,7 @@ def test_plain_types_come_as_their_bits(folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", QUANTISED)
-def test_quantised_types_are_computed_piece_by_piece_and_row_by_row(tmp_path, kind, monkeypatch):
+def test_quantised_types_are_read_by_rows_with_the_same_values(tmp_path, kind, monkeypatch):
     """The same values as of the whole tensor at once, in our order of rows."""
     monkeypatch.setattr("services.engine.checkpoint.checkpoint._PACKED_AT_ONCE", 40_000)
     folder = tmp_path / "wide"  # whose rows are whole blocks of every type
@@ -124,7 +124,7 @@ def test_a_split_model_is_the_whole_one(folder, tmp_path):
     assert Tokenizer.from_model(first).fingerprint() == Tokenizer.from_model(tmp_path / "whole.gguf").fingerprint()
 
 
-def test_what_is_wrong_with_a_split_model_is_said(folder, tmp_path):
+def test_a_broken_split_model_is_refused_with_the_reason(folder, tmp_path):
     first = write_gguf(folder, tmp_path / "split.gguf", tensors_each=20)
     second = Path(str(first).replace("-00001-", "-00002-"))
     with pytest.raises(CheckpointError, match=r"later part of a split model; name its first one, split-00001-of-0000"):
@@ -149,7 +149,7 @@ def test_digest_sees_type_values_and_settings(folder, tmp_path):
     assert digests[0] == digests[3]
 
 
-def test_tokens_that_end_a_text_are_those_of_the_file_and_those_named_so(folder, tmp_path):
+def test_end_tokens_are_the_files_and_those_named_so(folder, tmp_path):
     checkpoint = load_checkpoint(write_gguf(folder, tmp_path / "model.gguf"))
     assert SPECIAL_TOKENS[1] == "<|end|>"
     assert checkpoint.eos_token_ids == (1,)
@@ -232,7 +232,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("keys", "problem"), BAD, ids=[problem[:40] for _, problem in BAD])
-def test_what_cannot_be_served_is_refused_by_its_key(tmp_path, keys, problem):
+def test_unsupported_keys_are_refused_by_name(tmp_path, keys, problem):
     folder = representable_checkpoint(Kind.LLAMA_LINEAR if "rope__scaling__type" in keys else Kind.LLAMA, tmp_path)
     path = write_gguf(folder, tmp_path / "model.gguf", **keys)
     with pytest.raises(CheckpointError) as refused:

@@ -1,4 +1,4 @@
-"""Whatever a model folder or GGUF file holds, it loads, or is refused with one sentence, soon and in little memory."""
+"""Any model folder or GGUF file loads, or is refused with one sentence, soon and in little memory."""
 
 import copy
 import json

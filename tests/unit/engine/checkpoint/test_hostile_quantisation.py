@@ -1,4 +1,4 @@
-"""A quantised folder that is not whole is refused by an error that names the tensor and what is allowed."""
+"""A damaged quantised folder is refused by an error that names the tensor and what is allowed."""
 
 import random
 import re
@@ -135,7 +135,7 @@ def test_a_layout_that_is_not_known(refusal, way, config, words):
     assert words in refusal(way, **config)
 
 
-def test_numbers_that_nothing_says_the_meaning_of(tmp_path):
+def test_integers_without_a_quantisation_config_are_refused(tmp_path):
     folder = copy_of(quantised_folder("int8 by outputs"), tmp_path)
     edit_json(folder / "config.json", quantization_config=None)
     with pytest.raises(CheckpointError, match=r"_proj\.weight' is I8; it must be F32, F16, BF16, or quantised as"):
@@ -154,14 +154,14 @@ def test_a_bias_of_zeros_that_a_tool_has_added_is_left_out(tmp_path):
         load_checkpoint(folder)
 
 
-def test_what_is_said_of_activations_and_the_cache_is_left_out(tmp_path):
+def test_scales_of_activations_and_the_cache_are_left_out(tmp_path):
     folder = copy_of(quantised_folder("int8 by outputs"), tmp_path)
     names = [f"{O}input_scale", "model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.v_scale"]
     edit_weights(folder, lambda tensors: tensors.update({name: torch.ones(1) for name in names}))
     load_checkpoint(folder)
 
 
-def test_a_scale_that_is_no_number_makes_its_values_none(tmp_path):
+def test_a_nan_scale_is_found_as_a_weight_that_is_not_finite(tmp_path):
     folder = copy_of(quantised_folder("gptq"), tmp_path)
     edit_weights(folder, lambda tensors: tensors[f"{O}scales"].fill_(float("nan")))
     checkpoint = load_checkpoint(folder)
@@ -170,7 +170,7 @@ def test_a_scale_that_is_no_number_makes_its_values_none(tmp_path):
 
 
 def problem_of(folder: Path) -> str | None:
-    """What is said of a folder whose weights cannot be had."""
+    """The error of a folder whose weights cannot be loaded."""
     try:
         checkpoint = load_checkpoint(folder)
         assert checkpoint.matrices()

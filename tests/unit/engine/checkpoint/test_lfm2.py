@@ -1,4 +1,4 @@
-"""LFM2's configuration: as which it is read, under earlier names too, and what is refused by its field."""
+"""LFM2's configuration: how it is read, under earlier names too, and which fields are refused."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def refusal(path: Path) -> str:
     return str(refused.value)
 
 
-def test_what_earlier_folders_call_otherwise_is_the_same(folder):
+def test_earlier_names_of_fields_mean_the_same(folder):
     expected = load_checkpoint(folder).config
     assert expected.conv_taps == (3, 3, 0, 3)
     edit_json(folder / "config.json", **EARLIER)
@@ -76,7 +76,7 @@ def test_the_size_of_the_mlp_is_that_of_transformers(folder, factor, multiple, i
         ({"hidden_act": "gelu"}, "field 'hidden_act': 'gelu' is not supported"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_its_field(folder, fields, problem):
+def test_unsupported_fields_are_refused_by_name(folder, fields, problem):
     edit_json(folder / "config.json", **fields)
     assert problem in refusal(folder)
 
@@ -96,7 +96,7 @@ def test_heads_of_several_numbers_are_refused_by_their_name(tmp_path):
 
 
 @pytest.mark.parametrize(("kv", "of_a_token"), [("f32", 4), ("bf16", 2), ("int8", 2)])
-def test_a_block_has_the_inputs_of_convolutions_beside_keys_and_values(folder, kv, of_a_token):
+def test_a_block_holds_convolution_inputs_beside_keys_and_values(folder, kv, of_a_token):
     model = load_checkpoint(folder).config
     head = {"f32": 16 * 4, "bf16": 16 * 2, "int8": 16 + 4}[kv]
     assert EngineConfig(model=str(folder), isa="portable", threads=1, kv=kv).block_bytes(model) == 32 * (

@@ -1,4 +1,4 @@
-"""Configurations of mixtures of experts: as which they are read, and what is refused by its field."""
+"""Configurations of mixtures of experts: how they are read, and which fields are refused."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def test_both_names_of_the_number_of_experts_are_read(tmp_path):
         (Further.MIXTRAL, {"num_local_experts": "8"}, "'num_local_experts': must be a whole number from 1 to 1024"),
     ],
 )
-def test_what_is_not_carried_out_is_refused_by_its_field(tmp_path, kind, changes, words):
+def test_unsupported_mixture_fields_are_refused_by_name(tmp_path, kind, changes, words):
     with pytest.raises(CheckpointError) as refused:
         edited(tmp_path, kind, **changes)
     assert words in str(refused.value)

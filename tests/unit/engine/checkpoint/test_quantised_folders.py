@@ -26,7 +26,7 @@ def test_values_are_those_that_the_folder_stands_for(way):
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_what_is_held_stands_for_the_same_values(way):
+def test_held_blocks_stand_for_the_same_values(way):
     checkpoint = load_checkpoint(quantised_folder(way))
     kinds = {name: kind for name, kind in checkpoint.matrices().items() if name.startswith("layers.")}
     assert {*kinds.values()} == {WAYS[way].kind}

@@ -74,7 +74,7 @@ VALUES = [None, True, -1, 0, 1, 2.0, 2**64, "F32", [], [0], [1, 2, 3], [1] * 9, 
 
 
 def random_header(random: random.Random) -> tuple[dict[str, Any], int]:
-    """Tensors behind one another, and the bytes that they take."""
+    """Tensors one after another, and the bytes that they take."""
     header, end = {}, 0
     for name in random.sample("abcdef", random.randint(1, 4)):
         shape = [random.randint(0, 3) for _ in range(random.randint(0, 3))]
@@ -131,7 +131,7 @@ def read(path: Path) -> dict[str, tuple[tuple[int, ...], bytes]] | str:
     return {name: (file.shape(name), file.tensor(name).tobytes()) for name in file}
 
 
-def test_what_is_read_is_what_the_library_reads(tmp_path):
+def test_the_reader_reads_what_the_safetensors_library_reads(tmp_path):
     """What this reader refuses beyond it: other types of numbers, names that occur twice, and very many axes."""
     generator, path = random.Random(3), tmp_path / "model.safetensors"
     num_read = 0

@@ -1,4 +1,4 @@
-"""The tokens that a checkpoint says are not to be drawn, and those that must be."""
+"""The tokens that a checkpoint forbids, and those that it forces."""
 
 import json
 from typing import Any
@@ -23,11 +23,11 @@ def test_lists_have_the_names_of_our_parameters() -> None:
     assert rules == {"suppressed_ids": (7, 5), "begin_suppressed_ids": (0, 99), "bad_words": ((3,), (4, 4, 1))}
 
 
-def test_what_is_empty_or_null_says_nothing() -> None:
+def test_empty_or_null_rules_are_left_out() -> None:
     assert rules_of(suppress_tokens=[], begin_suppress_tokens=None, bad_words_ids=[]) == {}
 
 
-def test_an_end_of_sequence_is_no_bad_word_but_may_be_part_of_one() -> None:
+def test_an_end_token_is_no_bad_word_but_may_be_part_of_one() -> None:
     assert rules_of(bad_words_ids=[[END], [END, END], [5, END]]) == {"bad_words": ((END, END), (5, END))}
 
 
@@ -47,7 +47,7 @@ def test_an_end_of_sequence_is_no_bad_word_but_may_be_part_of_one() -> None:
         ({"bad_words_ids": ["ab"]}, "has 'ab'"),
     ],
 )
-def test_what_no_rule_can_be_made_of_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
+def test_invalid_rules_are_refused_by_name(fields: dict[str, Any], named: str) -> None:
     (field,) = fields
     with pytest.raises(CheckpointError, match=rf"generation_config\.json: field '{field}': .*{named}"):
         rules_of(**fields)
@@ -57,13 +57,13 @@ def forced_of(**fields: Any) -> ForcedIds:
     return read_forced_ids(JsonFields(fields, "generation_config.json"), vocab_size=VOCAB_SIZE)
 
 
-def test_one_token_or_some_are_forced() -> None:
+def test_forced_tokens_may_be_one_or_a_list() -> None:
     assert forced_of(forced_bos_token_id=7, forced_eos_token_id=[2, 99]) == ForcedIds(second=(7,), last=(2, 99))
     assert forced_of(forced_bos_token_id=None, forced_eos_token_id=[]) == forced_of() == ForcedIds()
 
 
 @pytest.mark.parametrize("field", ["forced_bos_token_id", "forced_eos_token_id"])
 @pytest.mark.parametrize("value", [100, -1, True, "7", [7, 100], [[7]], 0.5])
-def test_what_cannot_be_forced_is_refused_by_name(field: str, value: object) -> None:
+def test_invalid_forced_tokens_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(CheckpointError, match=rf"field '{field}': must hold an id, or at most 1024, from 0 to 99, is"):
         forced_of(**{field: value})

@@ -18,11 +18,11 @@ def checkpoint() -> Checkpoint:
     return load_checkpoint(random_checkpoint(Kind.LLAMA))
 
 
-def test_it_is_the_checkpoints(checkpoint: Checkpoint) -> None:
+def test_the_background_digest_is_the_checkpoints(checkpoint: Checkpoint) -> None:
     assert BackgroundDigest(checkpoint).value() == checkpoint.weights_digest()
 
 
-def test_nobody_waits_for_it_until_it_is_asked_for(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_is_computed_in_the_background(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: str(goes_on.wait()))
     digest = BackgroundDigest(checkpoint)
@@ -32,7 +32,9 @@ def test_nobody_waits_for_it_until_it_is_asked_for(checkpoint: Checkpoint, monke
     assert digest.is_known
 
 
-def test_what_goes_wrong_is_told_to_whoever_asks(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_digest_is_raised_where_it_is_read(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(cancelled: threading.Event) -> str:
         raise OSError("the disk is gone")
 
@@ -51,7 +53,7 @@ def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Pat
     assert again.value() == first
 
 
-def test_whoever_goes_on_goes_on_when_no_file_is_read_any_more(checkpoint: Checkpoint, monkeypatch) -> None:
+def test_leaving_the_context_waits_until_no_file_is_read(checkpoint: Checkpoint, monkeypatch) -> None:
     has_ended = threading.Event()
 
     def take_long(cancelled: threading.Event) -> str:

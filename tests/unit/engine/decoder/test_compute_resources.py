@@ -7,7 +7,7 @@ from services.engine.decoder.compute_resources import ComputeResources
 HERE = ComputeResources("machine", "cpu", frozenset({0, 1}), 2)
 
 
-def test_this_process_is_in_its_own_way():
+def test_a_service_competes_with_this_process_for_its_cores():
     here = ComputeResources.here(device="cpu", threads=2**16)
     assert here.cores
     assert here.competes_with(here)
@@ -30,7 +30,7 @@ def test_cores_are_shared_where_there_are_fewer_than_threads(other, competes):
     assert HERE.competes_with(other) == other.competes_with(HERE) == competes
 
 
-def test_one_gpu_is_shared_whatever_the_cores():
+def test_services_on_one_gpu_compete_whatever_their_cores():
     target, draft = (ComputeResources("machine", "cuda:0", frozenset({core}), 1) for core in (0, 1))
     assert target.competes_with(draft)
     assert not target.competes_with(ComputeResources("machine", "cuda:1", frozenset({0}), 1))

@@ -60,7 +60,7 @@ def test_a_digest_does_not_depend_on_the_context(model: Path, folder: Path, comp
 
 
 @pytest.mark.usefixtures("settled")
-def test_other_weights_have_their_own_digest_even_at_the_same_time(model: Path, folder: Path, computed) -> None:
+def test_other_weights_at_the_same_time_have_another_digest(model: Path, folder: Path, computed) -> None:
     before = digest_of(model, folder)
     shard = sorted(model.glob("*.safetensors"))[0]
     times, content = shard.stat(), bytearray(shard.read_bytes())
@@ -85,7 +85,7 @@ def test_the_digest_of_files_just_written_is_not_remembered(model: Path, folder:
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_digest_is_not_remembered_for_files_that_changed_meanwhile(model: Path, folder: Path) -> None:
+def test_files_changed_while_digesting_are_not_remembered(model: Path, folder: Path) -> None:
     record = DigestRecord(folder, load_checkpoint(model))
     os.utime(sorted(model.glob("*.safetensors"))[-1])
     record.compute()

@@ -1,4 +1,4 @@
-"""Work in idle time: nobody waits for it, the end of the process least of all."""
+"""Work in idle time delays nothing, least of all the end of the process."""
 
 import subprocess
 import sys
@@ -44,6 +44,6 @@ def test_all_steps_are_taken() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "idle time"]
 
 
-def test_a_process_ends_between_two_steps_as_it_would_have_without() -> None:
+def test_a_process_ends_between_two_steps_of_idle_work() -> None:
     ended = subprocess.run([sys.executable, "-c", _ENDLESS], capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")

@@ -1,4 +1,4 @@
-"""LoadingProgress: told to whoever asks, and logged seldom enough to be read."""
+"""LoadingProgress: reported on request, and logged seldom enough to be read."""
 
 import time
 from concurrent.futures import CancelledError
@@ -16,21 +16,21 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_it_says_what_share_is_loaded() -> None:
+def test_progress_is_written_as_a_percentage() -> None:
     progress = LoadingProgress()
     assert str(progress) == "0% of the weights are loaded"
     progress.advance(0.426)
     assert str(progress) == "43% of the weights are loaded"
 
 
-def test_whoever_cancels_ends_the_loading() -> None:
+def test_a_cancellation_ends_the_loading() -> None:
     progress = LoadingProgress()
     progress.cancel()
     with pytest.raises(CancelledError):
         progress.advance(0.5)
 
 
-def test_it_logs_a_line_for_a_tenth_of_the_weights_and_no_more_than_one_a_second(seconds, caplog) -> None:
+def test_a_tenth_is_logged_and_at_most_one_line_a_second(seconds, caplog) -> None:
     caplog.set_level("INFO")
     progress = LoadingProgress()
     for step in range(1, 101):  # a hundredth each tenth of a second

@@ -1,4 +1,4 @@
-"""PackedFile: what was written is read; whatever else is in the file is refused by name."""
+"""PackedFile: weights written are read back; any other content is refused with the reason."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> PackedFile:
     return file
 
 
-def test_what_was_written_is_read(file: PackedFile) -> None:
+def test_weights_written_are_read_back(file: PackedFile) -> None:
     weights = empty_weights()
     file.read(weights)
     assert {name: values.tolist() for name, values in weights.items()} == {
@@ -92,7 +92,7 @@ def test_short_reads_go_on(file: PackedFile, monkeypatch: pytest.MonkeyPatch) ->
     ("position", "message"),
     [(0, "holds no packed weights"), (HEADER_AT, "the header is damaged"), (-1, "weight 'c' is damaged")],
 )
-def test_the_message_says_what_is_damaged(file: PackedFile, position: int, message: str) -> None:
+def test_the_error_names_the_damaged_part(file: PackedFile, position: int, message: str) -> None:
     content = bytearray(file.path.read_bytes())
     content[position] ^= 1
     file.path.write_bytes(content)
@@ -100,7 +100,7 @@ def test_the_message_says_what_is_damaged(file: PackedFile, position: int, messa
         file.read(empty_weights())
 
 
-def test_bytes_behind_the_weights_are_refused(file: PackedFile) -> None:
+def test_bytes_after_the_weights_are_refused(file: PackedFile) -> None:
     size = file.path.stat().st_size
     with file.path.open("ab") as output:
         output.write(b"?")
@@ -136,7 +136,7 @@ def test_a_header_that_is_whole_and_wrong_is_refused(file: PackedFile, text: byt
         file.read(empty_weights())
 
 
-def test_checksums_that_are_none_are_refused(file: PackedFile) -> None:
+def test_headers_without_checksums_are_refused(file: PackedFile) -> None:
     content = file.path.read_bytes()
     _, size, _ = struct.unpack_from("<8sQI", content)
     header = json.loads(content[HEADER_AT : HEADER_AT + size])

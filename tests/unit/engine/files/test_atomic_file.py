@@ -27,7 +27,7 @@ def test_the_file_appears_once_it_is_whole(path: Path) -> None:
     assert names(path) == ["name"]
 
 
-def test_an_error_leaves_what_was_there(path: Path) -> None:
+def test_an_error_leaves_the_old_file(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), atomic_file(path) as file:
         file.write(bytes([1 // 0]))
     assert path.read_text() == "before"
@@ -42,7 +42,7 @@ def test_a_second_writer_is_refused(path: Path) -> None:
     assert path.read_text() == "after"
 
 
-def test_a_writer_that_comes_as_another_ends_does_not_touch_its_file(path: Path, monkeypatch) -> None:
+def test_a_late_writer_does_not_touch_the_others_file(path: Path, monkeypatch) -> None:
     def end_of_the_other(*_: object) -> None:
         path.with_name("name.part").rename(path)
 
@@ -53,7 +53,7 @@ def test_a_writer_that_comes_as_another_ends_does_not_touch_its_file(path: Path,
     assert path.read_text() == "the other's"
 
 
-def test_what_a_killed_writer_left_is_overwritten(path: Path) -> None:
+def test_the_part_file_of_a_killed_writer_is_overwritten(path: Path) -> None:
     path.with_name("name.part").write_text("much more than is written now")
     with atomic_file(path) as file:
         file.write(b"after")

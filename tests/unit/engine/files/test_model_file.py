@@ -1,4 +1,4 @@
-"""What is no regular file, or larger than it may be, is refused by its name before it is read."""
+"""A path that is no regular file, or too large a file, is refused by its name before it is read."""
 
 import os
 import struct
@@ -54,7 +54,7 @@ def assert_refused_unread(folder: Path, name: str, problem: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo, os.mkdir])
-def test_what_is_no_regular_file_is_refused(folder, name, make):
+def test_a_path_that_is_no_regular_file_is_refused(folder, name, make):
     path = folder / name
     path.unlink(missing_ok=True)
     make(path)

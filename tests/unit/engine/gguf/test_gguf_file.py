@@ -1,4 +1,4 @@
-"""A GGUF file is read as the gguf package reads it, and whatever else it holds is refused by one sentence."""
+"""A GGUF file is read as the gguf package reads it, and any other content is refused by one sentence."""
 
 import os
 import random
@@ -71,7 +71,7 @@ def test_numbers_are_the_shortest_decimals_that_are_stored_so(tmp_path):
     assert GgufFile(path).metadata.raw("a") == 1e-5
 
 
-def test_which_paths_are_files(tmp_path, whole):
+def test_gguf_files_are_recognised_by_name_and_content(tmp_path, whole):
     assert is_gguf(whole)
     assert is_gguf(tmp_path / "missing.gguf")
     assert not is_gguf(tmp_path)
@@ -161,7 +161,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_not_well_formed_is_refused(tmp_path, name):
+def test_malformed_files_are_refused(tmp_path, name):
     content, problem = BAD[name]
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
@@ -172,7 +172,7 @@ def test_what_is_not_well_formed_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo])
-def test_what_is_no_regular_file_is_refused(tmp_path, make):
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path, make):
     path = tmp_path / "model.gguf"
     make(path)
     with pytest.raises(CheckpointError, match="is not a regular file"):
@@ -189,7 +189,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path, whole):
         assert str(path) in str(refused.value)
 
 
-def test_thousands_of_changed_headers_are_refused_in_little_memory(tmp_path, monkeypatch):
+def test_changed_headers_are_refused_in_little_memory(tmp_path, monkeypatch):
     """Each has one of its counts, lengths, types, dimensions or offsets changed."""
     small = write_small(tmp_path / "small.gguf")
     content, path, generator = small.read_bytes(), tmp_path / "model.gguf", random.Random(14)

@@ -59,7 +59,7 @@ def test_control_tokens_are_hidden_and_those_of_users_are_not(tmp_path):
     assert begin not in ours.encode("<|begin|>", add_special_tokens=False, parse_special=False)
 
 
-def test_what_pads_the_vocabulary_is_no_token(tmp_path):
+def test_padding_of_the_vocabulary_is_no_token(tmp_path):
     vocabulary = DATA["vocabularies"]["bpe"]
     assert vocabulary["tokens"][-1] == "[PAD]"
     assert tokenizer(tmp_path, vocabulary).vocab_size == len(vocabulary["tokens"]) - 1
@@ -97,7 +97,7 @@ def test_a_file_may_give_the_marks_of_gaps(tmp_path, prefix, suffix, middle):
         tokenizer(tmp_path, vocabulary)
 
 
-def test_a_file_that_names_no_pre_tokenizer_is_read_with_a_warning(tmp_path, caplog):
+def test_a_file_without_pre_tokenizer_is_read_with_a_warning(tmp_path, caplog):
     vocabulary = DATA["vocabularies"]["bpe"]
     unnamed, default = (tokenizer(tmp_path, vocabulary, pre) for pre in (None, "default"))
     assert "'tokenizer.ggml.pre': is missing" in caplog.text

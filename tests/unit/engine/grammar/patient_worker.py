@@ -1,4 +1,4 @@
-"""The grammar worker, but its trials have an hour: what ends one is what the test does."""
+"""The grammar worker with an hour for each trial, so that only the test ends one."""
 
 from unittest import mock
 

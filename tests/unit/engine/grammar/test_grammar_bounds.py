@@ -27,16 +27,16 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize(("kind", "text"), TOO_MUCH.values(), ids=TOO_MUCH)
-def test_too_much_of_what_takes_long_is_refused(kind: GrammarKind, text: str):
+def test_grammars_beyond_the_bounds_are_refused(kind: GrammarKind, text: str):
     with pytest.raises(ValueError, match="at most"):
         check_bounds(GrammarSource(kind, (text,)))
 
 
 @pytest.mark.parametrize(("kind", "text"), ALLOWED.values(), ids=ALLOWED)
-def test_what_only_looks_like_it_is_not(kind: GrammarKind, text: str):
+def test_grammars_that_only_look_too_large_are_accepted(kind: GrammarKind, text: str):
     check_bounds(GrammarSource(kind, (text,)))
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_what_is_as_it_should_be_is_within_bounds(source: GrammarSource):
+def test_ordinary_grammars_are_within_bounds(source: GrammarSource):
     check_bounds(source)

@@ -27,13 +27,13 @@ BAD = {
 
 
 @pytest.mark.parametrize(("kind", "text", "message"), BAD.values(), ids=BAD)
-def test_the_reason_of_a_refusal_is_told_in_short(kind, text, message):
+def test_the_reason_of_a_refusal_is_short(kind, text, message):
     with pytest.raises(GrammarError, match=message) as caught:
         compiler(byte_tokenizer(), VOCAB_SIZE).compile(GrammarSource(kind, (text,)))
     assert len(str(caught.value)) <= 500
 
 
-def test_the_states_of_a_grammar_are_apart():
+def test_the_states_of_a_grammar_are_independent():
     grammar = compiled("regex", byte_tokenizer(), VOCAB_SIZE)
     first, second, third = (grammar.begin(stop_ids=[END]) for _ in range(3))
     first.advance(b"ab")
@@ -42,7 +42,7 @@ def test_the_states_of_a_grammar_are_apart():
     assert (second.masks(b"ab") == third.masks(b"ab")).all()
 
 
-def test_a_draft_does_not_look_ahead():
+def test_without_look_ahead_only_the_next_token_has_a_mask():
     grammar = compiler(byte_tokenizer(), VOCAB_SIZE).compile(SOURCES["regex"], looks_ahead=False)
     state = grammar.begin(stop_ids=[END])
     assert state.num_allowed(b"ab") == 0
@@ -65,7 +65,7 @@ class PrefixingTokenizer(Tokenizer):
         return super().encode(" " + text, **options)
 
 
-def test_a_forced_text_is_cut_byte_for_byte_where_the_tokenizer_would_change_it():
+def test_forced_text_is_cut_into_bytes_where_encoding_changes_it():
     vocabulary = GrammarVocabulary(byte_tokenizer(), vocab_size=VOCAB_SIZE)
     assert vocabulary("true") == [*b"true"]
     description = byte_tokenizer()._description
@@ -85,7 +85,7 @@ class CountingTokenizer(Tokenizer):
         return super().encode(text, **options)
 
 
-def test_of_a_long_forced_text_only_the_beginning_is_cut_at_each_mask():
+def test_only_the_start_of_a_long_forced_text_is_tokenized():
     tokenizer = CountingTokenizer(byte_tokenizer()._description)
     text = "".join(random.Random(0).choices("abc ", k=60_000))
     grammar = compiler(tokenizer, VOCAB_SIZE).compile(GrammarSource(GrammarKind.CHOICE, (text,)))
@@ -95,7 +95,7 @@ def test_of_a_long_forced_text_only_the_beginning_is_cut_at_each_mask():
     assert 0 < tokenizer.longest < 4096
 
 
-def test_a_text_that_can_be_read_in_ever_more_ways_ends_before_its_masks_take_long():
+def test_an_ambiguous_text_ends_before_its_masks_take_long():
     """Counts decide where, so that it is the same place on every machine."""
     grammar = compiler(byte_tokenizer(), VOCAB_SIZE).compile(
         GrammarSource(GrammarKind.LARK, ('start: x\nx: x x | x x x | "a" | "b" |\n',))

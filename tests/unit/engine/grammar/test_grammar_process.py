@@ -1,4 +1,4 @@
-"""GrammarProcess: what takes too much is refused, whatever it does to the process that finds out."""
+"""GrammarProcess: costly grammars are refused, whatever they do to the process that tries them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -52,13 +52,13 @@ async def until_forks(process: GrammarProcess, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_what_is_as_it_should_be_is_compiled(process: GrammarProcess, name: str):
+async def test_ordinary_grammars_are_compiled(process: GrammarProcess, name: str):
     grammar = await process.compile(SOURCES[name], "me")
     assert grammar.begin(stop_ids=[END]).masks().any()
 
 
 @pytest.mark.parametrize("name", all_with(HOSTILE, "chained rules", "intersections"))
-async def test_what_takes_too_much_is_refused_and_harms_nobody(process: GrammarProcess, name: str):
+async def test_costly_grammars_are_refused_and_the_next_is_compiled(process: GrammarProcess, name: str):
     with pytest.raises(GrammarError, match=r"at most|more than|limit"):
         await process.compile(HOSTILE[name], "me")
     await process.compile(SOURCES["lark"], "me")
@@ -79,7 +79,7 @@ async def test_a_caller_s_grammars_are_tried_one_by_one(process_with_time: Gramm
     process = process_with_time
     calls = [asyncio.create_task(process.compile(SLOW, "me")) for _ in range(3)]
     await until_forks(process, 1)
-    await process.compile(SOURCES["regex"], "another")  # who does not wait for them
+    await process.compile(SOURCES["regex"], "another")  # which does not wait for them
     await until_forks(process, 1)
     assert not any(call.done() for call in calls)
     for call in calls:
@@ -106,7 +106,7 @@ async def test_a_process_that_was_killed_is_started_anew(process: GrammarProcess
     await process.compile(SOURCES["choice"], "me")
 
 
-async def test_what_has_passed_is_not_tried_again(process: GrammarProcess):
+async def test_a_compiled_grammar_is_not_tried_again(process: GrammarProcess):
     await process.compile(SOURCES["choice"], "me")
     assert process._process is not None
     process._process.kill()

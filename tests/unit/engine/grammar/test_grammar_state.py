@@ -1,4 +1,4 @@
-"""GrammarState: what may be drawn is a pure function of the tokens, whatever was looked at or taken back."""
+"""GrammarState: the allowed tokens are a pure function of the tokens so far, whatever was predicted or taken back."""
 
 import json
 import random
@@ -54,7 +54,7 @@ def test_masks_depend_on_the_tokens_alone(name):
         assert (received.masks() == masks[-1]).all()
 
 
-def test_a_text_that_prefers_to_end_does_so_as_soon_as_it_may():
+def test_with_prefers_end_a_stop_is_forced_as_soon_as_allowed():
     source = GrammarSource(GrammarKind.REGEX, ("a{2,9}",), prefers_end=True)
     state = compiler(byte_tokenizer(), VOCAB_SIZE).compile(source).begin(stop_ids=[END])
     behind = state.masks([ord("a"), ord("a"), ord("a")])
@@ -66,7 +66,7 @@ def test_a_text_that_prefers_to_end_does_so_as_soon_as_it_may():
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_row_behind_predictions_is_the_state_behind_them(name):
+def test_the_mask_after_predictions_is_that_of_the_state_there(name):
     for seed in range(8):
         rng = random.Random(seed)
         tokens, masks = random_walk(begin(name), rng, PADDED, stop_id=DEMO_END, length=24)
@@ -80,7 +80,7 @@ def test_a_row_behind_predictions_is_the_state_behind_them(name):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_what_a_mask_allows_can_be_followed_and_special_and_padding_ids_never(name):
+def test_allowed_tokens_can_follow_and_special_ids_never(name):
     rng = random.Random(3)
     tokens, masks = random_walk(begin(name), rng, PADDED, stop_id=DEMO_END, length=24)
     state = compiled(name, DEMO, PADDED).begin(stop_ids=[])
@@ -92,7 +92,7 @@ def test_what_a_mask_allows_can_be_followed_and_special_and_padding_ids_never(na
         assert not state.is_rejected
 
 
-def test_a_stop_may_be_drawn_where_the_text_may_end_and_is_all_that_is_left_where_it_must():
+def test_a_stop_is_allowed_at_an_end_and_alone_where_it_must_end():
     state = byte_state(GrammarKind.REGEX, "ab?")
     assert next_bytes(state) == [*b"a"]
     state.advance(b"a")
@@ -101,7 +101,7 @@ def test_a_stop_may_be_drawn_where_the_text_may_end_and_is_all_that_is_left_wher
     assert next_bytes(state) == [END]
 
 
-def test_an_ordinary_token_that_stops_is_drawn_only_where_the_text_may_end():
+def test_an_ordinary_stop_token_is_allowed_only_at_an_end():
     state = byte_state(GrammarKind.REGEX, "a!b!?", stop_ids=[ord("!")])
     state.advance(b"a")
     assert next_bytes(state) == []
@@ -112,7 +112,7 @@ def test_an_ordinary_token_that_stops_is_drawn_only_where_the_text_may_end():
     assert next_bytes(state) == [*b"!"]
 
 
-def test_without_stops_nothing_may_be_drawn_behind_a_whole_text():
+def test_without_stops_nothing_is_allowed_after_a_complete_text():
     state = byte_state(GrammarKind.CHOICE, "a", "b", stop_ids=[])
     state.advance(b"a")
     assert next_bytes(state) == []
@@ -121,20 +121,20 @@ def test_without_stops_nothing_may_be_drawn_behind_a_whole_text():
 @pytest.mark.parametrize(
     ("predictions", "count"), [(b"", 0), (b"bab", 3), (b"bax", 2), (b"x", 0), ([ord("b"), END, ord("a")], 1)]
 )
-def test_predictions_are_allowed_up_to_what_is_forbidden_or_ends_the_text(predictions, count):
+def test_predictions_are_allowed_until_forbidden_or_ended(predictions, count):
     state = byte_state(GrammarKind.REGEX, "(ab)*a?")
     state.advance(b"a")
     assert state.num_allowed(predictions) == count
 
 
-def test_nothing_may_be_drawn_behind_a_forbidden_prediction():
+def test_nothing_is_allowed_after_a_forbidden_prediction():
     state = byte_state(GrammarKind.REGEX, "[ab]*")
     masks = state.masks(b"axb")
     assert [bool(allowed(mask, VOCAB_SIZE)) for mask in masks] == [True, True, False, False]
     assert allowed(masks[1], VOCAB_SIZE) == [*b"ab", END]
 
 
-def test_nothing_may_be_drawn_behind_a_forbidden_token_but_a_fork_from_before_it_goes_on():
+def test_after_a_forbidden_token_only_an_earlier_fork_continues():
     state = byte_state(GrammarKind.REGEX, "[ab]*c")
     state.advance(b"ab")
     before = state.fork()
@@ -145,8 +145,8 @@ def test_nothing_may_be_drawn_behind_a_forbidden_token_but_a_fork_from_before_it
     assert (before.num_followed, next_bytes(before)) == (3, [*b"abc"])
 
 
-def test_the_row_behind_a_prediction_is_no_matter_of_another_that_was_wrong():
-    """The library remembers the mask behind the comma and the space for the one behind the bracket and the space."""
+def test_the_mask_after_a_prediction_is_not_that_of_a_wrong_one():
+    """The library caches the mask after comma and space, and would take it for the one after bracket and space."""
     items = {"type": "array", "items": {"type": "string", "maxLength": 5}, "maxItems": 2}
     schema = {"type": "object", "properties": {"t": items}, "required": ["t"], "additionalProperties": False}
     state = byte_state(GrammarKind.JSON_SCHEMA, json.dumps(schema))
@@ -158,7 +158,7 @@ def test_the_row_behind_a_prediction_is_no_matter_of_another_that_was_wrong():
     assert behind_bracket == next_bytes(state) == sorted(b"\t\n\r }")
 
 
-def test_what_is_received_at_once_leads_to_the_same_place_as_what_was_drawn_one_by_one():
+def test_tokens_received_at_once_or_drawn_singly_have_one_mask():
     """The library forces bytes where it makes a mask, which matters to where `max_tokens` ends."""
     source = GrammarSource(GrammarKind.LARK, ('start: t "x"\nt[max_tokens=3]: /a\\d\\dé\\d/\n',))
     drawn, received = (compiler(DEMO, PADDED).compile(source).begin(stop_ids=[DEMO_END]) for _ in range(2))
@@ -170,7 +170,7 @@ def test_what_is_received_at_once_leads_to_the_same_place_as_what_was_drawn_one_
     assert (received.masks() == drawn.masks()).all()
 
 
-# The number of states in which these can be read doubles with each letter behind an "a", or with each that is read.
+# The number of states in which these can be read doubles with each letter after an "a", or with each that is read.
 COSTLY = {
     "lexer": (GrammarSource(GrammarKind.REGEX, ("[ab]*a[ab]{12}",)), {"max_lexer_states": 200}),
     "parser": (GrammarSource(GrammarKind.LARK, ('start: start start | "a" | "b"\n',)), {"max_items_in_row": 24}),
@@ -197,7 +197,7 @@ def follow_to_the_end(state: GrammarState, text: bytes) -> int:
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_is_too_costly_for_one_text_or_prediction_is_no_matter_of_another(name):
+def test_the_cost_of_one_text_does_not_end_another(name):
     text = bytes(random.Random(1).choices(b"ab", k=2000))
     grammar = costly_grammar(name)
     count = follow_to_the_end(grammar.begin(stop_ids=[END]), text)

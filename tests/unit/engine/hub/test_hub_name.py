@@ -1,4 +1,4 @@
-"""What `--model` may say, and what of it is a name on the hub."""
+"""The values of `--model`, and which of them are names on the hub."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_name_on_the_hub_is_read_and_written_the_same(text: str, name: HubName
         "",
     ],
 )
-def test_what_can_be_no_name_is_a_path(text: str):
+def test_text_that_is_no_hub_name_is_a_path(text: str):
     assert read_source(text) == Path(text)
 
 

@@ -50,7 +50,7 @@ def test_no_file_and_several_are_refused_with_a_list(file: str | None, said: str
     assert said in str(refused.value)
 
 
-def test_a_part_that_is_missing_is_told():
+def test_a_missing_part_is_named():
     with pytest.raises(HubError, match=r"has 1 of the parts of BF16/a-BF16-00001-of-00002\.gguf; it must have 2"):
         gguf_parts(named("a-BF16.gguf"), GGUF[:-1])
 
@@ -61,7 +61,7 @@ def test_the_only_gguf_file_needs_no_name():
     assert not is_gguf(named(None), [*GGUF, "model.safetensors"])
 
 
-def test_what_is_beside_the_weights():
+def test_only_needed_text_files_are_listed():
     others = [
         "original/config.json",
         "tokenizer.model",

@@ -1,4 +1,4 @@
-"""PEFT's folders: what they change, and what of them is refused by name."""
+"""PEFT's folders: which weights they change, and what is refused by name."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def base() -> Path:
     return random_checkpoint(Kind.LLAMA)
 
 
-def test_it_changes_the_weights_that_it_names_with_the_scale_that_it_says(base: Path, tmp_path: Path) -> None:
+def test_an_adapter_changes_the_named_weights_at_its_scale(base: Path, tmp_path: Path) -> None:
     folder = PeftFolder(write_adapter(tmp_path, base, seed=1, rank=4, modules=["q_proj", "down_proj"], lora_alpha=6))
     checkpoint = load_checkpoint(base)
     updates = dict(folder.updates(checkpoint))
@@ -43,7 +43,7 @@ def test_rank_stabilised_ones_are_scaled_by_the_root_of_the_rank(base: Path, tmp
     assert folder.scale == 6 / math.sqrt(8)
 
 
-def test_the_digest_is_that_of_the_numbers_and_of_the_configuration(base: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_numbers_and_configuration(base: Path, tmp_path: Path) -> None:
     digests = {
         PeftFolder(write_adapter(tmp_path / str(index), base, **fields)).digest()
         for index, fields in enumerate([{"seed": 1}, {"seed": 1}, {"seed": 2}, {"seed": 1, "lora_alpha": 5}])
@@ -77,7 +77,7 @@ def test_a_configuration_that_asks_for_more_is_refused(
         PeftFolder(tmp_path)
 
 
-def test_what_says_nothing_of_the_weights_is_let_be(base: Path, tmp_path: Path) -> None:
+def test_fields_that_do_not_concern_the_weights_are_ignored(base: Path, tmp_path: Path) -> None:
     others = {"lora_dropout": 0.1, "task_type": "CAUSAL_LM", "use_dora": False, "modules_to_save": None}
     write_adapter(tmp_path, base, seed=1, **others, init_lora_weights="gaussian", rank_pattern={})
     assert PeftFolder(tmp_path).scale == 2
@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_tensors_that_change_nothing_that_can_be_are_refused_by_name(base: Path, tmp_path: Path, why: str) -> None:
+def test_tensors_that_change_no_known_weight_are_refused(base: Path, tmp_path: Path, why: str) -> None:
     changes, problem = REFUSED[why]
     renamed(write_adapter(tmp_path, base, seed=1), changes)
     with pytest.raises(CheckpointError, match=re.escape(problem)):

@@ -1,4 +1,4 @@
-"""Which tokens may take the place of a prompt's last one, and how a generation goes on from the one that does."""
+"""Which tokens may replace a prompt's last one, and how a generation continues from the one drawn."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ HEALING = Healing(num_known=0, masked_ids=(1, 2))  # of a vocabulary of bytes, w
 
 
 @given(st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=3))
-def test_all_but_the_tokens_that_begin_as_the_last_one_are_masked(prompt: list[int]):
+def test_only_tokens_that_begin_as_the_last_one_are_allowed(prompt: list[int]):
     healing = plan_healing(prompt, TOKENIZER, vocab_size=VOCAB_SIZE)
     known = TOKENIZER.token_bytes(prompt[-1])
     allowed = {
@@ -104,7 +104,7 @@ async def test_a_continuation_replays_after_the_prompt_is_healed(cut):
     assert (last.reason, last.completion_tokens) == (end.reason, end.completion_tokens) == (FinishReason.MAX_TOKENS, 5)
 
 
-async def test_received_tokens_beyond_the_end_are_refused_once_the_end_is_known():
+async def test_received_tokens_beyond_the_end_are_refused_when_known():
     stream = make_stream()
     request = make_request(b"Hel", healing=HEALING, received=b"abc", stop_strings=["pa"])
     output = make_output(request, stream)
@@ -115,7 +115,7 @@ async def test_received_tokens_beyond_the_end_are_refused_once_the_end_is_known(
     assert [event async for event in stream] == [Refused("the generation ends after 1 tokens, but 3 were received")]
 
 
-async def test_an_end_while_the_prompt_is_healed_counts_what_was_received():
+async def test_an_end_during_healing_counts_received_tokens():
     stream = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, received=b"abc"), stream)
     output.finish(FinishReason.DEADLINE)
@@ -124,7 +124,7 @@ async def test_an_end_while_the_prompt_is_healed_counts_what_was_received():
     assert (end.text, end.prompt_tokens, end.completion_tokens) == ("", 3, 3)
 
 
-async def test_a_stop_string_in_what_the_healed_token_adds_ends_the_text_there():
+async def test_a_stop_string_in_the_healed_part_ends_the_text_there():
     stream = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, stop_strings=["p"]), stream)
     sequence = output.sequence

@@ -13,7 +13,7 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.parametrize("strings", [["e"], ["\n", ":", '"', "*"], ["de", "re"], ["ä"], ["no token is like this"], []])
-def test_found_is_each_token_that_holds_one(tokenizer: Tokenizer, strings: list[str]) -> None:
+def test_every_token_that_holds_a_string_is_found(tokenizer: Tokenizer, strings: list[str]) -> None:
     found = [
         token_id
         for token_id in range(tokenizer.vocab_size)

@@ -75,13 +75,13 @@ def test_added_tokens_stand_for_their_literal_text():
     assert [TOKENIZER.token_bytes(i) for i in range(4)] == [token.encode() for token in SPECIAL_TOKENS]
 
 
-def test_added_tokens_of_a_byte_level_vocabulary_are_not_in_its_alphabet():
+def test_added_byte_level_tokens_are_spelled_literally():
     built = tokenizers.Tokenizer.from_str(byte_level_tokenizer().to_str())
     built.add_tokens(["Ġcafé"])
     assert Tokenizer(built.to_str()).token_bytes(built.token_to_id("Ġcafé")) == "Ġcafé".encode()
 
 
-def test_added_tokens_of_a_sentencepiece_vocabulary_are_spelled_with_marks():
+def test_added_sentencepiece_tokens_are_spelled_with_marks():
     """Gemma's runs of spaces are such tokens."""
     tokenizer = sentencepiece_like(GEMMA_DECODER)
     ids = tokenizer.encode("x y    a", add_special_tokens=False)
@@ -116,7 +116,7 @@ def test_special_tokens_in_text_are_parsed_if_asked():
 
 
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, sentencepiece_like(GEMMA_DECODER)], ids=["bytes", "pieces"])
-def test_without_parsing_all_else_is_as_with_it(tokenizer):
+def test_the_literal_encoder_differs_in_control_tokens_only(tokenizer):
     """The two share what is large, and differ in what they do with control tokens only."""
     with_it, without = tokenizer._encoder, tokenizer._literal_encoder
     assert json.loads(without.to_str()) == json.loads(with_it.to_str())

@@ -26,13 +26,13 @@ async def submit(error: Exception) -> None:
     await _submit(cast(TargetEngine, RefusingEngine(error)), [request])
 
 
-async def test_received_tokens_that_are_not_the_generations_are_the_callers_fault() -> None:
+async def test_received_tokens_of_another_generation_are_refused() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         await submit(ContinuationError("the grammar forbids the token at 0"))
     (violation,) = refused.value.violations
     assert violation.field == "continue_from.token_ids"
 
 
-async def test_another_error_is_not() -> None:
+async def test_another_error_names_no_field_of_the_request() -> None:
     with pytest.raises(ValueError, match="repetition_penalty: is 0"):
         await submit(ValueError("repetition_penalty: is 0; it must be above 0"))

@@ -61,7 +61,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
     )
 
 
-async def test_text_with_a_token_that_the_model_lacks_is_refused_by_name():
+async def test_text_beyond_the_models_vocabulary_is_refused_by_name():
     found = Violations()
     await read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=50), found)
     with pytest.raises(InvalidRequestError) as refused:

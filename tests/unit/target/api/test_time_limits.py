@@ -1,4 +1,4 @@
-"""Time limits: what is no duration, or out of range, is refused by its name."""
+"""Time limits: a value that is no duration, or out of range, is refused by its name."""
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -13,7 +13,7 @@ WHOLE_NANOS = "allowed: 0 to 999999999"
 
 
 @pytest.mark.parametrize(("seconds", "nanos"), [(0, 1), (1, 0), (2, 999_999_999), (86400, 0)])
-def test_what_is_in_range_is_read(seconds, nanos):
+def test_durations_in_range_are_read(seconds, nanos):
     found = Violations()
     assert read_duration("limit", Duration(seconds=seconds, nanos=nanos), DAY, found) == seconds + nanos * 1e-9
     found.raise_if_any()
@@ -32,7 +32,7 @@ def test_what_is_in_range_is_read(seconds, nanos):
         (-1, 2_000_000_000, "limit.nanos", f"is 2000000000; {WHOLE_NANOS}"),
     ],
 )
-def test_what_is_not_is_refused_by_its_name(seconds, nanos, field, problem):
+def test_bad_durations_are_refused_by_field(seconds, nanos, field, problem):
     found = Violations()
     read_duration("limit", Duration(seconds=seconds, nanos=nanos), DAY, found)
     with pytest.raises(InvalidRequestError) as refusal:

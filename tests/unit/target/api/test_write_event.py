@@ -1,4 +1,4 @@
-"""Messages of bounded size: what a chunk is cut into spells the same at every token."""
+"""Messages of bounded size: the pieces of a chunk spell the same text at every token."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ async def chunks_of(*runs: bytes) -> list[Chunk]:
 
 @pytest.mark.parametrize("limit", [1, 40, 1 << 20])
 @pytest.mark.parametrize("size", [1, 4, 99])
-async def test_a_chunk_is_cut_between_tokens_each_with_the_text_it_released(
+async def test_a_chunk_is_cut_between_tokens_with_the_text_of_each(
     size: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(LIMIT, limit)

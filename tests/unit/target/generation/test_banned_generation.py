@@ -1,4 +1,4 @@
-"""What is banned is never said: whatever goes on, an answer is what the rule on whole strings makes it."""
+"""Banned strings never occur: in any company, an answer is the one that the rule on whole strings gives."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ def test_alone_and_in_company_with_predictions_and_without(requests, predicts, s
 
 @settings(max_examples=35, derandomize=True, database=None)
 @given(REQUESTS, st.integers(0, 99))
-def test_a_continuation_from_every_chunk_and_every_token_goes_on_alike(request, seed):
+def test_a_continuation_from_any_chunk_or_token_agrees(request, seed):
     async def check() -> None:
         whole = answer(request)
         one = await step_by_step(Target(random=Random(seed)), request)
@@ -79,7 +79,7 @@ def test_a_continuation_from_every_chunk_and_every_token_goes_on_alike(request, 
 
 @settings(max_examples=20, derandomize=True, database=None)
 @given(REQUESTS, st.integers(0, 60))
-def test_an_end_by_time_gives_a_prefix_and_shows_what_was_held(request, num_steps):
+def test_a_time_limit_gives_a_prefix_and_shows_held_text(request, num_steps):
     async def check() -> None:
         whole = answer(request)
         target = Target()
@@ -112,7 +112,7 @@ def crowd() -> list[Request]:
     ]
 
 
-async def test_the_workloads_do_what_they_are_meant_to():
+async def test_the_workloads_cover_bans_preemptions_and_predictions():
     """Tokens are taken back amid what was predicted, among preemptions, with predictions right and wrong."""
     target = Target(num_blocks=14)
     generations = await complete(target, *crowd())
@@ -124,7 +124,7 @@ async def test_the_workloads_do_what_they_are_meant_to():
     assert sum(sum(one.offered) for one in stats) > sum(sum(one.accepted) for one in stats) > 0
 
 
-async def test_reports_and_usage_count_what_stays():
+async def test_reports_and_usage_count_only_tokens_that_stay():
     for generation in await complete(Target(), *crowd()):
         ids, *_ = generation.answer()
         end = generation.events[-1]
@@ -134,7 +134,7 @@ async def test_reports_and_usage_count_what_stays():
         assert len(reports) == end.speculation.passes
 
 
-async def test_where_every_token_is_banned_none_is_left():
+async def test_banning_every_token_ends_with_no_candidates():
     request = make([*"ab s<", "\u00df", "\ufffd"], prompt=[0], token_ids=frozenset(), max_tokens=3)
     (generation,) = await complete(Target(), request)
     assert generation.answer() == tuple_of(answer(request))
@@ -147,7 +147,7 @@ async def test_received_tokens_that_hold_a_banned_string_are_refused():
         Target().add(replace(make(["ab"], prompt=[2]), received=(0, 1)))
 
 
-async def test_received_tokens_that_lead_to_a_banned_string_are_refused_when_it_is_complete():
+async def test_received_tokens_that_force_a_banned_string_are_refused():
     """They are not the generation's own: it would not have sent them before it knew."""
     tempting = (make(["ab"], prompt=[*pair, 2], token_ids=frozenset()) for pair in product(range(VOCAB_SIZE), repeat=2))
     request = next(request for request in tempting if scores_of(request, [*request.prompt, 0]).argmax() == 1)
@@ -158,7 +158,7 @@ async def test_received_tokens_that_lead_to_a_banned_string_are_refused_when_it_
 
 
 @pytest.mark.parametrize("part", [0, further(1), further(2)])
-async def test_what_a_rewind_makes_possible_again_is_still_held(part):
+async def test_text_is_still_held_when_a_rewind_allows_it_again(part):
     """A token may put one banned string out of the question and begin another, for which it is taken back."""
     for pair in [*product(range(VOCAB_SIZE), repeat=2)][part::3]:
         request = make(["Ba ", "Aa", "b\u00df", "bs"], prompt=[*pair], temperature=1.0, token_ids=frozenset())
@@ -166,7 +166,7 @@ async def test_what_a_rewind_makes_possible_again_is_still_held(part):
         assert generation.answer() == tuple_of(answer(request))
 
 
-async def test_where_a_grammar_forces_how_a_banned_string_begins_a_later_cut_is_made():
+async def test_a_banned_string_forced_by_a_grammar_is_cut_later():
     """The text cannot begin in another way, but it can go on in another."""
     for seed in range(20):
         request = make(["bba", "bb "], prompt=[seed % VOCAB_SIZE], seed=seed, temperature=1.0, regex="abb[as ]{4}")
@@ -178,7 +178,7 @@ async def test_where_a_grammar_forces_how_a_banned_string_begins_a_later_cut_is_
 
 
 @pytest.mark.parametrize("limits", [{"regex": "(a|s)bb( |a)S*"}, {"regex": "Babb"}, {"allowed": (0, 1, 3)}])
-async def test_where_nothing_else_is_left_from_its_beginning_on_the_generation_ends_before_a_banned_string(limits):
+async def test_a_generation_without_another_way_ends_before_the_ban(limits):
     request = make(["b", "A"], prompt=[0], **limits)
     (generation,) = await complete(Target(), request)
     assert generation.answer() == tuple_of(answer(request))

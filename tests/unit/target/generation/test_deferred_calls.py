@@ -1,4 +1,4 @@
-"""Readers on an event loop are woken when the engine says so, a few in each of its turns."""
+"""Readers on an event loop are woken when the engine flushes, a few in each of the loop's turns."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from collections import Counter
 from services.target.generation.deferred_calls import DeferredCalls
 
 
-def test_nothing_is_called_before_it_is_flushed_and_then_all_in_order():
+def test_calls_run_in_order_after_a_flush_and_not_before():
     async def run() -> list[int]:
         deferred_calls = DeferredCalls()
         called: list[int] = []
@@ -26,7 +26,7 @@ def test_nothing_is_called_before_it_is_flushed_and_then_all_in_order():
     assert asyncio.run(run()) == [0, 1, 2]
 
 
-def test_what_is_left_is_called_at_the_end():
+def test_calls_left_over_are_made_at_close():
     async def run() -> None:
         deferred_calls = DeferredCalls()
         done = asyncio.Event()
@@ -71,7 +71,7 @@ def test_no_call_is_lost_between_threads_that_add_and_flush():
         for thread in threads:
             await asyncio.to_thread(thread.join)
         await asyncio.to_thread(deferred_calls.close)
-        for _ in range(2000):  # more turns than the calls need, a few of which are made in each
+        for _ in range(2000):  # more turns than the calls need, with a few calls in each
             await asyncio.sleep(0)
         return len(called)
 

@@ -61,7 +61,7 @@ def _logits(token: int) -> np.ndarray:
         ("aaaa", "aaa", "aaaa", 3),
     ],
 )
-async def test_the_run_ends_with_the_first_token_that_was_not_predicted(tokens, predictions, kept, num_predicted):
+async def test_the_run_ends_with_the_first_token_not_predicted(tokens, predictions, kept, num_predicted):
     (drawn,) = draw((tokens, predictions))
     assert drawn == SamplerOutput(records_of(kept.encode(), num_predicted), None)
 
@@ -82,11 +82,11 @@ async def test_tokens_before_a_row_without_one_are_kept(bad, failure):
     assert draw(([97, bad, 99], "ab")) == [SamplerOutput(records_of(b"a", 1), failure)]
 
 
-async def test_a_bad_row_behind_a_wrong_prediction_does_not_count():
+async def test_a_bad_row_after_a_wrong_prediction_does_not_count():
     assert draw(([97, NAN], "x")) == [SamplerOutput(records_of(b"a"), None)]
 
 
-async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
+async def test_each_row_draws_what_the_grammar_allows_after_its_chain():
     """The model would say "x" in every row; a text of three letters is all that the grammar allows."""
     source = GrammarSource(GrammarKind.REGEX, ("a[bx][cd]",))
     request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source))
@@ -96,7 +96,7 @@ async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
     assert drawn == SamplerOutput(records_of(b"ax", 1), None)
 
 
-async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
+async def test_a_complete_text_ends_where_no_stop_token_may_be_drawn():
     source = GrammarSource(GrammarKind.CHOICE, ("ab",))
     request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source), stop_ids=[])
     (drawn,) = draw(("xxx", "ab"), request=request)
@@ -105,12 +105,12 @@ async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
     assert draw(("x", ""), request=request) == [SamplerOutput([], FinishReason.NO_CANDIDATES)]
 
 
-async def test_nothing_drawn_is_nothing_asked():
+async def test_an_empty_batch_draws_nothing():
     logits = make_logits(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
     assert Sampler(NativeSampler(DEVICE)).sample(logits, []) == []
 
 
-async def test_logprobs_and_candidates_are_told_where_asked():
+async def test_logprobs_and_candidates_are_reported_where_asked():
     request = replace(make_request(), output=OutputOptions(logprobs=True, num_candidates=2))
     (drawn,) = draw(("ab", "a"), request=request)
     expected = np.log(np.exp(5.0) / (np.exp(5.0) + VOCAB_SIZE - 1))
@@ -122,7 +122,7 @@ async def test_logprobs_and_candidates_are_told_where_asked():
         assert record.candidates[0].logprob == record.logprob
 
 
-async def test_all_that_is_told_comes_from_the_rows_of_the_tokens_kept():
+async def test_reported_figures_come_from_the_rows_of_kept_tokens():
     asked = OutputOptions(logprobs=True, rank=True, entropy=True, logits=True)
     (drawn,) = draw(("abz", "ax"), request=replace(make_request(), output=asked))
     assert [record.token_id for record in drawn.records] == [*b"ab"]
@@ -136,7 +136,7 @@ async def test_all_that_is_told_comes_from_the_rows_of_the_tokens_kept():
     assert np.frombuffer(drawn.records[0].logits, "<f4").tolist() == [0, 5, 0]
 
 
-async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
+async def test_prompt_rows_report_their_tokens_beside_drawing_rows():
     request = make_request(b"abc", prompt_logprobs=True)
     rows = ScheduledRows(make_sequence(request), 3, draws=True, prompt_targets=[*b"bc"])
     other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
@@ -149,7 +149,7 @@ async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
     assert last == SamplerOutput([TokenRecord(ord("q"))], None)
 
 
-async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
+async def test_prompt_tokens_with_nan_logits_get_no_logprobs():
     sequence = make_sequence(make_request(b"abc", prompt_logprobs=True))
     rows = ScheduledRows(sequence, 2, draws=False, prompt_targets=[*b"bc"])
     logits = make_logits(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
@@ -159,5 +159,5 @@ async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
     assert (drawn.records, drawn.failure) == ([], None)
 
 
-async def test_nothing_is_told_where_not_asked():
+async def test_no_figures_are_reported_where_not_asked():
     assert draw(("a", "")) == [SamplerOutput([TokenRecord(97)], None)]

@@ -103,7 +103,7 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     assert end.reason is FinishReason.MAX_TOKENS
 
 
-async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
+async def test_predictors_hear_of_every_pass_of_a_prompt():
     target = Target()
     sequence, _ = target.add(make_request(b"0123456789", stop_ids=[]))
     assert target.predictor.num_tokens == [10]
@@ -112,7 +112,7 @@ async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
     assert target.predictor.num_tokens == [10, 10, 10, 11, len(sequence.tokens)]
 
 
-async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
+async def test_each_pass_is_reported_with_its_tokens_if_asked():
     target = Target()
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
     request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
@@ -130,7 +130,7 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     assert [report.source for report in chunk.reports] == sources
 
 
-async def test_predictions_for_which_there_is_no_room_have_no_source_but_a_reason(monkeypatch):
+async def test_predictions_without_room_have_a_reason_and_no_source(monkeypatch):
     target = Target()
     add = target.scheduler.add_predictions
     monkeypatch.setattr(target.scheduler, "add_predictions", lambda rows, _: add(rows, []))
@@ -148,7 +148,7 @@ async def test_predictions_for_which_there_is_no_room_have_no_source_but_a_reaso
     )
 
 
-async def test_a_report_has_the_alternates_that_were_found_before_its_pass():
+async def test_a_report_counts_the_alternates_received_before_its_pass():
     target = Target()
     sequence, stream = target.add(make_request(b"0123456789", max_tokens=6, stop_ids=[], pass_reports=True))
     while target.driver.step():
@@ -161,7 +161,7 @@ async def test_a_report_has_the_alternates_that_were_found_before_its_pass():
     assert any(report.waiting for report in chunk.reports)
 
 
-async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short():
+async def test_a_report_counts_committed_tokens_where_a_stop_ends_it():
     target = Target()
     free = make_request(
         b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=7)
@@ -181,7 +181,7 @@ async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short(
     assert reports == [(1, 0, 0), (3, 6, 3)]
 
 
-async def test_when_the_end_is_told_all_is_counted_and_given_back():
+async def test_all_is_counted_and_freed_before_the_end_is_sent():
     """The consumer reads on another thread: what it finds in the last event must not change any more."""
     target = Target()
     speculation = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
@@ -211,7 +211,7 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
     assert snapshots == [(end.speculation, True)]
 
 
-async def test_a_dropped_sequence_is_gone_at_once_and_may_be_dropped_again():
+async def test_a_dropped_sequence_is_gone_at_once_and_drops_twice():
     target = Target()
     running, _ = target.add(make_request(b"0123456789"))
     target.driver.step()
@@ -230,12 +230,12 @@ async def test_a_deadline_ends_a_generation_before_the_next_pass():
     (end,) = await read(late_stream)
     assert (end.reason, end.completion_tokens, late.text.num_computed) == (FinishReason.DEADLINE, 0, 0)
     assert sequence.num_generated == 1
-    target.driver.drop(late)  # as its consumer does, who leaves
+    target.driver.drop(late)  # as its consumer does when it leaves
     target.driver.drop(sequence)
     assert target.is_empty()
 
 
-async def test_all_who_wait_are_told_when_the_engine_is_abandoned():
+async def test_abandoning_the_engine_fails_every_stream_once():
     target = Target()
     streams = [target.add(make_request(b"abc", stop_ids=[]))[1] for _ in range(6)]
     target.driver.step()

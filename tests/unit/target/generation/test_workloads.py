@@ -1,4 +1,4 @@
-"""Random workloads: whatever comes together, everybody gets what they would have got alone, and everything ends."""
+"""Random workloads: in any mix, each request gets what it gets alone, and everything ends."""
 
 import asyncio
 from itertools import accumulate
@@ -57,7 +57,7 @@ class Client:
             self._reading = None
 
     async def leave(self) -> None:
-        """Stop reading."""
+        """Stop reading the stream."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -212,7 +212,7 @@ def check_answer(client: Client, expected: Answer) -> None:
 
 
 def check_prompt(client: Client) -> None:
-    """Every token of the prompt was told of once, whatever was computed anew; none to who had been told before."""
+    """Every record of the prompt was sent once, whatever was computed anew; a continuation got none."""
     sequence, request = client.sequence, client.sequence.request
     told = [record for event in client.events if isinstance(event, Progress) for record in event.records]
     reports_prompt = request.output.prompt_logprobs and not request.received
@@ -252,7 +252,7 @@ REQUESTS = st.fixed_dictionaries(
     requests=st.lists(REQUESTS, min_size=1, max_size=7),
     seed=st.integers(0, 2**32),
 )
-def test_everybody_gets_what_they_would_have_got_alone(
+def test_each_request_in_a_workload_gets_its_own_bytes(
     max_sequences, spare_rows, prefill_chunk, num_blocks, capacity, requests, seed
 ):
     limits = SchedulerConfig(
@@ -261,7 +261,7 @@ def test_everybody_gets_what_they_would_have_got_alone(
     asyncio.run(run_workload(limits, num_blocks, capacity, requests, seed))
 
 
-def test_the_workloads_do_what_they_are_meant_to():
+def test_the_workload_covers_preemptions_pauses_and_predictions():
     """A crowd on few blocks: there are preemptions, pauses, predictions right and wrong, and prompts found in part."""
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=4)
     options = {"max_tokens": 24, "stop_strings": [], "cut": 2, "speculation": policy}
@@ -279,7 +279,7 @@ def test_the_workloads_do_what_they_are_meant_to():
     assert sum(sum(end.speculation.offered) for end in ends) > sum(sum(end.speculation.accepted) for end in ends) > 0
 
 
-def test_readers_who_never_read_keep_nobody_else_waiting():
+def test_readers_that_never_read_keep_no_other_stream_waiting():
     async def serve_one_reader() -> None:
         target = Target(SchedulerConfig(max_rows=8, prefill_chunk=4, max_sequences=2), num_blocks=12, random=Random(1))
         idle = [make_output(make_request(bytes([i]) * 9), capacity=1) for i in range(5)]

@@ -1,4 +1,4 @@
-"""Answers of each family, and what they say."""
+"""Answers of each family, and the messages in them."""
 
 from typing import NamedTuple
 

@@ -40,7 +40,7 @@ def parser_of(answer: Answer) -> MessageParser | ChannelParser:
 
 
 def read(answer: Answer, *cuts: int) -> list[list[Delta]]:
-    """All that was told up to each cut, and in the end."""
+    """All deltas up to each cut, and in the end."""
     parser = parser_of(answer)
     places = [0, *cuts, len(answer.text)]
     told: list[Delta] = []
@@ -59,7 +59,7 @@ def test_parts_of_an_answer(name):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_parts_so_far_are_a_function_of_the_text_so_far(name):
-    """So a continuation, which replays what was received in one piece, goes on with the next delta."""
+    """So a continuation, which replays the received tokens in one piece, continues with the next delta."""
     answer = ANSWERS[name]
     everywhere = range(1, len(answer.text))
     one_by_one = read(answer, *everywhere)
@@ -79,7 +79,7 @@ def test_words_are_not_held_back(name):
 
 @settings(max_examples=300)
 @given(st.lists(PIECES, max_size=20).map("".join), st.sampled_from([*TOOL_SYNTAXES]), st.booleans(), st.data())
-def test_whatever_is_written_is_read_the_same_in_pieces_and_nothing_is_lost(text, family, is_thinking, data):
+def test_any_text_is_parsed_the_same_in_pieces(text, family, is_thinking, data):
     answer = Answer(family, text, [], is_thinking)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
     one_by_one = read(answer, *range(1, len(text)))

@@ -37,12 +37,12 @@ def found(template: str, tool_parser: str = "auto", reasoning_parser: str = "aut
         ("zephyr", None, None),
     ],
 )
-def test_the_template_shows_it(family, tools, reasoning):
+def test_a_chat_template_shows_its_syntax(family, tools, reasoning):
     syntax = found(template_of(family))
     assert (syntax.tools, syntax.reasoning) == (TOOL_SYNTAXES.get(tools), REASONING_SYNTAXES.get(reasoning))
 
 
-def test_a_name_says_it():
+def test_named_parsers_come_before_the_templates_syntax():
     syntax = found(template_of("qwen3"), tool_parser="mistral", reasoning_parser="none")
     assert (syntax.tools, syntax.reasoning) == (TOOL_SYNTAXES["mistral"], None)
 

@@ -132,7 +132,7 @@ def test_a_required_call_is_one_of_the_tools_with_its_arguments(family):
     assert bound.parts(bound.calls(NOW)) == [ToolCall(*NOW)]
 
 
-def test_what_a_schema_says_stays_in_it():
+def test_schema_texts_cannot_break_out_of_the_grammar():
     """Its texts are those of strangers, and stand in the middle of a grammar."""
     said = 'a"} # b // c\n%import d\nstart: "e" & ~f <[1]>'
     schema = {**SCHEMA, "description": said, "properties": {said: {"const": said}}, "required": [said]}
@@ -164,7 +164,7 @@ def test_a_call_that_the_model_begins_is_bound(family):
 
 
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
-def test_a_thought_comes_first_where_the_prompt_leaves_room_for_it(family):
+def test_a_thought_comes_first_where_the_prompt_leaves_room(family):
     marks = REASONING_SYNTAXES[reasoning_of(family)]
     start, end = marks.start, marks.end + marks.after
     begins, goes_on = (Bound(family, thought, is_required=True) for thought in (PromptThought.NONE, PromptThought.OPEN))
@@ -187,7 +187,7 @@ def test_a_thought_comes_first_where_the_prompt_leaves_room_for_it(family):
         ("", PromptThought.NONE),
     ],
 )
-def test_the_end_of_the_prompt_says_how_far_a_thought_is(prompt, thought):
+def test_the_prompts_end_shows_the_state_of_its_thought(prompt, thought):
     syntax = MessageSyntax.find("</think>", tokenizer(), tool_parser="none", reasoning_parser="auto")
     ids = tokenizer().encode(prompt, add_special_tokens=False)
     assert thought_of(ids, tokenizer(), syntax) is thought

@@ -19,14 +19,14 @@ def config() -> EngineConfig:
     return engine_config(random_checkpoint(Kind.LLAMA), kv_blocks=None, max_sequences=2)
 
 
-def test_a_cache_gets_what_its_sequences_could_ever_fill_and_no_more(config: EngineConfig) -> None:
+def test_a_cache_gets_no_more_than_its_sequences_can_fill(config: EngineConfig) -> None:
     (share,) = plan_memory([("a", config)], AMPLE)
     model = LoadedModel.load(share.engine)
     assert model.blocks.num_blocks == 2 * -(-CONTEXT_LENGTH // model.blocks.block_size)
     assert share.cache == model.blocks.num_blocks * model.decoder.block_bytes
 
 
-def test_caches_get_equal_parts_where_a_whole_context_of_each_fits_beside_all_weights(config: EngineConfig) -> None:
+def test_caches_share_equally_what_the_weights_leave(config: EngineConfig) -> None:
     (most,) = plan_memory([("a", config)], AMPLE)
     budget = 2 * most.weights + most.cache  # half of what each could fill, a whole context
     shares = plan_memory([("a", config), ("b", config)], budget)
@@ -35,13 +35,13 @@ def test_caches_get_equal_parts_where_a_whole_context_of_each_fits_beside_all_we
     assert shares == plan_memory([("a", config), ("b", config)], budget)
 
 
-def test_else_each_gets_what_the_budget_leaves_beside_its_own_weights(config: EngineConfig) -> None:
+def test_else_each_model_gets_the_budget_beside_its_own_weights(config: EngineConfig) -> None:
     (most,) = plan_memory([("a", config)], AMPLE)
     shares = plan_memory([("a", config), ("b", config)], most.total)
     assert [share.total for share in shares] == 2 * [most.total]
 
 
-def test_a_cache_whose_size_is_set_keeps_it(config: EngineConfig) -> None:
+def test_a_cache_of_a_set_size_keeps_it(config: EngineConfig) -> None:
     fixed = engine_config(config.model, kv_blocks=5)
     shares = plan_memory([("fixed", fixed), ("free", config)], AMPLE)
     assert shares[0].engine == fixed
@@ -51,7 +51,7 @@ def test_a_cache_whose_size_is_set_keeps_it(config: EngineConfig) -> None:
 
 
 @pytest.mark.parametrize("weights", ["f32", "bf16", "int8", "int4"])
-def test_weights_take_what_was_told_of_them(weights: str) -> None:
+def test_weights_take_the_memory_that_was_estimated(weights: str) -> None:
     model = LoadedModel.load(engine_config(Path("models/demo/target"), weights=weights, kv_blocks=8))
     told = weight_memory(model.checkpoint, weights)
     assert model.decoder.weight_bytes <= 1.03 * told

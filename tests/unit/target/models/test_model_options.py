@@ -1,4 +1,4 @@
-"""What the options of `outrider target` say of several models and their drafts."""
+"""The options of `outrider target` for several models and their drafts."""
 
 import argparse
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_one_model_needs_no_name():
     assert setups("--model", "a/folder/x", "--name", "b")[0].name == "b"
 
 
-def test_each_draft_is_for_all_models_or_for_the_one_that_it_names():
+def test_each_draft_is_for_all_models_or_the_one_it_names():
     drafts = ("--draft", "all:1", "--draft", "small=its-own:2")
     large, small = setups("--model", "large=org/large", "--model", "small=some/where/small", *drafts)
     assert (large.name, large.engine.model, large.drafts) == ("large", HubName("org/large"), ["all:1"])
@@ -47,7 +47,7 @@ def test_names_that_do_not_fit_together_are_refused():
             setups(*options)
 
 
-def test_a_folder_whose_own_name_has_an_equals_sign_is_a_folder(tmp_path, monkeypatch):
+def test_a_folder_named_with_an_equals_sign_is_a_folder(tmp_path, monkeypatch):
     (tmp_path / "a=b").mkdir()
     monkeypatch.chdir(tmp_path)
     assert NamedOption.parse("a=b") == ("", "a=b")
@@ -57,7 +57,7 @@ def test_a_folder_whose_own_name_has_an_equals_sign_is_a_folder(tmp_path, monkey
         assert NamedOption.parse(text) == ("", text)
 
 
-def test_an_offload_is_as_large_as_is_said_and_a_folder_is_for_the_only_model():
+def test_kv_offload_has_its_size_and_a_folder_needs_one_model():
     disk = ("--kv-offload-dir", "some/where", "--kv-offload-disk", "0.5")
     (setup,) = setups("--model", "x", *disk)
     assert (setup.engine.kv_offload_dir, setup.engine.kv_offload_disk) == (Path("some/where"), 1 << 29)
@@ -68,7 +68,7 @@ def test_an_offload_is_as_large_as_is_said_and_a_folder_is_for_the_only_model():
         setups(*several, *disk)
 
 
-def test_adapters_have_names_and_are_those_of_the_first_model_or_of_the_one_they_name():
+def test_adapters_belong_to_the_first_model_or_the_one_named():
     (setup,) = setups("--model", "x", "--lora", "a=some/where", "--lora", "b=else/where")
     assert setup.loras == {"a": Path("some/where"), "b": Path("else/where")}
     named = ("--lora", "a=b", "--lora", "n:c=d", "--lora", "m:e=f:g=h")

@@ -1,4 +1,4 @@
-"""Banned strings are found as soon as they are whole, whatever their case, and no more is held back than it takes."""
+"""Banned strings are found as soon as they are complete, in any case, and text is held back no longer than needed."""
 
 import codecs
 
@@ -83,7 +83,7 @@ def tokens_of(draw, text_strategy=texts) -> list[bytes]:
 
 
 @given(bans, tokens_of())
-def test_what_is_found_and_what_is_held(strings, tokens):
+def test_banned_strings_are_found_and_held_back_no_longer(strings, tokens):
     assert run(strings, tokens) == expected(strings, tokens)
 
 
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_character_are_searched_too(strings, tokens):
 
 
 @given(bans, tokens_of(), st.integers(0, 8))
-def test_a_fork_goes_on_by_itself(strings, tokens, cut):
+def test_a_fork_searches_as_the_original_does(strings, tokens, cut):
     search = BannedStrings(strings)
     for token in tokens[:cut]:
         if search.feed(token, is_special=False) is not None:
@@ -128,7 +128,7 @@ def test_examples(strings, tokens, match):
 
 
 @pytest.mark.parametrize(("string", "num_tokens"), [("d>b", 2), ("<END>", 1), ("a<end>b", 3), ("aB", 3), ("ab!", None)])
-def test_special_tokens_are_both_there_and_not(string, num_tokens):
+def test_special_tokens_match_as_text_and_as_nothing(string, num_tokens):
     search = BannedStrings([string])
     fed = [(b"a", False), (b"<end>", True), (b"b", False)]
     matches = [search.feed(data, is_special=is_special) for data, is_special in fed]

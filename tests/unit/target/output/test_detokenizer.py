@@ -1,4 +1,4 @@
-"""What is shown is the text up to the first stop, whole characters at a time, as soon as it is safe and never twice."""
+"""The text up to the first stop is shown, in whole characters, as soon as it is safe and never twice."""
 
 import codecs
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def test_stops_see_special_tokens_whether_or_not_they_are_shown(show_special):
 
 
 @pytest.mark.parametrize(("show_special", "text"), [(False, "a"), (True, "a<|end|>")])
-def test_a_stop_that_is_included_is_shown_as_far_as_its_tokens_are(show_special, text):
+def test_an_included_stop_is_shown_as_far_as_its_tokens_are(show_special, text):
     output = Detokenizer(TOKENIZER, ["<|end|>"], show_special=show_special, include_stop=True)
     assert push_all(output, [*ids_of("a"), END]) == (text, "<|end|>")
 
@@ -80,16 +80,14 @@ def test_a_stop_token_releases_all_and_completes_no_stop_string(token, options, 
     ("stops", "min_tokens", "text", "matched"),
     [
         (["!"], 3, "a!b?c", "!"),  # the one inside of the first tokens is passed over
-        (["b?"], 3, "a!", "b?"),  # it begins in them, and ends behind them
+        (["b?"], 3, "a!", "b?"),  # it begins in them, and ends after them
         (["b?"], 4, "a!b?c!d", None),
         (["!b?c"], 3, "a", "!b?c"),
         (["a!b", "!b?"], 3, "a", "!b?"),
         (["b?", "b?c"], 4, "a!", "b?c"),  # longer than one that is passed over
     ],
 )
-def test_a_stop_counts_where_the_token_that_completes_it_is_behind_the_first_min_tokens(
-    stops, min_tokens, text, matched
-):
+def test_a_stop_counts_when_completed_after_min_tokens(stops, min_tokens, text, matched):
     ids = ids_of("a!b?c!d")
     assert len(ids) == 7
     assert push_all(Detokenizer(TOKENIZER, stops, min_tokens=min_tokens), ids) == (text, matched)
@@ -195,7 +193,7 @@ rules = st.builds(
 
 
 @given(rules, tokens)
-def test_text_is_released_as_soon_as_no_stop_can_reach_it_and_ends_at_the_first(rules: Rules, ids: list[int]):
+def test_text_is_released_once_no_stop_can_reach_it(rules: Rules, ids: list[int]):
     output, text = rules.output(), ""
     for count, token_id in enumerate(ids, start=1):
         released, matched = output.push(token_id)
@@ -214,14 +212,14 @@ def test_text_is_released_as_soon_as_no_stop_can_reach_it_and_ends_at_the_first(
 
 
 @pytest.mark.parametrize(("stops", "text"), [([], "p"), (["p"], ""), (["po"], "p")])
-def test_without_a_token_the_end_shows_what_the_healed_one_adds(stops, text):
+def test_finish_shows_the_rest_of_a_healed_token(stops, text):
     output = Detokenizer(TOKENIZER, stops)
     output.begin(BYTES[HEALED.encode()], num_known=1)
     assert output.finish() == text
     assert output.finish() == ""
 
 
-def test_what_the_healed_token_adds_is_none_of_the_text_that_is_banned():
+def test_the_healed_tokens_rest_is_not_searched_for_bans():
     """It is the prompt's: nothing that begins in it can be taken back."""
     output = Detokenizer(TOKENIZER, banned=["pa", "ab"])
     output.begin(BYTES[HEALED.encode()], num_known=1)

@@ -1,4 +1,4 @@
-"""Ends of a generation: by time, by a loop, by what was asked to be shown; each with all of the text."""
+"""Ends of a generation: by time, by a loop, by a stop that is included; each with all of the text."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ TOKENLESS = [FinishReason.DEADLINE, FinishReason.TIME_LIMIT, FinishReason.NO_CAN
 
 
 @pytest.mark.parametrize("reason", TOKENLESS)
-async def test_an_end_without_a_token_releases_what_was_held_with_the_end_itself(reason):
+async def test_an_end_without_a_token_releases_held_text_itself(reason):
     """The text of the chunks stays that of the tokens, so a continuation goes on from it."""
     consumer = Consumer(make_request(stop_strings=["END"]))
     consumer.commit(b"a EN")
@@ -36,7 +36,7 @@ async def test_an_end_without_a_token_releases_what_was_held_with_the_end_itself
     st.sampled_from(TOKENLESS),
     st.integers(1, 5),
 )
-def test_an_end_without_a_token_gives_the_text_of_an_end_with_the_last_one(tokens, stops, reason, step):
+def test_an_end_without_a_token_has_the_text_of_one_with_a_token(tokens, stops, reason, step):
     async def text_at_the_end(max_tokens: int) -> str:
         consumer = Consumer(make_request(stop_strings=stops, max_tokens=max_tokens))
         for start in range(0, len(tokens), step):
@@ -73,7 +73,7 @@ async def test_without_a_limit_there_is_time_without_end():
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize(("min_tokens", "expected"), [(0, b"xababab"), (9, b"xabababab")])
-async def test_a_loop_ends_the_generation_with_the_token_that_closes_it(at_once, min_tokens, expected):
+async def test_a_loop_ends_the_generation_with_its_closing_token(at_once, min_tokens, expected):
     loop = Loop(window=6, repetitions=3)
     consumer = Consumer(make_request(loop=loop, min_tokens=min_tokens, stop_strings=["bX"]))
     for tokens in [b"xababababab"] if at_once else [bytes([byte]) for byte in b"xababababab"]:
@@ -97,7 +97,7 @@ async def test_a_stop_comes_before_a_loop_and_a_loop_before_a_limit(options, rea
     ("options", "text", "reason"),
     [({"stop_strings": ["END"]}, "a END", "STOP_STRING"), ({"stop_ids": [ord("D")]}, "a END", "STOP_TOKEN")],
 )
-async def test_what_stopped_is_part_of_the_text_if_wanted(options, text, reason):
+async def test_a_stop_is_part_of_the_text_if_included(options, text, reason):
     consumer = Consumer(make_request(include_stop=True, **options))
     consumer.commit(b"a END!")
     shown, ids, end = await consumer.read()
@@ -180,7 +180,7 @@ async def chunks_of(case: Case, received: list[int]) -> list[Event]:
     ),
     st.integers(0, 24),
 )
-def test_however_it_ends_all_text_is_there_and_every_byte_has_its_token(case: Case, cut: int):
+def test_at_any_end_all_text_is_there_and_tokens_match_it(case: Case, cut: int):
     text, num_tokens, reason = case.expected()
 
     async def check() -> None:

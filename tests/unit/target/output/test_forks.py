@@ -1,4 +1,4 @@
-"""What is forked goes on as if it were alone: each fork says what a fresh one says of the same tokens."""
+"""Forks are independent: each gives the output of a fresh one for the same tokens."""
 
 from collections.abc import Callable
 from copy import copy
@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, i
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(operations=FORKS)
-def test_every_fork_says_what_a_fresh_one_says(kind: str, operations: list[tuple[int, int | None]]):
+def test_every_fork_gives_the_output_of_a_fresh_one(kind: str, operations: list[tuple[int, int | None]]):
     make, fork, push = KINDS[kind]
     forks: list[tuple[Any, list[int]]] = [(make(), [])]
     for number, token_id in operations:
@@ -67,7 +67,7 @@ CUTS = st.lists(st.tuples(st.integers(0, 6), st.lists(st.integers(0, 2), max_siz
 
 
 @given(CUTS)
-async def test_what_is_looked_up_knows_nothing_of_tokens_that_were_taken_back(cuts: list[tuple[int, list[int]]]):
+async def test_the_lookup_index_forgets_tokens_taken_back(cuts: list[tuple[int, list[int]]]):
     index, sequence = ContextIndex(), make_sequence(make_request([9]))
     for num_taken, added in cuts:
         del sequence.tokens[max(1, len(sequence.tokens) - num_taken) :]

@@ -20,7 +20,7 @@ def is_loop(tokens: list[int], window: int, repetitions: int) -> bool:
         st.lists(st.integers(0, 2), min_size=1, max_size=4).flatmap(lambda run: st.integers(1, 6).map(run.__mul__))
     ),
 )
-def test_it_notices_what_the_definition_says(limits: tuple[int, int], runs: list[list[int]]):
+def test_loops_are_noticed_as_their_definition_says(limits: tuple[int, int], runs: list[list[int]]):
     window, repetitions = limits
     tokens = [token_id for run in runs for token_id in run]
     detector = LoopDetector(window=window, repetitions=repetitions)

@@ -20,7 +20,7 @@ from tests.unit.sequences import (
 )
 
 
-async def test_tokens_are_appended_and_told():
+async def test_tokens_are_appended_and_delivered():
     consumer = Consumer(make_request(b"Hello", max_tokens=4))
     assert consumer.commit(b", y") == 3
     sequence = consumer.sequence
@@ -62,7 +62,7 @@ async def test_max_tokens_comes_before_a_full_context():
 
 
 @pytest.mark.parametrize("stop", [END, ord("!")])
-async def test_a_stop_token_is_told_but_not_shown(stop):
+async def test_a_stop_token_is_reported_but_not_shown(stop):
     consumer = Consumer(make_request(stop_ids=[END, ord("!")], max_tokens=3))
     assert consumer.commit([*b"ab", stop, *b"cd"]) == 3  # it wins over max_tokens, which the same token reaches
     text, ids, end = await consumer.read()
@@ -120,7 +120,7 @@ async def test_text_is_never_a_broken_character():
 
 @pytest.mark.parametrize("cut", range(16))
 @pytest.mark.parametrize("options", [{}, {"include_stop": True}, {"loop": Loop(window=3, repetitions=3)}])
-async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, options):
+async def test_a_continuation_starts_where_the_delivered_tokens_end(cut, options):
     """Replayed tokens count as generated, and what was held back at the cut is rebuilt."""
     tokens = "né 東 ...., END".encode() if "loop" in options else "né 東 EN, END".encode()
     whole = Consumer(make_request(stop_strings=["END"], max_tokens=20, **options))
@@ -155,7 +155,7 @@ async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, option
         ({}, [*b"ab", END], FinishReason.STOP_TOKEN),
     ],
 )
-async def test_received_tokens_that_reach_the_end_leave_only_the_end_to_tell(limits, received, reason):
+async def test_received_tokens_that_reach_a_limit_leave_only_the_end(limits, received, reason):
     consumer = Consumer(make_request(received=received, **limits))
     assert consumer.sequence.end is reason
     consumer.output.deliver_end()
@@ -163,7 +163,7 @@ async def test_received_tokens_that_reach_the_end_leave_only_the_end_to_tell(lim
     assert (text, ids, end.reason, end.completion_tokens) == ("", [], reason, 3)
 
 
-async def test_received_tokens_that_fill_the_context_leave_only_the_end_to_tell():
+async def test_received_tokens_that_fill_the_context_end_the_sequence():
     consumer = Consumer(make_request(b"Hello", received=b"ab"), context_length=7)
     assert consumer.sequence.end is FinishReason.CONTEXT_LENGTH
 
@@ -184,7 +184,7 @@ async def test_received_tokens_that_the_grammar_forbids_are_refused():
         make_output(make_request(received=b"yea", grammar=grammar))
 
 
-async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_again():
+async def test_tokens_drawn_with_a_wrong_mask_are_drawn_again():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     for num_right in (1, 2, 3):
         output = make_output(make_request(grammar=grammar))
@@ -196,7 +196,7 @@ async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_agai
         assert sequence.draw.allowed.grammar.num_followed == num_right
 
 
-async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
+async def test_a_stop_token_is_not_part_of_the_grammar():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     consumer = Consumer(make_request(received=b"yes", grammar=grammar))
     consumer.commit([END])
@@ -212,8 +212,8 @@ async def test_progress_counts_prompt_and_received_tokens():
     assert await anext(aiter(consumer.stream)) == Progress(6, 8)
 
 
-async def test_no_progress_is_told_once_there_is_a_token():
-    """A preempted sequence is computed anew, which is no concern of who has read on."""
+async def test_no_progress_is_sent_once_there_is_a_token():
+    """A preempted sequence is computed anew, which its reader need not see."""
     consumer = Consumer(make_request(b"Hello", max_tokens=2))
     consumer.commit(b"a")
     consumer.sequence.text.num_computed = 4
@@ -222,7 +222,7 @@ async def test_no_progress_is_told_once_there_is_a_token():
     assert (await consumer.read())[0] == "ab"
 
 
-async def test_a_failure_is_told_after_what_was_drawn():
+async def test_a_failure_is_delivered_after_the_tokens_drawn():
     consumer = Consumer(make_request())
     consumer.commit(b"ab")
     consumer.stream.put(Failed("the engine has failed"))
@@ -230,7 +230,7 @@ async def test_a_failure_is_told_after_what_was_drawn():
     assert (chunk.text, failure) == ("ab", Failed("the engine has failed"))
 
 
-async def test_it_is_paused_while_its_stream_is_full():
+async def test_a_sequence_is_paused_while_its_stream_is_full():
     stream = make_stream(capacity=2)
     output = make_output(make_request(), stream)
     sequence = output.sequence

@@ -32,7 +32,7 @@ def expected(stops: list[str], tokens: list[bytes]) -> tuple[bytes, str | None, 
 
 
 @given(small_stops, st.lists(small_text.map(str.encode)))
-def test_earliest_then_longest_stop_of_the_first_token_that_completes_one(stops, tokens):
+def test_the_earliest_then_longest_completed_stop_is_found(stops, tokens):
     assert run(stops, tokens) == expected(stops, tokens)
 
 
@@ -43,7 +43,7 @@ def test_the_order_of_the_stops_does_not_matter(both, tokens):
 
 
 @given(small_stops, st.lists(small_text.map(str.encode)))
-def test_only_what_may_become_a_stop_is_held_back(stops, tokens):
+def test_only_text_that_may_become_a_stop_is_held_back(stops, tokens):
     matcher, fed = StopStrings(stops), b""
     prefixes = {stop.encode()[:length] for stop in stops for length in range(1, len(stop.encode()))}
     for token in tokens:

@@ -31,7 +31,7 @@ CLOCK = {
 
 
 def said(role: str, content: object, **fields: Any) -> dict[str, Any]:
-    """One message."""
+    """One message of a conversation."""
     return {"role": role, "content": content, **fields}
 
 

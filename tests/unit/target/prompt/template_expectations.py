@@ -24,7 +24,7 @@ def _rendered(family: str, conversation: dict[str, Any]) -> str | None:
     has_parts = any(isinstance(message.get("content"), list) for message in conversation["messages"])
     variants = (conversation, _with_older_calls(conversation), _with_joined_parts(conversation))
     for variant in variants[2:] if has_parts and not _takes_parts(family) else variants[:2]:
-        with contextlib.suppress(Exception):  # whatever a template does with what it does not know
+        with contextlib.suppress(Exception):  # however a template treats unknown fields
             return _apply(family, **variant)
     return None
 

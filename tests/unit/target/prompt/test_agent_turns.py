@@ -73,7 +73,7 @@ def test_the_ids_that_a_template_wants():
     assert render("mistral-small-3.2", messages).count("abcDEF123") == 2
 
 
-def test_several_calls_for_a_template_that_takes_one_are_each_followed_by_its_result():
+def test_calls_are_split_for_a_template_that_takes_one():
     call = called(TOKIO, ("now", {}))
     results = [said("tool", "12:00", tool_call_id="call00001"), RESULT]
     text = render("llama-3", [USER, call, *results, *FURTHER])
@@ -81,7 +81,7 @@ def test_several_calls_for_a_template_that_takes_one_are_each_followed_by_its_re
     assert places == sorted(places)
 
 
-def test_a_system_message_for_a_template_that_has_none_begins_the_first_question():
+def test_without_a_system_role_its_text_begins_the_question():
     question = {"messages": [said("system", "Be brief."), said("user", "Hi")], "add_generation_prompt": True}
     text = make_renderer({"source": template_of("gemma"), "special_tokens": SPECIAL_TOKENS})(question)["text"]
     assert "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>" in text

@@ -88,12 +88,12 @@ def test_customary_helpers(source, text):
         ("{% for i in range(999999999) %}{% endfor %}", "Range too big"),
     ],
 )
-def test_what_a_template_refuses_or_may_not_do(source, problem):
+def test_templates_that_refuse_or_overreach_are_errors(source, problem):
     with pytest.raises(ChatTemplateError, match=problem):
         template_of(source).render(MESSAGES)
 
 
-def test_no_template(tmp_path):
+def test_a_folder_without_a_template_refuses_messages(tmp_path):
     template = ChatTemplate.from_folder(tmp_path)
     assert not template.exists
     with pytest.raises(ChatTemplateError, match="no chat template"):
@@ -142,7 +142,7 @@ QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %
         ),
     ],
 )
-def test_a_template_that_would_take_too_long_or_too_much_is_refused(tmp_path, source, problem):
+def test_a_template_that_takes_too_much_is_refused(tmp_path, source, problem):
     (tmp_path / "chat_template.jinja").write_text(source)
     template = ChatTemplate.from_folder(tmp_path)
     with pytest.raises(ChatTemplateError, match=problem):
@@ -152,7 +152,7 @@ def test_a_template_that_would_take_too_long_or_too_much_is_refused(tmp_path, so
     assert str(tmp_path / "chat_template.jinja") in str(refused.value)
 
 
-def test_messages_that_would_take_too_long_are_refused_and_the_next_are_rendered():
+def test_slow_messages_are_refused_and_the_next_are_rendered():
     template = template_of(QUADRATIC)
     template.try_out()
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_messages_that_would_take_too_long_are_refused_and_the_next_are_rendered
         assert template.render(MESSAGES) == "fine"
 
 
-def test_a_template_that_cannot_be_compiled_is_refused_by_its_file(tmp_path):
+def test_a_template_that_does_not_compile_is_refused_by_file(tmp_path):
     for source in ("{% if %}", "{{ x | unknown }}", "{{ (" * 9999):
         template = write_settings(tmp_path, chat_template=source)
         with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: is not a usable chat template"):
@@ -173,7 +173,7 @@ def test_a_template_that_refuses_the_sample_is_warned_of(caplog):
     assert "refuses a sample conversation: 'a system message comes first'" in caplog.text
 
 
-def test_a_template_without_a_template_is_fine(tmp_path):
+def test_try_out_accepts_a_folder_without_a_template(tmp_path):
     ChatTemplate.from_folder(tmp_path).try_out()
 
 
@@ -185,7 +185,7 @@ def test_text_that_is_no_text_is_refused():
 # Special tokens
 
 
-def test_older_folders_name_their_special_tokens_in_a_file_of_their_own(tmp_path):
+def test_older_folders_name_special_tokens_in_their_own_file(tmp_path):
     (tmp_path / "special_tokens_map.json").write_text(json.dumps({"bos_token": {"content": "<b>"}, "eos_token": "<e>"}))
     source = "{{ bos_token }}{{ eos_token }}"
     assert write_settings(tmp_path, chat_template=source, bos_token="<s>").render(MESSAGES) == "<b><e>"

@@ -1,4 +1,4 @@
-"""Prompts become the ids that the library gives them, wherever they are encoded, and nobody waits for one in vain."""
+"""Prompts get the ids that the library gives them, wherever they are encoded, and an abandoned one delays no other."""
 
 import asyncio
 import threading
@@ -108,7 +108,7 @@ async def test_a_conversation_is_rendered_first() -> None:
         await encoder.encode(Conversation([{"role": "assistant", "content": "a"}]), most=MOST)
 
 
-async def test_a_text_that_takes_too_long_is_refused_and_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_that_encodes_too_slowly_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_encoder, "_LIMITS", replace(prompt_encoder._LIMITS, cpu_seconds=0.3))
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
     with pytest.raises(PromptError, match=r"cannot be encoded: it takes more than 0\.3 s"):
@@ -117,7 +117,7 @@ async def test_a_text_that_takes_too_long_is_refused_and_the_next_is_not(monkeyp
     assert len(await encoder.encode(PromptText("a", False), most=MOST)) == 1
 
 
-async def test_what_nobody_waits_for_is_ended_and_the_next_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_encoding_is_ended_and_the_next_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", 0)
     monkeypatch.setattr(prompt_encoder, "_GRACE_SECONDS", 0.0)
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)

@@ -50,14 +50,14 @@ def test_every_conversation_is_rendered_as_by_transformers(family):
     }
 
 
-def test_there_are_enough_families_and_most_know_of_tools():
+def test_there_are_enough_families_and_most_have_tools():
     expected = {family: json.loads(expectations_of(family).read_text()) for family in FAMILIES}
     assert len(FAMILIES) >= 20
     assert all(texts.keys() == CONVERSATIONS.keys() and texts["a question"] for texts in expected.values())
     assert sum("get_weather" in (texts["a call and its result"] or "") for texts in expected.values()) >= 15
 
 
-def test_the_expected_texts_are_those_of_the_installed_transformers():
+def test_expected_texts_are_those_of_installed_transformers():
     pytest.importorskip("transformers")
     from tests.unit.target.prompt.template_expectations import expected
 

@@ -1,4 +1,4 @@
-"""FairQueue: callers get tokens by weight, priorities decide among one's own, and everybody comes up in the end."""
+"""FairQueue: callers get tokens by weight, priorities order a caller's own requests, and every request starts."""
 
 from collections import Counter
 from itertools import count
@@ -36,7 +36,7 @@ def tokens_by_caller(started: list[Sequence]) -> Counter[str]:
     return counted
 
 
-async def test_one_callers_sequences_start_in_the_order_of_their_arrival():
+async def test_one_callers_sequences_start_in_arrival_order():
     queue = FairQueue()
     added = [waiting("a") for _ in range(4)]
     for sequence in reversed(added):
@@ -45,7 +45,7 @@ async def test_one_callers_sequences_start_in_the_order_of_their_arrival():
     assert queue.first(lambda _: True) is None
 
 
-async def test_who_has_many_requests_comes_up_as_often_as_who_has_few():
+async def test_callers_with_many_and_few_requests_get_equal_turns():
     queue = FairQueue()
     for caller, number in (("a", 1000), ("b", 3), ("c", 1)):
         for _ in range(number):
@@ -78,7 +78,7 @@ async def test_the_tokens_of_answers_count_too():
     assert Counter(callers(started))["b"] == pytest.approx(10 * Counter(callers(started))["a"], abs=10)
 
 
-async def test_priorities_order_ones_own_requests_and_put_nobody_before_another_caller():
+async def test_priorities_order_only_a_callers_own_requests():
     queue = FairQueue()
     plain, urgent, other = waiting("a"), waiting("a", priority=5), waiting("b", 300)
     for sequence in (other, plain, urgent):
@@ -86,7 +86,7 @@ async def test_priorities_order_ones_own_requests_and_put_nobody_before_another_
     assert [start_next(queue) for _ in range(3)] == [other, urgent, plain]
 
 
-async def test_who_steps_back_comes_behind_everybody():
+async def test_a_negative_priority_starts_after_all_other_callers():
     queue = FairQueue()
     humble, plain = waiting("a", priority=-1), [waiting("b"), waiting("a"), waiting("b")]
     for sequence in (humble, *plain):
@@ -96,7 +96,7 @@ async def test_who_steps_back_comes_behind_everybody():
 
 
 @pytest.mark.parametrize("priority", [-10, 0])
-async def test_however_many_urgent_ones_come_an_old_one_is_started_in_the_end(priority):
+async def test_an_old_request_starts_despite_newer_urgent_ones(priority):
     queue = FairQueue()
     old = [waiting("a", priority=priority) for _ in range(3)]
     for sequence in old:
@@ -110,7 +110,7 @@ async def test_however_many_urgent_ones_come_an_old_one_is_started_in_the_end(pr
     assert [started.index(sequence) for sequence in old] == [7, 15, 23]
 
 
-async def test_however_many_callers_come_who_owes_much_is_started_in_the_end():
+async def test_a_caller_in_debt_is_started_despite_new_callers():
     queue = FairQueue()
     greedy = [waiting("a", 2000), waiting("a")]
     for sequence in greedy:
@@ -125,7 +125,7 @@ async def test_however_many_callers_come_who_owes_much_is_started_in_the_end():
     assert {*greedy} <= {*started}
 
 
-async def test_what_is_not_ready_keeps_nobody_waiting():
+async def test_a_sequence_that_is_not_ready_keeps_no_other_waiting():
     queue = FairQueue()
     first, second, other = waiting("a"), waiting("a"), waiting("b")
     for sequence in (first, second, other):
@@ -155,7 +155,7 @@ async def test_prompts_of_several_callers_share_the_rows_of_a_pass():
     assert done <= 8 + 256 + 12, "at most a round's tokens before it, and as many rows as it had beside it"
 
 
-async def test_a_preempted_sequence_goes_on_before_others_are_started():
+async def test_a_preempted_sequence_resumes_before_others_are_started():
     scheduler = make_scheduler(num_blocks=4, max_sequences=2)
     old, young = waiting("a", 7), waiting("c", 7)
     for sequence in (old, young):

@@ -1,4 +1,4 @@
-"""Limits of a pass: whatever comes together, no batch exceeds one, everybody goes on, and all is given back."""
+"""Limits of a pass: in any mix, no batch exceeds one, every sequence advances, and all blocks are freed."""
 
 import asyncio
 from random import Random

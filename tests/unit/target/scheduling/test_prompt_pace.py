@@ -1,4 +1,4 @@
-"""Prompts leave those who decode a steady pace, and get all that a pass holds where nobody waits for it."""
+"""Prompts leave decoding sequences a steady pace, and get whole passes where none decodes."""
 
 import math
 
@@ -18,7 +18,7 @@ PLAIN, PER_ROW = 0.1, 0.01  # seconds of a pass that decodes, and of each row of
 
 
 class TimedScheduler:
-    """A scheduler that is told how long its passes take on a machine of constant speed."""
+    """A scheduler that is given the times of its passes on a machine of constant speed."""
 
     def __init__(self, slowdown: float) -> None:
         config = SchedulerConfig(max_rows=256, prefill_chunk=256, max_sequences=8, prompt_slowdown=slowdown)
@@ -40,7 +40,7 @@ def num_prompt_rows(batch: list[ScheduledRows]) -> int:
     return sum(rows.num_rows for rows in batch if not rows.is_decode)
 
 
-async def test_a_token_takes_at_most_so_many_times_as_long_while_a_prompt_is_computed():
+async def test_a_prompt_slows_a_token_down_by_no_more_than_the_limit():
     timed = TimedScheduler(slowdown=3.0)
     timed.add(8, 8)
     for _ in range(10):
@@ -48,11 +48,11 @@ async def test_a_token_takes_at_most_so_many_times_as_long_while_a_prompt_is_com
     (late,) = timed.add(400)
     seconds = [timed.step() for _ in range(30)]
     assert late.num_pending == 1
-    assert max(seconds) <= 3.0 * PLAIN * 1.2  # the first passes have told of a row more than it costs
+    assert max(seconds) <= 3.0 * PLAIN * 1.2  # after the first passes a row seems dearer than it is
     assert max(seconds) > 2.0 * PLAIN  # and the prompt gets what there is
 
 
-async def test_what_limits_a_pass_is_told_apart():
+async def test_steps_are_counted_by_what_limits_them():
     timed = TimedScheduler(slowdown=3.0)
     timed.add(8, 8)
     for _ in range(10):
@@ -61,7 +61,7 @@ async def test_what_limits_a_pass_is_told_apart():
     timed.add(400)
     for _ in range(5):
         timed.step()
-    assert timed.scheduler.num_steps[StepLimit.PROMPT_ROWS] >= 4  # at first nobody knows how long a row takes
+    assert timed.scheduler.num_steps[StepLimit.PROMPT_ROWS] >= 4  # at first the time of a row is unknown
     assert timed.scheduler.num_steps[StepLimit.PREFILL_CHUNK] == 0
 
 
@@ -74,7 +74,7 @@ async def test_without_a_limit_a_prompt_gets_all_rows():
     assert timed.step() == pytest.approx(PLAIN + 254 * PER_ROW)
 
 
-async def test_where_more_wait_for_their_first_token_than_decode_they_get_all_rows():
+async def test_prompts_get_all_rows_when_more_wait_than_decode():
     timed = TimedScheduler(slowdown=2.0)
     timed.add(8)
     for _ in range(10):
@@ -94,7 +94,7 @@ def test_before_passes_were_measured_there_is_no_limit():
     assert pace.most_rows(0, 1) == math.inf
 
 
-def test_a_prompt_goes_on_however_slow_its_rows_are():
+def test_a_prompt_advances_however_slow_its_rows_are():
     pace = PromptPace(1.01)
     pace.observe(1, 0, 0.1)
     pace.observe(1, 4, 100.0)

@@ -1,4 +1,4 @@
-"""Scheduler: who is computed in a pass, who waits, and who makes way when slots or KV blocks run out."""
+"""Scheduler: which sequences a pass computes, which wait, and which make way when slots or KV blocks run out."""
 
 import math
 import time
@@ -11,12 +11,12 @@ from tests.unit.sequences import draw, make_request, make_sequence, make_stream
 
 
 async def pause(sequence: Sequence) -> None:
-    """Draw until the sequence's consumer has fallen as far behind as it may."""
+    """Draw until the sequence's stream is full."""
     while not sequence.is_paused:
         draw(sequence, b"y")
 
 
-async def test_nothing_to_do():
+async def test_an_empty_scheduler_schedules_nothing():
     assert make_scheduler().schedule() == []
 
 
@@ -76,7 +76,7 @@ async def test_the_youngest_makes_way_when_blocks_run_out():
     assert scheduler.num_preemptions == 1
 
 
-async def test_the_youngest_makes_way_for_others_even_if_it_is_its_own_turn():
+async def test_the_youngest_makes_way_even_on_its_own_turn():
     scheduler = make_scheduler(num_blocks=3)
     old, young = add(scheduler, 5, 3)
     step(scheduler)
@@ -106,7 +106,7 @@ async def test_a_paused_sequence_is_left_out_and_keeps_its_blocks():
     assert len(slow.text.blocks) == 1
 
 
-async def test_a_paused_sequence_goes_on_when_its_stream_is_read():
+async def test_a_paused_sequence_resumes_when_its_stream_is_read():
     stream = make_stream(capacity=1)
     sequence = make_sequence(make_request(b"abc"), stream)
     scheduler = make_scheduler()
@@ -130,7 +130,7 @@ async def test_a_paused_sequence_makes_way_before_the_youngest():
 
 
 @pytest.mark.parametrize("scarce", [{"max_sequences": 2}, {"num_blocks": 2}])
-async def test_sequences_that_nobody_reads_do_not_keep_others_waiting(scarce):
+async def test_unread_sequences_do_not_keep_others_waiting(scarce):
     scheduler = make_scheduler(**scarce)
     slow = add(scheduler, 3, 3, capacity=1)
     step(scheduler)
@@ -219,7 +219,7 @@ async def test_the_next_expiry_is_the_earliest_of_all_that_are_left():
         assert scheduler.next_expiry() == expiry
 
 
-async def test_a_removed_sequence_leaves_nothing_behind():
+async def test_a_removed_sequence_frees_its_blocks_and_slot():
     scheduler = make_scheduler(max_sequences=1, num_blocks=4)
     running, waiting = add(scheduler, 9, 9)
     step(scheduler)

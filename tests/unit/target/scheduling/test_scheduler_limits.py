@@ -1,4 +1,4 @@
-"""Scheduler: whoever comes and whatever is predicted, its passes keep their limits, and everybody ends."""
+"""Scheduler: whatever is submitted and predicted, its passes keep their limits, and every sequence ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.unit.sequences import make_output, make_request, records_of
     prompts=st.lists(st.integers(1, 20), min_size=1, max_size=10),
     seed=st.integers(0, 2**32),
 )
-def test_whatever_is_predicted_the_scheduler_keeps_its_limits(
+def test_any_predictions_keep_the_schedulers_limits(
     max_sequences, spare_rows, prefill_chunk, num_blocks, prompts, seed
 ):
     async def drive(draw: Callable[[int], int]) -> None:

@@ -7,7 +7,7 @@ from tests.unit.scheduling import add, make_scheduler, shape, step
 from tests.unit.sequences import make_request, make_sequence
 
 
-async def test_a_sequence_begins_behind_what_is_cached_of_it():
+async def test_a_sequence_starts_after_its_cached_prefix():
     scheduler = make_scheduler()
     (first,) = add(scheduler, 9)
     step(scheduler)
@@ -18,14 +18,14 @@ async def test_a_sequence_begins_behind_what_is_cached_of_it():
     assert [sequence.text.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
 
 
-async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
+async def test_cached_blocks_are_found_while_empty_blocks_remain():
     scheduler = make_scheduler(num_blocks=6, max_sequences=1)
     (first,) = add(scheduler, 12)  # three blocks, and a fourth for what it draws
     step(scheduler)
     scheduler.remove(first)
     others = [
         make_sequence(make_request(bytes([letter]) * 7)) for letter in b"abc"
-    ]  # two blocks each, of which one stays
+    ]  # two blocks each; one stays cached
     for sequence in others:
         scheduler.add(sequence)
         step(scheduler)
@@ -35,7 +35,7 @@ async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
     assert again.text.num_cached == 8  # its last block has gone, the first ones are there
 
 
-async def test_a_sequence_that_finds_no_room_leaves_its_cached_blocks_as_they_were():
+async def test_a_sequence_without_room_leaves_its_cached_blocks_alone():
     scheduler = make_scheduler(num_blocks=6)
     (first,) = add(scheduler, 12)
     other = make_sequence(make_request(b"zzzzz"))
@@ -59,7 +59,7 @@ def add_samples(scheduler: Scheduler, count: int, *, length: int = 10) -> list[S
     return samples
 
 
-async def test_samples_draw_together_behind_a_prompt_that_one_has_computed():
+async def test_samples_draw_together_once_one_has_computed_the_prompt():
     scheduler = make_scheduler(prefill_chunk=6)
     first, second, third = add_samples(scheduler, 3)
     (other,) = add(scheduler, 2)
@@ -70,12 +70,12 @@ async def test_samples_draw_together_behind_a_prompt_that_one_has_computed():
     assert len({sample.text.blocks[2] for sample in (first, second, third)}) == 3
 
 
-async def test_a_sample_without_a_place_does_not_keep_the_first_from_going_on():
+async def test_a_sample_without_a_slot_does_not_block_the_first():
     scheduler = make_scheduler(max_sequences=1)
     first, second = add_samples(scheduler, 2)
     assert [shape(step(scheduler)) for _ in range(2)] == [[(first, 9)], [(first, 1)]]
     scheduler.remove(first)
-    assert shape(step(scheduler)) == [(second, 10)]  # nobody has its prompt any more
+    assert shape(step(scheduler)) == [(second, 10)]  # no sequence has its prompt any more
 
 
 async def test_a_sample_waits_no_longer_than_the_first_one_runs():

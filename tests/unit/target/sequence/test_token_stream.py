@@ -1,4 +1,4 @@
-"""TokenStream: what the engine thread puts in comes out once, in order and whole, however slowly it is read."""
+"""TokenStream: events from the engine thread come out once, in order and whole, however slowly they are read."""
 
 import asyncio
 import threading
@@ -67,14 +67,14 @@ async def test_waiting_chunks_become_one():
     assert merged == Chunk("abcd", chunk("abccd").records, (first, second))
 
 
-async def test_of_waiting_progress_the_newest_is_kept():
+async def test_the_newest_of_waiting_progress_is_kept():
     stream = make_stream()
     for event in [Progress(1, 9), Progress(5, 9), chunk("a"), FINISHED]:
         stream.put(event)
     assert await read(stream) == [Progress(5, 9), chunk("a"), FINISHED]
 
 
-async def test_a_reader_who_came_first_is_woken():
+async def test_a_reader_that_waits_first_is_woken():
     stream = make_stream()
     reader = asyncio.create_task(read(stream))
     await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def test_a_cancelled_read_takes_nothing_away():
     assert await read(stream) == [chunk("a"), FINISHED]
 
 
-async def test_it_is_full_while_as_many_tokens_wait_as_may():
+async def test_a_stream_is_full_at_its_capacity_of_waiting_tokens():
     num_drained = 0
 
     def on_drained() -> None:
@@ -121,7 +121,7 @@ async def test_it_is_full_while_as_many_tokens_wait_as_may():
     assert num_drained == 1  # it had not been full
 
 
-async def test_progress_that_waits_is_merged_with_all_records_and_they_count():
+async def test_waiting_progress_is_merged_and_its_records_count():
     first, second = tuple(records_of(b"ab")), tuple(records_of(b"c"))
     stream = make_stream(capacity=3)
     stream.put(Progress(2, 9, first))
@@ -134,7 +134,7 @@ async def test_progress_that_waits_is_merged_with_all_records_and_they_count():
     assert not stream.is_full
 
 
-def test_merged_chunks_know_which_of_the_tokens_released_which_text():
+def test_merged_chunks_keep_the_text_of_each_token():
     records = records_of(b"abcde")
     merged = Chunk("xyz", tuple(records[:3]), ends=(0, 2, 3)) + Chunk("uv.", tuple(records[3:]), ends=(2, 2))
     assert [merged.text_of(i, i + 1) for i in range(5)] == ["", "xy", "z", "uv", "."]
@@ -143,7 +143,7 @@ def test_merged_chunks_know_which_of_the_tokens_released_which_text():
 
 @pytest.mark.parametrize("capacity", [1, 7, 1000])
 async def test_a_producer_that_heeds_the_bound_delivers_everything(capacity):
-    """The producer runs as the engine does: it stops at a full stream, and goes on when told that there is room."""
+    """The producer runs as the engine does: it stops at a full stream, and continues when the stream reports room."""
     has_room = threading.Event()
     stream = TokenStream(capacity=capacity, on_drained=has_room.set)
     text = "".join(chr(ord("a") + i % 26) for i in range(3000))
@@ -190,7 +190,7 @@ async def test_interleaved_streams_give_all_events_each_in_its_order(count):
     assert [index for index, _ in got] != sorted(index for index, _ in got) or count == 1
 
 
-async def test_whoever_leaves_interleaved_streams_leaves_what_has_not_been_read():
+async def test_leaving_interleaved_streams_leaves_unread_events():
     streams = [make_stream(capacity=1) for _ in range(3)]
     for stream in streams:
         stream.put(chunk("a"))

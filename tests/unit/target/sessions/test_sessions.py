@@ -1,4 +1,4 @@
-"""Sessions of a model: names, times by a clock of the test's, and that what they pin is let go, each once."""
+"""Sessions of a model: names, times by the test's clock, and that their pinned blocks are freed, each once."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ SIZE = 4
 
 
 class Held:
-    """Sessions on a clock that stands, and what they have been told to hold and to let go."""
+    """Sessions on a clock that stands, and the calls to pin and to free blocks."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -35,13 +35,13 @@ class Held:
         return self.sessions.begin(owner, name, tokens, salt="", ttl=ttl)
 
 
-def test_its_end_is_as_far_as_its_last_use_says() -> None:
+def test_a_sessions_end_follows_its_last_use() -> None:
     held = Held()
     session = held.open("a")
     held.now += 9
     assert held.sessions.seconds_left(session) == 1
     assert held.sessions.find("", "a") is session
-    assert held.sessions.seconds_left(session) == 1  # to be told of is no use
+    assert held.sessions.seconds_left(session) == 1  # looking it up is no use of it
     assert held.sessions.use("", "a") is session
     assert (held.sessions.seconds_left(session), held.held) == (10, [session.pinned])
     held.now += 10
@@ -51,7 +51,7 @@ def test_its_end_is_as_far_as_its_last_use_says() -> None:
     assert held.sessions.quota.num_blocks == 0
 
 
-def test_one_that_is_not_computed_is_not_there_but_has_its_name_and_all_of_its_time() -> None:
+def test_a_session_being_computed_is_hidden_but_keeps_its_name() -> None:
     held = Held()
     session = held.begin("a")
     assert (held.sessions.num_open, held.sessions.of("")) == (0, [])
@@ -75,7 +75,7 @@ def test_a_name_is_its_owner_s() -> None:
         held.sessions.find("x", "a")
 
 
-def test_blocks_are_counted_once_and_given_back_with_the_last_that_holds_them() -> None:
+def test_shared_blocks_count_once_and_are_freed_by_the_last_user() -> None:
     held = Held()
     sizes = {4: 0, 5: 1, 9: 2, 21: 5}  # tokens, and full blocks before the last of them
     for num_tokens, num_blocks in sizes.items():
@@ -104,7 +104,7 @@ def test_a_session_that_is_refused_leaves_nothing() -> None:
         held.begin("c", owner="y", num_tokens=2)
 
 
-def test_salts_and_beginnings_tell_blocks_apart() -> None:
+def test_salts_and_prefixes_distinguish_blocks() -> None:
     held = Held()
     first = held.sessions.begin("", "a", (1, 2, 3, 4, 5), salt="", ttl=1)
     salted = held.sessions.begin("", "b", (1, 2, 3, 4, 5), salt="s", ttl=1)

@@ -1,4 +1,4 @@
-"""Rehearsals: what a draft is worth is learned before anybody waits, and whoever comes meanwhile goes before."""
+"""Rehearsals: a draft is measured while the server is idle, and requests go before it."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ async def test_a_draft_that_comes_is_tried_once():
     assert (stage.num_tries, stage.num_done) == (1, 1)
 
 
-async def test_it_is_tried_again_while_there_is_something_else_to_do():
+async def test_a_rehearsal_is_retried_while_the_engine_is_busy():
     stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.0))
     rehearsals.draft_came(stage.rehearse)
     await turns(8)
@@ -44,7 +44,7 @@ async def test_it_is_tried_again_while_there_is_something_else_to_do():
     assert stage.num_done == 1
 
 
-async def test_it_is_repeated_after_the_pauses_and_then_after_the_last_of_them_only():
+async def test_rehearsals_repeat_after_each_pause_in_turn():
     stage, rehearsals = Stage(), Rehearsals(PolicyConfig(rehearse_after=(0.0, 0.0, 0.0, 600.0)))
     rehearsals.draft_came(stage.rehearse)
     await turns(16)
@@ -61,16 +61,16 @@ async def test_a_draft_that_comes_and_goes_has_to_wait():
     assert stage.num_done == 1
 
 
-async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
+async def test_waiting_for_the_first_draft_ends_after_its_rehearsal():
     stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.01, first_wait=60.0))
-    await rehearsals.first()  # nobody has come
+    await rehearsals.first()  # no request has come
     rehearsals.draft_came(stage.rehearse)
     await rehearsals.first()
     rehearsals.stop()
     assert stage.num_tries == 1
 
 
-def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
+def test_the_rehearsal_fits_a_short_context_and_is_not_cached():
     request = rehearsal_request(byte_tokenizer(), PolicyConfig(), seed=3, context_length=64)
     assert 0 < len(request.prompt) <= 32
     assert not request.cache.prefix

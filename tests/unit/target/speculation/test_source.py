@@ -1,4 +1,4 @@
-"""Source: what a request wants is asked of its predictor, and what it leaves open its controller decides."""
+"""Source: a request's own number of predictions is asked of its predictor; otherwise its controller decides."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def run(
     return source, counts
 
 
-async def test_who_insists_gets_what_it_asks_for_or_what_the_predictor_says():
+async def test_an_insistent_request_gets_its_length_or_the_predictors():
     source = make_source()
     assert source.plan([insistent(), insistent(7), insistent(0)], StepSize(3, 64)).lengths == [3, 7, 0]
 
@@ -107,12 +107,12 @@ async def test_the_last_token_of_all_is_never_predicted():
     assert make_source().plan([insistent(9, max_tokens=3)], StepSize(1, 64)).lengths == [2]
 
 
-async def test_what_pays_is_used_as_far_as_the_request_allows():
+async def test_paying_predictions_are_used_up_to_the_requests_number():
     _, counts = run(Excused(), make(num_predictions=6), gain=1)
     assert counts == [0, *[6] * (MANY - 1)], "a plain pass is measured first"
 
 
-async def test_what_does_not_pay_is_given_up_and_the_reason_told():
+async def test_predictions_that_do_not_pay_stop_with_a_reason():
     sequence = make()
     source, counts = run(Excused(), sequence, gain=0)
     assert any(counts), "it was tried"
@@ -121,7 +121,7 @@ async def test_what_does_not_pay_is_given_up_and_the_reason_told():
     assert source.why_none(sequence, plan)[0] is NoSpeculation.SLOWER
 
 
-async def test_while_it_has_an_excuse_it_is_not_asked():
+async def test_a_predictor_with_an_excuse_is_not_asked():
     sequence, predictor = make(), Excused()
     predictor.excuse = "nothing comes to mind"
     source, counts = run(predictor, sequence, gain=1)
@@ -130,7 +130,7 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
     assert source.why_none(sequence, plan) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
 
 
-async def test_one_that_comes_again_is_tried_again():
+async def test_a_predictor_that_returns_is_tried_again():
     sequence, predictor = make(), Excused()
     source, counts = run(predictor, sequence, gain=0)
     assert set(counts[-5:]) == {0}

@@ -1,4 +1,4 @@
-"""Speculation: predictions go behind decoding rows where there is room, and their fate is counted."""
+"""Speculation: predictions are added after decoding rows where there is room, and their outcome is counted."""
 
 import math
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from tests.unit.simulation import Clock
 
 
 class Reciter(SilentPredictor):
-    """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
+    """Predicts the same tokens always, whatever it is asked for, and notes the calls that it gets."""
 
     def __init__(self, tokens: Iterable[int]) -> None:
         self.excuse = ""
@@ -80,7 +80,7 @@ def predictions(batch: list[ScheduledRows]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("num_predictions", "added"), [(0, b""), (1, b"a"), (3, b"abc"), (9, b"abcdefg")])
-async def test_what_the_request_insists_on_is_added(num_predictions, added):
+async def test_the_requested_number_of_predictions_is_added(num_predictions, added):
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(num_predictions))
     predictor = Reciter(b"abcdefg")
@@ -121,7 +121,7 @@ async def test_predictions_wait_for_free_blocks():
 
 
 @pytest.mark.parametrize("bad", [VOCAB_SIZE, -1, 1 << 40])
-async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
+async def test_predictions_after_an_id_that_is_no_token_are_dropped(bad):
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(5))
     (rows,) = extend(Reciter([0, VOCAB_SIZE - 1, bad, 98]), scheduler)
@@ -131,7 +131,7 @@ async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
 @pytest.mark.parametrize(
     ("predicted", "added"), [(b"bab", b"bab"), (b"bxb", b"b"), (b"xab", b""), ([98, END, 97], b"b")]
 )
-async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(predicted, added):
+async def test_predictions_forbidden_by_the_grammar_are_left_out(predicted, added):
     source = GrammarSource(GrammarKind.REGEX, ("a(ba?)*",))
     scheduler = make_scheduler()
     sequence = add_decoding(
@@ -143,7 +143,7 @@ async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(pred
     assert predictions(extend(Reciter(predicted), scheduler)) == [added]
 
 
-async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
+async def test_without_a_predictor_nothing_is_added_and_a_reason_given():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(5))
     speculation = Speculation([], vocab_size=VOCAB_SIZE)
@@ -154,7 +154,7 @@ async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
     assert sequence.speculation.why_not is NoSpeculation.NO_PREDICTOR
 
 
-async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predictor():
+async def test_a_request_without_speculation_never_reaches_a_predictor():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(5, SpeculationMode.NEVER))
     predictor = Reciter(b"abc")
@@ -168,7 +168,7 @@ async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predicto
     assert sequence.speculation.why_not is NoSpeculation.FORBIDDEN
 
 
-async def test_the_predictor_is_told_of_every_commit():
+async def test_the_predictor_hears_of_every_commit():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(3))
     predictor = Reciter(b"abc")
@@ -186,13 +186,13 @@ async def test_the_predictor_is_told_of_every_commit():
 
 
 def run_steps(speculation: Speculation, scheduler: Scheduler, batch: list[ScheduledRows], count: int) -> None:
-    """Steps that take next to no time, each of which commits a token that nobody predicted."""
+    """Steps that take next to no time; each commits a token that was not predicted."""
     for _ in range(count):
         add_predictions(speculation, batch, scheduler)
         speculation.observe(batch)
 
 
-async def test_while_the_draft_is_away_it_is_not_asked_and_the_reason_is_told():
+async def test_an_absent_draft_is_not_asked_and_a_reason_is_given():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     predictor = Reciter(b"abc")
@@ -205,7 +205,7 @@ async def test_while_the_draft_is_away_it_is_not_asked_and_the_reason_is_told():
     assert set(predictor.asked) == {0}
 
 
-async def test_where_the_request_leaves_it_open_a_plain_pass_is_measured_first():
+async def test_in_auto_mode_a_plain_pass_is_measured_first():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     predictor = Reciter(b"abc")
@@ -215,7 +215,7 @@ async def test_where_the_request_leaves_it_open_a_plain_pass_is_measured_first()
     assert predictor.asked == [0, 3]
 
 
-async def test_what_predictions_save_is_summed_as_it_came_and_as_it_was_expected():
+async def test_saved_and_expected_seconds_are_summed():
     scheduler, clock = make_scheduler(), Clock()
     sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     speculation = Speculation([Reciter(b"abc")], vocab_size=VOCAB_SIZE, clock=clock)
@@ -237,7 +237,7 @@ async def test_what_predictions_save_is_summed_as_it_came_and_as_it_was_expected
     assert own.expected == pytest.approx(seconds.expected + 0.1)
 
 
-async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
+async def test_the_first_predictor_with_predictions_serves_a_sequence():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3))
     silent, first, second = Reciter(b""), Reciter(b"ab"), Reciter(b"xyz")
@@ -250,7 +250,7 @@ async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_
     assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
 
 
-async def test_the_last_lookup_serves_a_sequence_for_which_the_draft_was_waited_for_in_vain():
+async def test_lookup_serves_a_sequence_after_a_vain_draft_wait():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3))
     draft, lookup = Reciter(b""), Reciter(b"ab")
@@ -262,7 +262,7 @@ async def test_the_last_lookup_serves_a_sequence_for_which_the_draft_was_waited_
     assert (draft.asked, lookup.asked) == ([3], [3])
 
 
-async def test_a_lookup_is_no_wait():
+async def test_a_lookup_counts_as_no_wait():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3))
     lookup = Reciter(b"")
@@ -291,7 +291,7 @@ async def test_each_stream_has_its_own_expected_speedup():
     assert 1.5 < (seconds.expected - 0.1) / (seconds.taken - 0.1) < 4, "the two others get one token"
 
 
-async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
+async def test_if_the_first_predictors_ids_are_bad_the_next_is_asked():
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3))
     batch = scheduler.schedule()
@@ -300,7 +300,7 @@ async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
     assert predictions(batch) == [b"ab"]
 
 
-async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given():
+async def test_every_predictor_hears_everything_and_excuses_are_joined():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(3))
     predictors = [Reciter(b""), Reciter(b""), Reciter(b"")]
@@ -326,7 +326,7 @@ def test_acceptance_is_counted_by_position_and_by_source():
     assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0], by_source=by_source)
 
 
-async def test_what_happens_between_a_draft_and_a_sequence_is_counted_with_its_passes_and_at_its_end():
+async def test_losses_returns_and_alternates_are_counted():
     class Lossy(SilentPredictor):
         """Is lost and comes again, as often as it is asked."""
 

@@ -1,4 +1,4 @@
-"""The figures of the final message: what is derived there is what a count over the passes gives."""
+"""The figures of the final message equal a count over the passes."""
 
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
@@ -60,7 +60,7 @@ def test_an_example_as_vllm_reports_it() -> None:
     assert message.draft_acceptance_rate == 0.07751937984496124
 
 
-def test_a_report_says_what_its_pass_did() -> None:
+def test_a_report_has_the_figures_of_its_pass() -> None:
     report = EnginePassReport(
         EngineSource.LOOKUP, (*b"abcde",), 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3, num_right=3
     )
@@ -109,7 +109,7 @@ def test_the_client_bears_a_source_that_it_does_not_know() -> None:
     assert chunk.pass_reports[0].source is chunk.tokens[0].prediction_source is PredictionSource.UNKNOWN
 
 
-def test_right_predictions_that_a_banned_string_takes_back_are_not_rejected() -> None:
+def test_right_predictions_before_a_ban_are_not_rejected() -> None:
     drawn = [TokenRecord(token_id, source=EngineSource.DRAFT) for token_id in b"ab"] + [TokenRecord(99)]
     report = EnginePassReport(EngineSource.DRAFT, (*b"abd",), 0.0, 1.0).completed(drawn, drawn[:1])
     assert (report.num_tokens, report.num_accepted, report.rejected) == (1, 1, (100,))

@@ -7,7 +7,7 @@ import pytest
 from services.target.vllm_contract.abortable_calls import AbortableCalls, CallAbortedError
 
 
-async def test_it_ends_at_once_where_it_waits():
+async def test_an_aborted_call_ends_where_it_waits():
     calls, cancelled = AbortableCalls(), asyncio.Event()
 
     async def wait() -> None:
@@ -30,7 +30,7 @@ async def test_it_ends_at_once_where_it_waits():
     assert not calls._calls
 
 
-async def test_it_may_be_aborted_again_while_it_ends():
+async def test_an_aborted_call_may_be_aborted_again_while_it_ends():
     calls, ending = AbortableCalls(), asyncio.Event()
 
     async def end_slowly() -> None:
@@ -50,7 +50,7 @@ async def test_it_may_be_aborted_again_while_it_ends():
             await waiting
 
 
-async def test_it_ends_before_it_waits_again():
+async def test_an_aborted_call_ends_before_it_waits_again():
     calls = AbortableCalls()
     with calls.begin("alice", "a") as call, calls.begin("alice", "a") as same, calls.begin("alice", "b") as other:
         calls.abort("alice", "a")

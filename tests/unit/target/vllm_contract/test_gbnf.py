@@ -22,7 +22,7 @@ HOSTILE = {
 }
 
 
-async def test_what_is_lark_stays_as_it_is():
+async def test_lark_grammars_are_left_as_they_are():
     assert await GbnfReader().to_lark(LARK) == LARK
 
 
@@ -33,7 +33,7 @@ async def test_gbnf_becomes_lark():
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-async def test_what_is_no_gbnf_is_refused_and_the_next_is_read(case: str):
+async def test_bad_gbnf_is_refused_and_the_next_is_read(case: str):
     reader = GbnfReader()
     with pytest.raises(InvalidRequestError) as refused:
         await reader.to_lark(HOSTILE[case])
@@ -42,7 +42,7 @@ async def test_what_is_no_gbnf_is_refused_and_the_next_is_read(case: str):
     assert "start" in await reader.to_lark('root ::= "a"')
 
 
-async def test_one_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch):
+async def test_a_grammar_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gbnf, "_LIMITS", replace(gbnf._LIMITS, seconds=3600.0))  # as a busy one may take
     reader = GbnfReader()
     with pytest.raises(InvalidRequestError) as refused:
@@ -52,7 +52,7 @@ async def test_one_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch):
     assert "start" in await reader.to_lark('root ::= "a"')
 
 
-async def test_what_nobody_waits_for_is_ended_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch):
+async def test_a_cancelled_reading_is_ended_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gbnf, "_LIMITS", replace(gbnf._LIMITS, cpu_seconds=60.0))
     monkeypatch.setattr(gbnf, "_GRACE_SECONDS", 0.0)
     reader = GbnfReader()

@@ -16,19 +16,19 @@ def read(**fields: object) -> common_pb2.SamplingParameters:
 
 
 @pytest.mark.parametrize("value", [0.9, 0.1, 1e-9, 0.333, 123456.7])
-def test_a_float_is_the_decimal_that_somebody_wrote(value: float):
+def test_a_float_is_read_as_the_decimal_that_was_written(value: float):
     """As a float32 in a double 0.9 would be 0.8999999761581421, which may cut off another token."""
     assert read(top_p=value).top_p == read(temperature=value).temperature == value
 
 
-def test_what_no_number_is_stays_so_for_the_check():
+def test_nan_and_infinity_are_left_for_the_check():
     assert math.isnan(read(top_p=math.nan).top_p)
     assert read(temperature=math.inf).temperature == math.inf
     assert read(frequency_penalty=-math.inf).frequency_penalty == -math.inf
 
 
-def test_all_numbers_are_set_whatever_is_left_out():
-    """What a checkpoint recommends is for those who ask by our own API."""
+def test_all_numbers_are_set_even_if_left_out():
+    """A checkpoint's recommendations apply to requests by our own API only."""
     unset = read()
     assert {field.name for field, _ in unset.ListFields()} == {number.name for number in SAMPLING_NUMBERS}
     assert (unset.typical_p, unset.xtc_probability) == (1.0, 0.0), "of which the contract knows nothing"

@@ -1,4 +1,4 @@
-"""DraftAddress: when a draft is tried again, by how its links have fared, and what is logged of that."""
+"""DraftAddress: when a draft is tried again, by how its links have ended, and what is logged of it."""
 
 import grpc
 import pytest
@@ -43,7 +43,7 @@ class Tried:
         return pause
 
 
-def test_who_is_not_there_is_tried_every_two_seconds_at_least():
+def test_an_absent_draft_is_tried_at_least_every_two_seconds():
     tried = Tried()
     for number in range(1, 21):
         wanted = min(0.1 * 2**number, 2.0)
@@ -52,7 +52,7 @@ def test_who_is_not_there_is_tried_every_two_seconds_at_least():
 
 @pytest.mark.parametrize("error", [*BAD, CUT, REFUSED], ids=repr)
 @pytest.mark.parametrize("seconds", [0.0, 5.0])
-def test_who_is_bad_is_tried_ever_more_seldom_however_its_links_begin(error: Exception, seconds: float):
+def test_a_bad_draft_is_tried_ever_more_rarely(error: Exception, seconds: float):
     tried, pauses = Tried(), []
     for _ in range(20):
         tried.link(seconds, num_useful=1000 if error in BAD else 0)
@@ -61,7 +61,7 @@ def test_who_is_bad_is_tried_ever_more_seldom_however_its_links_begin(error: Exc
     assert all(15.0 <= pause <= 30.0 for pause in pauses[-5:])
 
 
-def test_who_is_bad_gains_nothing_by_being_away_in_between():
+def test_a_bad_draft_gains_nothing_from_being_away():
     tried = Tried()
     for _ in range(20):
         tried.link(1.0, num_useful=0)
@@ -70,7 +70,7 @@ def test_who_is_bad_gains_nothing_by_being_away_in_between():
     assert tried.lose(AWAY) >= 15.0
 
 
-def test_who_hangs_up_at_once_is_tried_ever_more_seldom():
+def test_a_draft_that_hangs_up_at_once_is_tried_ever_more_rarely():
     tried = Tried()
     for _ in range(20):
         tried.link(0.01, num_useful=0)
@@ -79,7 +79,7 @@ def test_who_hangs_up_at_once_is_tried_ever_more_seldom():
 
 
 @pytest.mark.parametrize(("error", "seconds"), [(AWAY, 2.0), (CUT, 2.0), (BROKEN, 100.0)])
-def test_after_a_link_that_was_of_use_all_begins_anew(error: Exception, seconds: float):
+def test_a_useful_link_resets_the_pauses(error: Exception, seconds: float):
     tried = Tried()
     for _ in range(20):
         tried.lose(BROKEN)
@@ -97,7 +97,7 @@ def test_a_bound_that_falls_is_kept_at_once():
     assert tried.lose(AWAY) <= 2.0 + ROUNDING
 
 
-def test_a_link_of_no_use_makes_nothing_begin_anew():
+def test_a_useless_link_does_not_reset_the_pauses():
     tried = Tried()
     for _ in range(20):
         tried.lose(BROKEN)
@@ -105,7 +105,7 @@ def test_a_link_of_no_use_makes_nothing_begin_anew():
     assert tried.lose(AWAY) >= 15.0
 
 
-def test_of_a_bad_draft_there_is_one_complaint_a_minute_with_the_number_of_the_others(
+def test_a_bad_draft_is_logged_once_a_minute_with_a_count(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     now = 0.0

@@ -8,7 +8,7 @@ from services.target.speculation.link.draft_latency import DraftLatency
 from services.target.speculation.policy.policy_config import PolicyConfig
 
 
-def test_before_the_first_answer_nothing_is_known():
+def test_without_answers_the_latency_is_unknown():
     latency = DraftLatency(PolicyConfig())
     assert not latency.is_known
     assert latency.seconds(4) == 0.0
@@ -22,7 +22,7 @@ def test_answers_of_one_length_are_taken_to_grow_with_it():
     assert latency.seconds(8) == pytest.approx(0.04)
 
 
-def test_answers_of_several_lengths_tell_the_delay_from_the_steps():
+def test_answers_of_several_lengths_separate_delay_and_steps():
     latency, chance = DraftLatency(PolicyConfig()), random.Random(1)
     for _ in range(200):
         count = chance.randrange(1, 9)
@@ -46,7 +46,7 @@ def test_longer_runs_never_take_less():
     assert 0 < latency.seconds(1) <= latency.seconds(8)
 
 
-def test_until_it_was_measured_each_further_sequence_is_taken_to_cost_something():
+def test_each_further_sequence_costs_a_little_until_measured():
     latency = DraftLatency(PolicyConfig())
     for count in (1, 4, 2, 5) * 4:
         latency.observe(count, 0.01 + 0.005 * count)
@@ -55,7 +55,7 @@ def test_until_it_was_measured_each_further_sequence_is_taken_to_cost_something(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.3])
-def test_what_further_sequences_cost_is_learned_and_what_one_takes_is_not_forgotten(share: float):
+def test_the_cost_of_further_sequences_is_learned(share: float):
     latency, chance = DraftLatency(PolicyConfig()), random.Random(1)
     for _ in range(200):
         count, num_sequences = chance.randrange(1, 9), chance.choice([1, 4, 8])
@@ -65,7 +65,7 @@ def test_what_further_sequences_cost_is_learned_and_what_one_takes_is_not_forgot
     assert latency.seconds(4) == pytest.approx(0.03, rel=0.1)
 
 
-def test_a_draft_that_was_only_ever_asked_for_many_is_known_for_as_many():
+def test_a_draft_only_asked_for_many_is_measured_at_that_number():
     latency = DraftLatency(PolicyConfig())
     for count in (1, 4, 2, 5) * 20:
         latency.observe(count, 3 * (0.01 + 0.005 * count), num_sequences=8)

@@ -6,7 +6,7 @@ from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.policy.policy_config import PolicyConfig
 
 
-def test_one_sequence_tells_the_pace():
+def test_one_sequence_measures_the_rate():
     rate = DraftPrefillRate(PolicyConfig())
     assert rate.seconds(100) is None
     rate.asked(1, 100, now=5.0)
@@ -25,7 +25,7 @@ def test_sequences_that_are_read_together_count_as_one_stretch():
     assert rate.seconds(100) == pytest.approx(0.1)
 
 
-def test_a_stretch_that_was_given_up_says_nothing():
+def test_a_stretch_given_up_does_not_count():
     rate = DraftPrefillRate(PolicyConfig())
     rate.asked(1, 100, now=5.0)
     rate.asked(2, 100, now=5.0)
@@ -44,7 +44,7 @@ def test_an_answer_that_came_sooner_than_it_could_took_no_time():
     assert rate.seconds(100) == 0
 
 
-def test_it_follows_what_changes():
+def test_the_rate_follows_changes():
     rate = DraftPrefillRate(PolicyConfig())
     for stretch in range(20):
         rate.asked(1, 10, now=stretch)

@@ -37,7 +37,7 @@ class Pool:
         return sequence
 
     def commit(self, sequence: Sequence) -> None:
-        """As it is told by the engine: every predictor hears of every sequence."""
+        """As the engine calls it: every predictor hears of every sequence."""
         for shared in self._shared.values():
             sequence.speculation.follow(shared.commit(sequence))
             shared.ask(sequence, 4)
@@ -59,7 +59,7 @@ async def test_drafts_with_as_much_to_do_take_turns():
     assert sorted(pool.whose(pool.add()) for _ in range(9)) == [*"aaabbbccc"]
 
 
-async def test_only_its_own_draft_hears_of_a_sequence():
+async def test_a_sequence_is_sent_to_its_own_draft_only():
     pool = Pool("a", "b")
     first, second = pool.add(), pool.add()
     assert [pool.whose(first), pool.whose(second)] == ["a", "b"]
@@ -70,7 +70,7 @@ async def test_only_its_own_draft_hears_of_a_sequence():
     assert (pool.sent("a"), pool.sent("b")) == ([], [Close(1)])
 
 
-async def test_what_other_targets_ask_of_a_draft_counts_against_what_it_may_take():
+async def test_a_drafts_other_targets_count_against_its_capacity():
     pool = Pool("small", "large")
     pool.load("small", others=1, max_sequences=4)
     pool.load("large", others=10, max_sequences=64)
@@ -86,7 +86,7 @@ async def test_a_draft_without_room_for_a_sequence_is_passed_over():
     assert [pool.whose(pool.add(b"longer")), pool.whose(pool.add(b"tiny"))] == ["free", "full"]
 
 
-async def test_one_that_has_just_come_is_tried_first():
+async def test_a_newly_connected_draft_is_tried_first():
     pool = Pool("old", "new")
     for _ in range(3):
         pool.close(pool.add())
@@ -96,7 +96,7 @@ async def test_one_that_has_just_come_is_tried_first():
     assert pool.whose(pool.add()) == "new"
 
 
-async def test_the_sequences_of_a_lost_draft_go_on_at_another_and_stay_there():
+async def test_sequences_of_a_lost_draft_move_to_another_and_stay():
     pool = Pool("a", "b")
     moved, stays = pool.add(), pool.add()
     pool.sent("a"), pool.sent("b")
@@ -117,7 +117,7 @@ async def test_the_sequences_of_a_lost_draft_go_on_at_another_and_stay_there():
     assert pool.sent("a") == []
 
 
-async def test_without_any_draft_a_sequence_waits_for_the_first_that_comes():
+async def test_a_sequence_without_draft_takes_the_first_that_connects():
     pool = Pool("a", "b")
     pool.disconnect("a")
     pool.disconnect("b")

@@ -1,8 +1,8 @@
-"""The draft link under whatever can happen, in whatever order, beside a small model of the protocol.
+"""The draft link under any events, in any order, beside a small model of the protocol.
 
-Messages are sent piece by piece and come late. What is checked of the target: it says nothing that the protocol
-forbids; once all is said, the draft knows what it is to know; nothing is taken for a prediction that was not made for
-the text as it is; once all is heard, the target has all that the draft has predicted.
+Messages are sent piece by piece and come late. Checked of the target: it sends nothing that the protocol forbids; once
+all is sent, the draft has all commits; no run is used as a prediction that was not made for the present text; once all
+has arrived, the target has all that the draft has predicted.
 """
 
 import time
@@ -159,7 +159,7 @@ class LinkMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.draft)
     @rule()
     def settle(self) -> None:
-        """All is said and heard."""
+        """All messages are sent and have arrived."""
         for message in self.predictor.outgoing():
             assert self.is_woken, "the link sleeps while there is something to say"
             self._send(message)
@@ -224,7 +224,7 @@ class LinkMachine(RuleBasedStateMachine):
             self.closed_ids.add(each.sequence_id)
 
     def _disconnect(self) -> None:
-        """What the old link has said may still come, and is of no use."""
+        """Messages of the old link may still come, and are useless."""
         self.predictor.disconnected("it is gone")
         self.draft = None
         self.closed_ids.clear()

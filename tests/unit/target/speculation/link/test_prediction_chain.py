@@ -1,4 +1,4 @@
-"""PredictionChain: which of the runs that a draft sends continue what is committed."""
+"""PredictionChain: which of a draft's runs continue the committed tokens."""
 
 import pytest
 
@@ -17,7 +17,7 @@ class Chain:
         self.has_switched = False  # to an alternate, at the last commit
 
     def receive(self, epoch: int, position: int, token_ids: list[int]) -> bool:
-        tokens = [*self.committed, 0, 0]  # of which the last ones were drawn just now and are not told of yet
+        tokens = [*self.committed, 0, 0]  # the last two were drawn just now and are not committed yet
         num_committed = len(self.committed)
         run = Prediction(1, epoch, position, tuple(token_ids))
         return self.chain.receive(run, tokens=tokens, num_committed=num_committed)
@@ -64,7 +64,7 @@ def test_a_contradicted_epoch_is_dead_until_the_next_one():
     assert chain.tokens == [10]
 
 
-def test_an_epoch_that_is_over_says_nothing_more():
+def test_a_run_of_an_older_epoch_is_ignored():
     chain = Chain()
     chain.receive(2, 3, [4])
     assert not chain.receive(1, 4, [5])
@@ -80,7 +80,7 @@ def test_a_run_that_does_not_follow_the_last_one_is_left_out(position):
 
 
 @pytest.mark.parametrize("position", [4, 2**32 - 1])
-def test_an_epoch_that_begins_beyond_what_is_committed_is_useless(position):
+def test_an_epoch_that_starts_beyond_the_commits_is_useless(position):
     chain = Chain()
     assert not chain.receive(1, position, [5])
     chain.commit(4)
@@ -88,7 +88,7 @@ def test_an_epoch_that_begins_beyond_what_is_committed_is_useless(position):
     assert chain.tokens == []
 
 
-def test_a_run_that_the_commits_have_overtaken_counts_as_far_as_it_goes_on():
+def test_a_run_overtaken_by_commits_counts_from_where_they_end():
     chain = Chain()
     chain.receive(1, 3, [4])
     chain.commit(4, 5, 6)
@@ -96,7 +96,7 @@ def test_a_run_that_the_commits_have_overtaken_counts_as_far_as_it_goes_on():
     assert chain.tokens == [7, 8]
 
 
-def test_a_late_run_is_of_no_use_but_the_one_behind_it_is():
+def test_a_late_run_is_useless_but_the_next_one_is_useful():
     chain = Chain()
     chain.receive(1, 3, [4])
     chain.commit(4, 5, 6)
@@ -115,7 +115,7 @@ def test_a_late_run_at_odds_with_the_commits_kills_its_epoch(run):
     assert chain.tokens == []
 
 
-def test_an_epoch_may_begin_long_before_the_end_of_what_is_committed():
+def test_an_epoch_may_start_long_before_the_last_commit():
     chain = Chain()
     assert chain.receive(1, 0, [1, 2, 3, 4])
     assert chain.tokens == [4]
@@ -133,14 +133,14 @@ def test_a_flood_takes_no_more_room_than_the_credit_ever_given():
     assert chain.tokens == [4]
 
 
-def test_an_empty_run_is_of_no_use_and_does_no_harm():
+def test_an_empty_run_is_useless_and_harmless():
     chain = Chain()
     assert not chain.receive(1, 3, [])
     assert chain.receive(1, 3, [4])
     assert chain.tokens == [4]
 
 
-def test_an_alternate_takes_the_place_of_a_chain_that_is_contradicted_by_it():
+def test_an_alternate_replaces_the_chain_that_it_contradicts():
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     assert chain.receive_alternate(2, 4, 50, [51, 52])
@@ -155,7 +155,7 @@ def test_an_alternate_takes_the_place_of_a_chain_that_is_contradicted_by_it():
 @pytest.mark.parametrize(
     "committed", [[4, 60], [50], [4, 50, 8]], ids=["another token", "another place", "more behind"]
 )
-def test_an_alternate_for_something_else_is_of_no_use(committed):
+def test_an_alternate_to_another_token_is_useless(committed):
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     chain.receive_alternate(2, 4, 50, [51, 52])
@@ -186,7 +186,7 @@ def test_an_alternate_to_a_late_run_comes_later_still(from_epoch: int):
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_late_alternate_behind_the_token_that_was_wrong_is_of_no_use(is_known: bool):
+def test_a_late_alternate_to_a_chain_that_was_wrong_is_useless(is_known: bool):
     chain = Chain()
     if is_known:
         chain.receive(1, 3, [4, 5, 6])
@@ -198,7 +198,7 @@ def test_a_late_alternate_behind_the_token_that_was_wrong_is_of_no_use(is_known:
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_an_alternate_to_the_chain_that_another_alternate_has_replaced_is_of_no_use(is_late: bool):
+def test_an_alternate_to_a_replaced_chain_is_useless(is_late: bool):
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     if is_late:
@@ -213,7 +213,7 @@ def test_an_alternate_to_the_chain_that_another_alternate_has_replaced_is_of_no_
     assert chain.tokens == []
 
 
-def test_alternates_of_what_is_decided_or_taken_back_are_forgotten():
+def test_alternates_decided_or_taken_back_are_forgotten():
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     chain.receive_alternate(2, 3, 40, [41])
@@ -245,7 +245,7 @@ def test_a_flood_of_epochs_is_not_heard_until_the_next_commit():
     assert chain.tokens == [5]
 
 
-def test_the_same_alternate_over_and_over_is_of_use_once():
+def test_a_repeated_alternate_is_useful_once():
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     assert [chain.receive_alternate(epoch, 4, 50, [51]) for epoch in range(2, 100)] == [True] + [False] * 97
@@ -254,7 +254,7 @@ def test_the_same_alternate_over_and_over_is_of_use_once():
     assert chain.receive(99, 6, [52]), "the latest one counts"
 
 
-def test_an_alternate_of_a_chain_that_the_draft_has_left_is_of_no_use():
+def test_an_alternate_to_a_chain_the_draft_has_left_is_useless():
     chain = Chain()
     chain.receive(1, 3, [4, 5, 6])
     chain.commit(9)

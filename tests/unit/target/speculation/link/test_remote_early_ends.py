@@ -6,7 +6,7 @@ from services.draft_protocol.messages import Commit, Prediction
 from services.target.sequence.sequence import Sequence
 from tests.unit.linked_predictor import LinkedPredictor
 
-NEVER = 1e6  # seconds: who waits so long for what does not come hangs
+NEVER = 1e6  # seconds: a test that waits so long in vain hangs
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_a_run_that_has_ended_is_taken_as_it_is(predictor):
     assert num_ready(predictor, sequence) >= 4, "no others come"
 
 
-async def test_behind_a_commit_it_is_asked_anew(predictor):
+async def test_after_a_commit_a_new_run_is_requested(predictor):
     sequence = predictor.add()
     predictor.remote.ask(sequence, 4, 0.7)
     predictor.sent()

@@ -1,4 +1,4 @@
-"""RemotePredictor: what a draft is told of the live sequences, and what becomes of what it says."""
+"""RemotePredictor: what a draft is sent of the live sequences, and what becomes of its answers."""
 
 import pytest
 
@@ -51,7 +51,7 @@ async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
     ]
 
 
-async def test_while_no_predictions_are_wanted_nothing_is_said():
+async def test_no_commits_are_sent_while_no_predictions_are_wanted():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.predict(sequence, 0)
@@ -62,7 +62,7 @@ async def test_while_no_predictions_are_wanted_nothing_is_said():
     assert predictor.sent() == [Commit(1, 5, [*b"abc"]), Window(1, 2 + RUN_AHEAD)]
 
 
-async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
+async def test_a_draft_in_the_way_gets_a_sequence_when_asked_for_it():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
     sequence = predictor.add()
@@ -79,7 +79,7 @@ async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
     assert predictor.sent() == [Commit(1, 8, [])]
 
 
-async def test_a_draft_in_the_way_is_stopped_by_a_step_that_wants_nothing():
+async def test_a_step_without_predictions_stops_a_draft_in_the_way():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
     sequence = predictor.add()
@@ -93,7 +93,7 @@ async def test_a_draft_in_the_way_is_stopped_by_a_step_that_wants_nothing():
     assert predictor.sent() == [], "it rests already"
 
 
-async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_its_pace():
+async def test_answers_of_a_draft_that_catches_up_are_not_timed():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
     sequence = predictor.add(bytes(100))
@@ -107,7 +107,7 @@ async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_it
     assert (times.delay, times.each, times.is_trusted) == (0.0, 0.0, False), "nothing is known yet"
 
 
-async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():
+async def test_credit_comes_with_the_last_piece_of_a_prompt():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
     predictor.predict(predictor.add(bytes(MAX_COMMIT + 1)), 3)
@@ -135,7 +135,7 @@ async def test_a_step_that_wants_no_predictions_pauses_the_draft():
     assert predictor.sent() == [Window(1, 2 + RUN_AHEAD)]
 
 
-async def test_predictions_are_those_that_continue_what_is_committed():
+async def test_predictions_continue_the_committed_tokens():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.sent()
@@ -147,7 +147,7 @@ async def test_predictions_are_those_that_continue_what_is_committed():
     assert predictor.predict(sequence, 4) == []
 
 
-async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored():
+async def test_a_closed_sequence_is_sent_and_later_messages_ignored():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.sent()
@@ -157,7 +157,7 @@ async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored
     assert not predictor.hear_release(1, "why not")
 
 
-async def test_what_is_said_of_a_sequence_that_was_not_opened_or_was_released_is_ignored():
+async def test_messages_of_unopened_or_released_sequences_are_ignored():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     assert not predictor.hear(5, b"abc")
@@ -168,7 +168,7 @@ async def test_what_is_said_of_a_sequence_that_was_not_opened_or_was_released_is
     assert predictor.predict(sequence, 4) == []
 
 
-async def test_a_sequence_that_ends_before_it_was_told_of_is_never_told_of():
+async def test_a_sequence_that_ends_before_its_open_is_never_sent():
     predictor = LinkedPredictor()
     predictor.remote.close(predictor.add())
     assert predictor.sent() == []
@@ -199,7 +199,7 @@ async def test_a_new_link_opens_every_live_sequence_under_another_id():
     assert [(s.speculation.losses, s.speculation.returns) for s in sequences] == [(1, 1), (1, 1)]
 
 
-async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(caplog):
+async def test_a_released_sequence_has_no_draft_until_the_next_link(caplog):
     caplog.set_level("INFO")
     predictor = LinkedPredictor(longest_wait=1e6)
     sequence = predictor.add()
@@ -220,7 +220,7 @@ async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(cap
     assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 1)
 
 
-async def test_a_sequence_that_is_released_before_all_is_told_of_it_is_told_of_no_more():
+async def test_a_sequence_released_amid_its_prompt_is_sent_no_further():
     predictor = LinkedPredictor()
     predictor.add(bytes(2 * MAX_COMMIT))
     outgoing = predictor.remote.outgoing()

@@ -1,4 +1,4 @@
-"""RemotePredictor: how long a step waits for what a draft has under way."""
+"""RemotePredictor: how long a step waits for predictions that are under way."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ def reading(predictor: LinkedPredictor, sequence: Sequence) -> float | None:
     return times.reading
 
 
-async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatch):
+async def test_the_wait_is_for_predictions_that_the_chain_lacks(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     predictor = LinkedPredictor(longest_wait=10.0)
@@ -38,7 +38,7 @@ async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatc
     assert wait_for(predictor, sequence, 2) == pytest.approx(0.5)
 
 
-async def test_without_a_link_nothing_is_to_be_sent_and_nobody_waits():
+async def test_without_a_link_nothing_is_sent_and_no_step_waits():
     predictor = LinkedPredictor(is_connected=False, longest_wait=1e6)
     sequence = predictor.add()
     assert predictor.sent() == []
@@ -117,7 +117,7 @@ async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     assert delays == [(2, 1), (1, 3)]
 
 
-async def test_how_long_an_answer_takes_is_told_with_the_sequences_that_were_asked_for_at_once(monkeypatch):
+async def test_answers_are_timed_with_the_sequences_asked_together(monkeypatch):
     seen = []
     monkeypatch.setattr(
         WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append((count, num_sequences))
@@ -155,7 +155,7 @@ async def test_an_answer_in_several_runs_is_measured_with_its_last_one(monkeypat
     assert seen == [3, 3]
 
 
-async def test_a_sequence_that_the_draft_has_dropped_is_not_waited_for_to_measure_the_others(monkeypatch):
+async def test_a_dropped_sequence_does_not_delay_the_timing_of_others(monkeypatch):
     seen = []
     monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(count))
     predictor = LinkedPredictor(longest_wait=1.0)
@@ -172,7 +172,7 @@ async def test_a_sequence_that_the_draft_has_dropped_is_not_waited_for_to_measur
     assert seen == [2]
 
 
-async def test_answers_that_come_with_one_for_which_the_draft_reads_measure_nothing(monkeypatch):
+async def test_answers_beside_a_draft_prefill_are_not_timed(monkeypatch):
     seen = []
     monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(num_sequences))
     predictor = LinkedPredictor(longest_wait=1.0)
@@ -190,7 +190,7 @@ async def test_answers_that_come_with_one_for_which_the_draft_reads_measure_noth
             predictor.draw(sequence, b"z")
 
 
-async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_cores(monkeypatch):
+async def test_draft_prefill_costs_time_only_on_the_targets_cores(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     predictor = LinkedPredictor(longest_wait=1.0)
@@ -213,7 +213,7 @@ async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_co
     assert reading(predictor, first) == 0
 
 
-async def test_a_wait_in_vain_for_a_draft_that_reads_makes_the_reading_longer(monkeypatch):
+async def test_a_vain_wait_for_a_draft_prefill_lengthens_its_estimate(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     predictor = LinkedPredictor(longest_wait=1.0)
@@ -227,7 +227,7 @@ async def test_a_wait_in_vain_for_a_draft_that_reads_makes_the_reading_longer(mo
     assert 0 < reading(predictor, first) < 1.0, "of it a second is over"
 
 
-async def test_a_draft_that_runs_ahead_and_is_silent_is_not_expected_to_have_something_at_once():
+async def test_a_silent_draft_running_ahead_is_not_expected_at_once():
     predictor = LinkedPredictor(longest_wait=1.0)
     sequence = predictor.add(b"x" * 40)
     predictor.sent()
@@ -236,7 +236,7 @@ async def test_a_draft_that_runs_ahead_and_is_silent_is_not_expected_to_have_som
     assert wait_for(predictor, sequence, 4) >= 0.015
 
 
-async def test_after_a_new_link_nobody_waits_for_what_the_last_one_was_asked_for():
+async def test_after_a_new_link_no_step_waits_for_the_old_requests():
     predictor = LinkedPredictor(longest_wait=1.0)
     predictor.connect(run_ahead=0)
     sequence = predictor.add(b"x")

@@ -1,4 +1,4 @@
-"""RemotePredictor: what a draft is told where tokens were taken back, and what of its answers is still of use."""
+"""RemotePredictor: what a draft is sent where tokens were taken back, and which of its answers are still useful."""
 
 import time
 
@@ -7,7 +7,7 @@ from tests.unit.linked_predictor import PROMPT, LinkedPredictor
 
 
 async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
-    """What the draft says of the old ones is of no use, and nobody waits for it."""
+    """Predictions after the old tokens are useless, and no step waits for them."""
     predictor = LinkedPredictor(longest_wait=60.0)
     sequence = predictor.add(banned=["bad"])
     predictor.draw(sequence, b"a ba")
@@ -25,7 +25,7 @@ async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
     assert predictor.predict(sequence, 2) == [*b"at"]
 
 
-async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_that_it_lacks():
+async def test_a_draft_that_missed_a_rewind_gets_only_the_final_tokens():
     predictor = LinkedPredictor()
     sequence = predictor.add(banned=["bad"])
     predictor.sent()
@@ -34,7 +34,7 @@ async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_t
     assert predictor.sent() == [Commit(1, 5, [*b"a c"])]
 
 
-async def test_after_a_rewind_nobody_waits_and_the_silence_is_not_the_drafts():
+async def test_a_rewind_ends_the_wait_and_counts_as_no_delay():
     predictor = LinkedPredictor(longest_wait=60.0)
     predictor.connect(run_ahead=0)
     sequence = predictor.add()

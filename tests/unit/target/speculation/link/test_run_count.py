@@ -1,4 +1,4 @@
-"""RunCount: a link over which too little of use comes is not borne."""
+"""RunCount: a link with too few useful runs is closed."""
 
 from services.target.speculation.link.draft_reader import RunCount
 
@@ -16,7 +16,7 @@ def test_some_useless_runs_are_borne_and_no_more():
     assert count.is_unbearable
 
 
-def test_runs_of_use_make_up_for_a_few_that_are_not():
+def test_useful_runs_make_up_for_a_few_useless_ones():
     count = RunCount()
     for _ in range(1000):
         add(count, 4, is_useful=False)
@@ -35,7 +35,7 @@ def test_good_service_is_no_credit_for_a_flood():
     assert count.is_unbearable
 
 
-def test_it_says_what_came():
+def test_the_counts_are_written_in_words():
     count = RunCount()
     for is_useful, is_in_range in [(True, True), (False, True), (False, False), (False, False)]:
         count.add(is_useful=is_useful, is_in_range=is_in_range)

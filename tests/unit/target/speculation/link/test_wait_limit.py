@@ -22,15 +22,15 @@ def given_up(now: float) -> WaitLimit:
     return limit
 
 
-def test_it_begins_with_the_longest_wait():
+def test_the_wait_starts_at_the_longest():
     assert WaitLimit(CONFIG).seconds(0.0, 1) == LONGEST
 
 
-def test_it_comes_down_to_a_little_more_than_the_usual_delay():
+def test_the_wait_falls_to_a_little_over_the_usual_delay():
     assert 0.01 < used_to(0.01).seconds(0.0, 1) < 0.02
 
 
-def test_more_predictions_are_waited_for_longer_and_an_unknown_amount_of_work_longest():
+def test_the_wait_grows_with_the_predictions_asked_for():
     limit = used_to(0.01)
     assert limit.expected(1) < limit.expected(4)
     assert limit.seconds(0.0, 1) < limit.seconds(0.0, 4) < limit.seconds(0.0, None) == LONGEST
@@ -49,7 +49,7 @@ def test_a_miss_makes_the_next_wait_longer():
     assert before < limit.seconds(0.03, 1) <= LONGEST
 
 
-def test_after_a_long_wait_in_vain_nobody_waits_until_something_arrives():
+def test_after_a_long_vain_wait_no_step_waits_until_an_arrival():
     limit = given_up(now=1.0)
     assert limit.seconds(1.1, 1) == 0
     assert limit.expected(1) > LONGEST
@@ -74,7 +74,7 @@ def test_many_sequences_that_wait_through_one_silence_miss_once():
     assert limit.seconds(1.1, 1) > 0
 
 
-def test_however_long_the_silence_tries_take_three_percent_of_the_time():
+def test_retries_take_at_most_three_percent_of_a_silence():
     limit, now, waited = given_up(now=0.0), 0.0, 0.0
     for _ in range(20_000):
         now += 0.5
@@ -85,7 +85,7 @@ def test_however_long_the_silence_tries_take_three_percent_of_the_time():
     assert 0 < waited < 0.03 * now
 
 
-def test_a_draft_that_takes_longer_than_the_longest_wait_is_not_waited_for():
+def test_a_draft_slower_than_the_longest_wait_is_not_waited_for():
     limit = used_to(0.6)
     limit.missed(0.0, 0.5)
     assert limit.seconds(1.0, 1) == 0
@@ -97,7 +97,7 @@ def test_a_draft_that_has_become_quick_is_waited_for_at_once():
     assert 0 < limit.seconds(0.0, 1) <= LONGEST
 
 
-def test_with_another_draft_it_begins_anew():
+def test_another_draft_resets_the_wait():
     limit = given_up(now=1.0)
     limit.reset()
     assert limit.seconds(1.1, 1) == LONGEST

@@ -41,7 +41,7 @@ async def test_each_position_has_its_own_rate():
     assert chances == pytest.approx([0.9, 0.45, 0.405], abs=0.12)
 
 
-async def test_what_lies_behind_a_rejection_gets_no_verdict():
+async def test_positions_after_a_rejection_get_no_verdict():
     rates, sequence = make_rates(), make_sequence(make_request())
     verify(rates, sequence, [1.0, 0.9], runs=50)
     before = probabilities(rates, make_sequence(make_request()), 2)
@@ -60,7 +60,7 @@ async def test_a_position_without_verdicts_is_like_the_one_before_it():
     assert third / second == pytest.approx(first)
 
 
-async def test_a_hopeful_estimate_is_higher_the_less_is_known_of_a_sequence():
+async def test_a_hopeful_estimate_is_higher_for_unknown_sequences():
     rates, known, new = make_rates(), make_sequence(make_request()), make_sequence(make_request())
     verify(rates, known, [0.5] * 2, runs=100)
     sober, hopeful = (rates.probabilities([known, new], [hope] * 2)[:, 0] for hope in (False, True))
@@ -70,7 +70,7 @@ async def test_a_hopeful_estimate_is_higher_the_less_is_known_of_a_sequence():
     assert alone[0] > hopeful[1], "many are less often all lucky"
 
 
-async def test_a_sequence_that_is_easier_or_harder_than_the_others_is_told_apart():
+async def test_easier_and_harder_sequences_are_distinguished():
     rates = make_rates()
     easy, hard = make_sequence(make_request()), make_sequence(make_request())
     for seed in range(40):

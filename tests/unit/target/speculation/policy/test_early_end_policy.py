@@ -6,7 +6,7 @@ from tests.unit.target.speculation.policy.test_length_controller import CODER, S
 
 
 def least_chances(world: World) -> list[float]:
-    """All that the draft is told, behind a rehearsal."""
+    """The least chances that the draft is sent, after a rehearsal."""
     told: list[float] = []
 
     class Listening(SimulatedDraft):

@@ -17,7 +17,7 @@ RATES = np.array([[0.9], [0.7], [0.3]])
 
 
 def make_step(*, wait: float = 0.01, each: float = 0.0, row: float = 0.001, **changes: Any) -> StepEstimate:
-    """Three streams, one of which fares well and one badly; a pass takes so much longer for each row."""
+    """Three streams, one predicted well and one badly; a pass takes so much longer for each row."""
     step = StepEstimate(
         chances=RATES ** np.arange(1, MOST + 1),
         most=np.full(COUNT, MOST),
@@ -49,7 +49,7 @@ def every(step: StepEstimate) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("each", [0.0, 0.005])
 @pytest.mark.parametrize("reading", [0.0, 0.5])
 @pytest.mark.parametrize("num_others", [0, 4])
-def test_it_comes_near_the_best_of_all_lengths(
+def test_the_search_comes_near_the_best_lengths(
     row: float, wait: float, each: float, reading: float, num_others: int
 ) -> None:
     size = StepSize(COUNT, COUNT * MOST, num_others)
@@ -60,7 +60,7 @@ def test_it_comes_near_the_best_of_all_lengths(
     assert max(1.0, best.speedup) >= share * max(speedup(step, lengths) for lengths in every(step))
 
 
-def test_what_does_not_pay_is_slower() -> None:
+def test_predictions_that_do_not_pay_are_slower() -> None:
     assert most_tokens_per_second(make_step(row=0.1)).speedup < 1.0
 
 
@@ -76,7 +76,7 @@ def test_predictions_that_are_there_cost_no_wait() -> None:
     assert best.wait == 0.0
 
 
-def test_what_was_requested_earlier_comes_sooner() -> None:
+def test_predictions_requested_earlier_come_sooner() -> None:
     times = PredictionTimes([SequenceTimes(elapsed=0.015)] * COUNT, delay=0.02)
     assert most_tokens_per_second(make_step(times=times)).wait == pytest.approx(0.005)
 
@@ -98,11 +98,11 @@ def test_a_protected_stream_is_not_slowed_down() -> None:
             assert best.speedup == 0 or tokens * step.passes[COUNT] >= seconds
 
 
-def test_others_in_the_pass_do_not_wait_for_what_they_do_not_gain() -> None:
+def test_other_streams_do_not_wait_for_what_they_do_not_gain() -> None:
     assert most_tokens_per_second(make_step(wait=0.03)).speedup > 1.1
     assert most_tokens_per_second(make_step(wait=0.03, size=StepSize(COUNT, COUNT * MOST, num_others=20))).speedup < 1.0
 
 
-def test_there_is_no_more_room_than_rows_that_a_pass_can_have() -> None:
+def test_no_length_exceeds_the_rows_of_a_pass() -> None:
     assert sum(most_tokens_per_second(make_step(size=StepSize(COUNT, 1))).lengths) == 1
     assert most_tokens_per_second(make_step(size=StepSize(COUNT, 0))).lengths == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""LengthController with a draft that runs ahead, far away: what the way there takes costs little of what is won."""
+"""LengthController with a distant draft that runs ahead: the delay costs little of the gain."""
 
 from dataclasses import replace
 from functools import cache
@@ -24,7 +24,7 @@ def ratio(round_trip: float) -> float:
     return sum(ratios) / len(ratios)
 
 
-async def test_beside_its_target_it_is_worth_half_as_much_again():
+async def test_a_near_draft_gains_half_as_much_again():
     assert ratio(NEAR) > 1.5
 
 
@@ -33,7 +33,7 @@ async def test_a_longer_way_leaves_most_of_the_gain(round_trip, share):
     assert ratio(round_trip) - 1 >= share * (ratio(NEAR) - 1)
 
 
-async def test_where_nothing_has_come_yet_the_target_goes_on_and_so_does_the_draft():
+async def test_until_predictions_come_target_and_draft_both_run():
     for seed in range(4):
         simulation = Simulation(replace(APART, delay=0.02, num_tokens=512), seed, AheadDraft).rehearse().run(2)
         decisions = simulation.speculation.decisions()
@@ -41,7 +41,7 @@ async def test_where_nothing_has_come_yet_the_target_goes_on_and_so_does_the_dra
         assert decisions[simulation.draft.source, Decision.NONE] <= 4, "for the last two tokens of each answer"
 
 
-async def test_one_of_no_use_is_stopped():
+async def test_a_useless_draft_is_stopped():
     simulation = Simulation(USELESS, 1, AheadDraft).rehearse().run(2)
     assert simulation.counts[-100:].count(0) > 90
     stopped = simulation.speculation.decisions()[simulation.draft.source, Decision.NONE]

@@ -75,7 +75,7 @@ def allowed(life: Life) -> float:
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("chance", [0.6, 0.75, 0.9])
-async def test_the_first_answer_of_a_fresh_server_comes_near_the_best_fixed_number(pair, chance):
+async def test_a_fresh_servers_first_answer_is_near_the_best_length(pair, chance):
     world = replace(pair, chances=(chance,), num_tokens=64, prompt=57)
     assert mean_ratio(world, seeds=32) > 1 + 0.8 * (best_ratio(world) - 1) - 0.06
 
@@ -89,7 +89,7 @@ async def test_one_stream_gains_nearly_all_that_can_be_gained(pair, chance):
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 4, 32))
-async def test_so_do_many_and_none_lose_where_it_does_not_pay(pair, num_streams):
+async def test_many_streams_gain_too_and_none_loses_without_gain(pair, num_streams):
     world = replace(pair, num_streams=num_streams)
     ratio = mean_ratio(world, rehearsals=3, waves=3, seeds=3)
     assert ratio > 0.97
@@ -100,7 +100,7 @@ async def test_so_do_many_and_none_lose_where_it_does_not_pay(pair, num_streams)
 @pytest.mark.parametrize("num_rehearsals", [0, 1])
 @pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_a_draft_of_no_use_costs_no_stream_more_than_it_may_lose(pair, num_rehearsals, num_streams, bad):
+async def test_a_useless_draft_costs_a_stream_no_more_than_its_budget(pair, num_rehearsals, num_streams, bad):
     world = replace(pair, num_streams=num_streams, num_tokens=256, **bad)
     simulation = Simulation(world)
     for _ in range(num_rehearsals):
@@ -111,13 +111,13 @@ async def test_a_draft_of_no_use_costs_no_stream_more_than_it_may_lose(pair, num
 
 
 @pytest.mark.parametrize("prompt", [256, 2048])
-async def test_one_that_never_reads_costs_no_more(prompt):
+async def test_a_draft_that_never_answers_costs_no_more_than_allowed(prompt):
     world = replace(SLOW, prompt=prompt, is_silent=True)
     for life in Simulation(world).run(2).lives:
         assert lost(life, world) <= allowed(life)
 
 
-async def test_a_good_one_that_falls_silent_holds_a_long_stream_up_for_a_moment_only():
+async def test_a_draft_that_falls_silent_delays_a_stream_briefly():
     simulation = Simulation(replace(CODER, num_tokens=4000)).rehearse()
     waits: list[float] = []
     predict = simulation.draft.predict
@@ -138,13 +138,13 @@ async def test_a_good_one_that_falls_silent_holds_a_long_stream_up_for_a_moment_
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_one_that_was_rehearsed_costs_next_to_nothing(pair, bad):
+async def test_a_rehearsed_bad_draft_costs_next_to_nothing(pair, bad):
     world = replace(pair, num_tokens=256, **bad)
     assert Simulation(world).rehearse().run(3).ratio >= 0.985
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-async def test_one_that_was_good_in_the_rehearsal_alone_is_found_out(pair):
+async def test_a_draft_good_only_in_rehearsal_is_found_out(pair):
     simulation = Simulation(replace(pair, chances=(0.02,), rehearsed=0.75, num_tokens=256)).rehearse().run(6)
     assert sum(life.ratio < 1 for life in simulation.lives), "it was believed at first"
     assert all(lost(life, pair) <= allowed(life) for life in simulation.lives)
@@ -152,19 +152,19 @@ async def test_one_that_was_good_in_the_rehearsal_alone_is_found_out(pair):
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-async def test_a_good_one_that_comes_while_somebody_always_waits_is_used(pair):
+async def test_a_good_draft_is_used_while_streams_always_wait(pair):
     world = replace(pair, prompt=40)
     assert mean_ratio(world, rehearsals=0, waves=4, seeds=4) > 1 + 0.6 * (best_ratio(world) - 1)
 
 
-async def test_a_stream_with_bad_predictions_is_not_slowed_down_for_the_others():
+async def test_a_badly_predicted_stream_is_not_slowed_for_others():
     world = replace(SYNTHETIC, num_streams=4, chances=(0.9, 0.9, 0.9, 0.02), rehearsed=0.75, num_tokens=256)
     simulation = Simulation(world).rehearse().run(2)
     assert min(life.ratio for life in simulation.lives) > 0.9
     assert simulation.ratio > 1.0
 
 
-async def test_a_long_text_is_read_if_the_stream_is_expected_to_gain_more():
+async def test_a_long_text_is_sent_to_the_draft_only_if_it_gains_more():
     world = replace(SLOW, prompt=2048, num_tokens=256)
     assert mean_ratio(world, rehearsals=1, seeds=3) > 1.5
     world = replace(CODER, prompt=2048, num_tokens=256)
@@ -177,7 +177,7 @@ async def test_how_slowly_a_draft_reads_is_measured_in_a_rehearsal():
     assert simulation.draft._prefill_rate.seconds(1000) == pytest.approx(4.0, rel=0.2)
 
 
-async def test_a_draft_that_turns_bad_is_found_out_and_one_that_turns_good_too():
+async def test_a_draft_that_turns_bad_or_good_is_found_out():
     simulation = Simulation(SYNTHETIC).rehearse().run(2)
     simulation.world.chances = (0.0,)
     simulation.run(4)
@@ -187,7 +187,7 @@ async def test_a_draft_that_turns_bad_is_found_out_and_one_that_turns_good_too()
     assert simulation.counts[-60:].count(0) < 30
 
 
-async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
+async def test_no_length_exceeds_its_limit_nor_all_the_rows():
     simulation = Simulation(replace(SYNTHETIC, num_streams=4, chances=(0.95,), reading=0.0)).rehearse().run(2)
     controller = simulation.speculation._sources[0]._controller
     most, sequences = (0, 1, 2, MOST), [make_sequence(make_request()) for _ in range(4)]
@@ -207,7 +207,7 @@ async def test_a_stream_that_has_just_come_is_thought_about_at_once():
         assert simulation.counts[0]
 
 
-async def test_after_a_long_search_in_vain_a_change_of_the_pass_is_thought_about_at_once():
+async def test_after_a_vain_search_a_changed_pass_is_planned_anew():
     simulation = Simulation(replace(SYNTHETIC, reading=0.0)).rehearse()
     controller = simulation.speculation._sources[0]._controller
     sequences = [make_sequence(make_request())]

@@ -16,19 +16,19 @@ def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
     return cost
 
 
-def test_nothing_is_known_before_a_measurement():
+def test_without_a_measurement_no_cost_is_known():
     cost = PassCost(PolicyConfig())
     assert cost.seconds(1) == 0.0
     assert [*cost.table(4)] == [0.0] * 5
 
 
-def test_before_a_second_size_is_measured_each_row_is_taken_to_cost_a_little():
+def test_each_row_costs_a_little_until_a_second_size_is_measured():
     cost = measured((1, 1.0), times=3)
     assert cost.seconds(1)
     assert 1.0 < cost.seconds(5) < cost.seconds(9) < 1.3
 
 
-def test_times_rise_in_the_stairs_of_the_rows_that_the_device_computes():
+def test_times_rise_in_steps_of_the_rows_the_device_computes():
     cost = PassCost(PolicyConfig(), lambda rows: -(-rows // 8) * 8)
     for _ in range(50):
         cost.observe(3, 1.0)
@@ -43,7 +43,7 @@ def test_the_table_has_the_time_of_every_size():
     assert [*cost.table(40)[:41]] == [cost.seconds(rows) for rows in range(41)]
 
 
-def test_between_two_sizes_it_is_interpolated_and_beyond_the_largest_it_goes_on_as_before():
+def test_costs_are_interpolated_and_extrapolated():
     cost = measured((1, 1.0), (9, 4.0), times=200)
     assert cost.seconds(1) == pytest.approx(1.0, rel=0.1)
     assert cost.seconds(5) == pytest.approx(2.0, rel=0.1)
@@ -56,13 +56,13 @@ def test_more_rows_never_cost_less():
     assert cost.seconds(1) == cost.seconds(4)
 
 
-def test_one_hiccup_says_little():
+def test_one_slow_pass_changes_the_cost_little():
     cost = measured((1, 1.0), times=20)
     cost.observe(1, 1000.0)
     assert cost.seconds(1) < 1.1
 
 
-def test_a_machine_that_has_become_slower_is_slower_at_every_size():
+def test_a_slower_machine_is_slower_at_every_size():
     cost = measured((1, 1.0), (8, 1.2), times=20)
     for _ in range(100):
         cost.observe(1, 2.0)

@@ -1,4 +1,4 @@
-"""PolicyConfig: every constant of the policy is there, and says where it comes from."""
+"""PolicyConfig: it has every constant of the policy, with its origin."""
 
 import ast
 from dataclasses import fields
@@ -28,7 +28,7 @@ def explanations() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "text"), explanations().items())
-def test_a_constant_says_where_it_comes_from(name: str, text: str) -> None:
+def test_each_constant_states_its_origin(name: str, text: str) -> None:
     assert any(origin in text for origin in ORIGINS), name
 
 
@@ -48,7 +48,7 @@ def is_number(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
-def test_there_are_few_and_none_can_be_changed() -> None:
+def test_the_constants_are_few_and_frozen() -> None:
     names = [field.name for field in fields(PolicyConfig)]
     assert len(names) <= 25
     with pytest.raises(AttributeError):

@@ -61,7 +61,7 @@ def best_of_fixed(world: World, runs: list[int]) -> float:
 
 @pytest.mark.parametrize("world", [SHARED_CORES, SHARED_GPU], ids=["cores", "gpu"])
 @pytest.mark.parametrize("kind", ["chat", "code", "json"])
-async def test_the_first_answer_of_a_fresh_server_comes_near_the_best_fixed_number(world: World, kind: str) -> None:
+async def test_a_fresh_servers_first_answer_is_near_the_best_length(world: World, kind: str) -> None:
     rehearsal, *_ = recorded()
     ratios, best = [], []
     for text in recorded():

@@ -15,7 +15,7 @@ def make() -> Sequence:
     return make_sequence(make_request())
 
 
-async def test_as_long_as_no_stream_is_decoding_nobody_can_lose_anything():
+async def test_without_a_decoding_stream_speculation_is_free():
     regret, sequence = Regret(CONFIG, Clock()), make()
     assert regret.is_free
     regret.join(sequence)
@@ -25,7 +25,7 @@ async def test_as_long_as_no_stream_is_decoding_nobody_can_lose_anything():
     assert regret.is_free
 
 
-async def test_what_was_lost_is_not_left():
+async def test_losses_reduce_what_is_left():
     regret, sequence, other = Regret(CONFIG, Clock()), make(), make()
     for each in (sequence, other, sequence):
         regret.join(each)
@@ -43,7 +43,7 @@ async def test_a_long_stream_may_lose_more():
     assert regret.left([sequence]) == [pytest.approx(3.0)]
 
 
-async def test_gains_make_up_for_losses_but_no_store_of_them_is_laid_up():
+async def test_gains_offset_losses_up_to_a_limit():
     regret, sequence = Regret(CONFIG, Clock()), make()
     regret.join(sequence)
     regret.observe(sequence, 0.3)

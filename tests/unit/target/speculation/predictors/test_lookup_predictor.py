@@ -28,7 +28,7 @@ class Lookup:
         self.predictor.commit(self.sequence)
 
 
-async def test_what_followed_the_same_text_is_predicted():
+async def test_the_continuation_of_the_same_text_is_predicted():
     lookup = Lookup(b"one two three; one two")
     assert lookup.predict() == b" three;"
     assert lookup.predict(limit=3) == b" th"
@@ -40,7 +40,7 @@ async def test_the_latest_of_several_places_counts():
 
 
 @pytest.mark.parametrize(("prompt", "predicted"), [(b"xababab", b"abab"), (b"xzzzzz", b"zzzz"), (b"xabcabc", b"abc")])
-async def test_a_repetition_goes_on_into_what_it_predicts(prompt, predicted):
+async def test_a_repetition_continues_into_its_own_prediction(prompt, predicted):
     assert Lookup(prompt).predict() == predicted
 
 
@@ -60,13 +60,13 @@ async def test_only_matches_of_its_lengths_are_used(lengths, predicted):
     assert bool(lookup.predictor.why_none(lookup.sequence)) == (not predicted)
 
 
-async def test_a_new_text_has_no_prediction_and_says_so():
+async def test_a_text_without_match_has_no_prediction_and_a_reason():
     lookup = Lookup(b"abcdef")
     assert lookup.predict() == b""
     assert lookup.predictor.why_none(lookup.sequence) == "the text does not repeat itself"
 
 
-async def test_what_was_generated_is_looked_up_too():
+async def test_generated_text_is_looked_up_too():
     lookup = Lookup(b"x")
     lookup.draw(b"abcd")
     assert lookup.predict() == b""

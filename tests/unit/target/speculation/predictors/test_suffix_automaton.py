@@ -1,4 +1,4 @@
-"""SuffixAutomaton: what it finds is what a search through the whole text finds."""
+"""SuffixAutomaton: it finds what a search through the whole text finds."""
 
 from collections.abc import Sequence as Seq
 
@@ -29,7 +29,7 @@ def search(tokens: list[int]) -> tuple[int, int]:
 
 
 @given(st.lists(FEW_TOKENS | LARGE_TOKENS, max_size=EXACT_UP_TO))
-def test_after_every_token_the_match_is_the_longest_and_the_latest(tokens: list[int]) -> None:
+def test_after_every_token_the_match_is_the_longest_and_latest(tokens: list[int]) -> None:
     automaton = SuffixAutomaton()
     for count, token_id in enumerate(tokens, 1):
         automaton.append(token_id)
@@ -55,7 +55,7 @@ def test_a_text_said_again_is_matched_at_its_last_repetition(tokens: list[int], 
 
 
 @given(st.lists(FEW_TOKENS, max_size=200))
-def test_it_is_as_large_as_its_tokens_allow(tokens: list[int]) -> None:
+def test_the_automaton_is_no_larger_than_its_tokens_allow(tokens: list[int]) -> None:
     """The bounds that make it linear."""
     automaton = build(tokens)
     count = len(tokens)
@@ -63,7 +63,7 @@ def test_it_is_as_large_as_its_tokens_allow(tokens: list[int]) -> None:
     assert sum(map(len, automaton._next)) <= max(3 * count - 4, 3)
 
 
-def test_of_a_run_of_one_token_the_last_place_is_known_however_long_it_is() -> None:
+def test_the_last_place_of_a_long_run_of_one_token_is_found() -> None:
     count = 3 * EXACT_UP_TO
     automaton = build([5] * count)
     assert (automaton.match_length, automaton.match_end) == (count - 1, count - 1)

@@ -1,5 +1,5 @@
 // Command ending streams from ADDRESS and prints the text; a line on standard input closes the client. HOW "leave"
-// closes the stream behind its first chunk. An error's code is the last line.
+// closes the stream after its first chunk. An error's code is the last line.
 package main
 
 import (
