@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks.peers.capacity import Capacity
 from benchmarks.peers.installed import ENGINES, InstalledPeers
 from benchmarks.peers.peer_error import PeerError
-from benchmarks.peers.room import Room
 from benchmarks.prompts.kinds import KINDS, MIXED, SHORT, longest, mixed_prompts, prompts_of
 from benchmarks.sample import OURS, Sample
 from outrider import Client
@@ -67,14 +67,14 @@ def _measure(options: argparse.Namespace, stack: ExitStack, log: IO[str], out: T
     setting = _setting(options)
     client = stack.enter_context(_serving(setting, options, log))
     prompts = [*_prompts(client, options)]
-    room = Room(max(options.streams), _positions(prompts, options.new_tokens))
+    capacity = Capacity(max(options.streams), _positions(prompts, options.new_tokens))
     peers = InstalledPeers(
         options.llama_server,
         options.gguf,
         options.openvino_python,
         options.openvino,
         options.vllm_python,
-        room,
+        capacity,
         options.peers,
     )
     ours = ServedTarget(client, has_draft=True, draft_lengths=(), lookup=True)

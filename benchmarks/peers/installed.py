@@ -12,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
+from benchmarks.peers.capacity import Capacity
 from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.python_peer import PythonPeer
-from benchmarks.peers.room import Room
 from services.bench.contender import Contender
 from services.bench.setting import Setting
 from services.engine.config import CPU
@@ -36,7 +36,7 @@ class InstalledPeers:
     openvino_python: Path | None  # an interpreter that has openvino_genai
     openvino: Path | None  # folder of target-fp16, draft-int4, …
     vllm_python: Path | None = None  # an interpreter that has vllm
-    room: Room = field(default_factory=Room)
+    capacity: Capacity = field(default_factory=Capacity)
     chosen: Seq[str] = ENGINES
     absent: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class InstalledPeers:
         self.versions["llama.cpp"] = printed.splitlines()[0].removeprefix("version: ") if printed else "unknown"
         lengths = setting.draft_lengths
         models = {"target": target, "draft": draft}
-        return LlamaServer(name, self.llama_server, **models, draft_lengths=lengths, room=self.room, log=log)
+        return LlamaServer(name, self.llama_server, **models, draft_lengths=lengths, capacity=self.capacity, log=log)
 
     def _vllm(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
         if setting.weights != "bf16":
@@ -105,7 +105,7 @@ class InstalledPeers:
         if (openmp := self.vllm_python.absolute().parents[1] / "lib" / "libiomp5.so").exists():
             command.append(f"LD_PRELOAD={openmp}")  # it is much slower with GCC's OpenMP
         command += [_interpreter(self.vllm_python), "-m", f"{_PROCESSES}.vllm_process", *_folders(setting)]
-        command += [str(self.room.sequences), str(self.room.positions)]
+        command += [str(self.capacity.sequences), str(self.capacity.positions)]
         return PythonPeer(name, command, draft_lengths=setting.draft_lengths, log=log)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from benchmarks.peers.capacity import Capacity
 from benchmarks.peers.peer_error import PeerError
-from benchmarks.peers.room import Room
 from services.bench.answer import Answer, Arrival
 from services.bench.contender import AUTO, PLAIN, Way, fixed
 
@@ -34,11 +34,19 @@ class LlamaServer:
     """
 
     def __init__(
-        self, name: str, binary: Path, *, target: Path, draft: Path, draft_lengths: Seq[int], room: Room, log: IO[str]
+        self,
+        name: str,
+        binary: Path,
+        *,
+        target: Path,
+        draft: Path,
+        draft_lengths: Seq[int],
+        capacity: Capacity,
+        log: IO[str],
     ) -> None:
         self.name = name
         self.ways = (PLAIN, *([AUTO] if draft_lengths else []), *map(fixed, draft_lengths))
-        self._binary, self._target, self._draft, self._room, self._log = binary, target, draft, room, log
+        self._binary, self._target, self._draft, self._capacity, self._log = binary, target, draft, capacity, log
         self._child: subprocess.Popen[str] | None = None
         self._port = 0
         self._way: Way | None = None
@@ -66,7 +74,7 @@ class LlamaServer:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         command = [self._binary, "-m", self._target, "--host", "127.0.0.1", "--port", self._port]
-        command += ["-c", self._room.sequences * self._room.positions, "-np", self._room.sequences]
+        command += ["-c", self._capacity.sequences * self._capacity.positions, "-np", self._capacity.sequences]
         command += ["-t", len(cores), "--cpu-mask", hex(sum(1 << core for core in cores)), "--cpu-strict", 1]
         command += ["-lm", "none"]
         if way != PLAIN:

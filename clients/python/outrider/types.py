@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from outrider.chat.message import Message, MessageDelta
-from outrider.notebook.html import model_html, result_html
+from outrider.notebook.html import answer_html, table_html
 from outrider.token_record import PredictionSource, RejectedPrediction, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
 
@@ -220,7 +220,19 @@ class Result:
     """The answer as a message of a conversation, if asked for."""
 
     def _repr_html_(self) -> str:
-        return result_html(self)
+        answers = (self, *self.further_samples)
+        return "".join(answer_html(each.text, each.tokens, each._figures()) for each in answers)
+
+    def _figures(self) -> dict[str, str]:
+        speculation, seconds = self.speculation, self.timings.decode
+        return {
+            "tokens": f"{self.usage.completion_tokens} after {self.usage.prompt_tokens} of the prompt",
+            "tokens per pass": f"{speculation.tokens_per_pass:.2f}",
+            "accepted": f"{speculation.accepted} of {speculation.predicted} predicted" if speculation.predicted else "",
+            "tokens per second": f"{(len(self.token_ids) - 1) / seconds:.1f}" if seconds else "",
+            "ended by": self.finish_reason.replace("_", " "),
+            "seed": str(self.started.seed),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,4 +317,15 @@ class ModelInfo:
     """Whether a prompt may have a `suffix`."""
 
     def _repr_html_(self) -> str:
-        return model_html(self)
+        parts = self.fingerprint_parts
+        return table_html(
+            {
+                "model": self.name,
+                "architecture": self.architecture,
+                "context": f"{self.context_length} tokens",
+                "vocabulary": f"{self.vocab_size} tokens",
+                "weights, keys and values": f"{parts.weight_format}, {parts.kv_type} on {parts.device}",
+                "chat template": "yes" if self.has_chat_template else "no",
+                "fingerprint": self.fingerprint,
+            }
+        )

@@ -1,8 +1,11 @@
-"""StoredTensors: the interface to a checkpoint's tensors, for all kinds of files; TensorsOver: a layer over another."""
+"""StoredTensors: the interface to a checkpoint's tensors, for all kinds of files.
+
+TensorsInFiles finds them in one or several files; TensorsOver is a layer over others.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +45,46 @@ class StoredTensors(Protocol):
 
     def release(self, name: str) -> None:
         """Release the memory that reading one tensor has taken; views stay valid."""
+
+
+class TensorFile(Protocol):
+    """One file that holds tensors."""
+
+    path: Path
+    state: FileState
+
+    def release(self, name: str) -> None:
+        """Release the memory that reading one tensor has taken; views stay valid."""
+
+
+File = TypeVar("File", bound=TensorFile)
+
+
+class TensorsInFiles(Generic[File]):
+    """Every tensor by its name, with the file that holds it; subclasses read their kind of file."""
+
+    def __init__(self, files: dict[str, File]) -> None:
+        self._files = files
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+        return iter(self._files)
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+        return self._files[name].path
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return sorted({file.state for file in self._files.values()})
+
+    def release(self, name: str) -> None:
+        """Release the memory that reading one tensor has taken; views stay valid."""
+        self._files[name].release(name)
 
 
 class TensorsOver:

@@ -1,6 +1,5 @@
 """TensorFiles: the tensors of a checkpoint folder, in one file or in shards with an index."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.checkpoint.safetensors_file import SafetensorsFile
+from services.engine.checkpoint.stored_tensors import TensorsInFiles
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import JsonFields
 from services.engine.files.model_file import MIB
 
@@ -18,34 +17,18 @@ _MOST_INDEX_BYTES = 16 * MIB
 _MOST_SHARDS = 1024
 
 
-class TensorFiles:
-    """Every tensor of a folder by name, with the file that holds it."""
+class TensorFiles(TensorsInFiles[SafetensorsFile]):
+    """The tensors of a folder."""
 
     def __init__(self, folder: Path) -> None:
         """Open and check all files; raises CheckpointError naming the file at fault."""
         if (folder / SINGLE).exists():
             file = SafetensorsFile(folder / SINGLE)
-            self._files = dict.fromkeys(file, file)
+            super().__init__(dict.fromkeys(file, file))
         elif (folder / INDEX).exists():
-            self._files = _open_shards(folder)
+            super().__init__(_open_shards(folder))
         else:
             raise CheckpointError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names of the tensors."""
-        return iter(self._files)
-
-    def path(self, name: str) -> Path:
-        """Return the file that holds a tensor."""
-        return self._files[name].path
-
-    def states(self) -> list[FileState]:
-        """Return the states in which the files were opened, in the order of their paths."""
-        return sorted({file.state for file in self._files.values()})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor."""
@@ -67,10 +50,6 @@ class TensorFiles:
         """Return the bytes of rows.  # [rows, bytes of a row]"""
         rows = self.rows(name, begin, end)
         return rows.view(np.uint8).reshape(len(rows), -1)
-
-    def release(self, name: str) -> None:
-        """Release the memory that reading one tensor has taken; views stay valid."""
-        self._files[name].release(name)
 
 
 def read_weight_map(path: Path) -> dict[str, str]:

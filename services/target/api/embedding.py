@@ -18,7 +18,7 @@ from services.service.access.caller import Caller
 from services.service.errors import InternalError
 from services.service.limits import MAX_EMBEDDED_VALUES
 from services.service.validation import Violations
-from services.target.api.computed import computed, undrawn
+from services.target.api.prompt_requests import prompt_events, prompt_request
 from services.target.api.prompts import Room, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
 from services.target.models.served_model import ServedModel
@@ -54,7 +54,7 @@ async def read_embed_request(
     output = OutputOptions()
     return [
         replace(
-            undrawn(
+            prompt_request(
                 text, request_id=request_id, output=output, cache=cache, share=share, lora=model.lora, deadline=deadline
             ),
             pooling=pooling,
@@ -94,7 +94,7 @@ async def write_embeddings(
     observe: Callable[[Sequence, Event], None],
 ) -> generation_pb2.EmbedResponse:
     """The texts' vectors, once all are computed; `observe` is called with each event."""
-    async with aclosing(computed(sequences, observe)) as events:
+    async with aclosing(prompt_events(sequences, observe)) as events:
         async for _ in events:
             pass
     return await asyncio.to_thread(_write_response, message, sequences, model)
@@ -109,9 +109,9 @@ def _write_response(
         request_id=sequences[0].request.request_id, model=model.name, fingerprint=model.fingerprint.digest
     )
     for sequence in sequences:
-        assert isinstance(sequence.prompt_work, PooledStates)
+        assert isinstance(sequence.prompt_results, PooledStates)
         response.embeddings.add(
-            values=to_vector(sequence.prompt_work.vector, dimensions, is_normalised=is_normalised).tolist(),
+            values=to_vector(sequence.prompt_results.vector, dimensions, is_normalised=is_normalised).tolist(),
             prompt_tokens=sequence.num_prompt,
             cached_tokens=sequence.text.num_cached,
         )

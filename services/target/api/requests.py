@@ -1,19 +1,14 @@
 """Requests: reads the engine's Request from a message, and collects every error in it."""
 
-import secrets
-from collections.abc import Set
 from dataclasses import replace
-from typing import Any
 from uuid import uuid4
-
-from google.protobuf.message import Message
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.draft_protocol.conversions import read_cache
 from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.guidance import Guidance
-from services.engine.range import COUNT, MAX_COUNT, Range
+from services.engine.range import Range
 from services.engine.request import (
     CachePolicy,
     OutputOptions,
@@ -23,9 +18,7 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
-from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.engine.text.healing import Healing, plan_healing
-from services.engine.thinking_budget import ThinkingBudget
 from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_SALT_BYTES
@@ -36,8 +29,8 @@ from services.target.api.grammar import read_grammar, read_tool_grammar
 from services.target.api.infill import read_infill_ends
 from services.target.api.output_options import read_output
 from services.target.api.request_messages import CachedRequest, GenerationRequest, NamedRequest
-from services.target.api.sampling import check_feedback, read_lists
-from services.target.api.stops import read_loop, read_thinking, read_time_limit
+from services.target.api.sampling import read_sampling
+from services.target.api.stops import read_stops, read_thinking
 from services.target.models.served_model import ServedModel
 from services.target.sessions.session import Session
 
@@ -80,16 +73,16 @@ def read_request(
     _check_num_samples(message, model, found)
     has_gap = message.prompt.HasField("infill")
     ends = {*model.eos_token_ids, *(read_infill_ends(message, model, found) if has_gap else ())}
-    stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt), ends=ends)
+    stops = read_stops(message.stop, model, found, room=model.context_length - len(prompt), ends=ends)
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
         healing=_read_healing(message, prompt, model, found),
         received=received,
-        sampling=_read_sampling(message, model, found),
+        sampling=read_sampling(message, model, found),
         stops=stops,
         grammar=grammar,
-        thinking=_read_thinking(message, prompt, model, found),
+        thinking=read_thinking(message, prompt, model, found),
         forced=_force(model, prompt, stops),
         guidance=guidance,
         output=_read_output(message, model, found),
@@ -161,64 +154,6 @@ def _prepared(request: Request) -> Request:
     if request.grammar is not None:
         request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
     return request
-
-
-def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violations) -> SamplingParams:
-    asked = message.sampling
-    numbers: dict[str, Any] = {**model.defaults, **_read_numbers(asked, found)}
-    lists = read_lists(asked, model, found) if _has_lists(asked) else {}
-    rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
-    seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
-    sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
-    if sampling.mirostat_mode or sampling.adaptive_target >= 0:
-        check_feedback(message, sampling, found)
-    return sampling
-
-
-def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
-    """The sampling numbers that the request sets, by name."""
-    numbers: dict[str, float] = {}
-    for number in SAMPLING_NUMBERS:
-        if message.HasField(number.name):
-            numbers[number.name] = getattr(message, number.name)
-            found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
-    return numbers
-
-
-def _has_lists(message: common_pb2.SamplingParameters) -> bool:
-    return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
-
-
-def _read_stops(
-    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int, ends: Set[int]
-) -> StopConditions:
-    strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
-    found.check_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes)
-    token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
-    found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
-    most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
-    if message.HasField("max_tokens"):
-        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
-    if message.min_tokens < 0:
-        found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
-    elif message.min_tokens > most > 0:
-        found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
-    return StopConditions(
-        # Without a maximum the finish reason must be the context length, not a limit that was not requested.
-        max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
-        min_tokens=message.min_tokens,
-        token_ids=frozenset([*token_ids, *(() if message.ignore_eos else ends)]),
-        strings=tuple(strings),
-        include_stop=message.include_stop,
-        time_limit=read_time_limit(message, found) if message.HasField("time_limit") else None,
-        loop=read_loop(message, found) if message.HasField("loop") else None,
-    )
-
-
-def _read_thinking(
-    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
-) -> ThinkingBudget | None:
-    return read_thinking(message, prompt, model, found) if message.stop.HasField("max_thinking_tokens") else None
 
 
 def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:

@@ -1,15 +1,18 @@
-"""Sampling parameters other than plain numbers: lists, and the checks of samplers that earlier draws steer."""
+"""Sampling parameters: numbers, lists, and the checks of samplers that earlier draws steer."""
 
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
+from google.protobuf.message import Message
+
 from outrider.v1 import common_pb2
 from services.draft_protocol.conversions import read_samplers
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.range import BIAS
-from services.engine.sampling_params import SamplingParams
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.service.limits import LIMITS
 from services.service.validation import Violations, is_bias
 from services.target.api.request_messages import GenerationRequest
@@ -20,8 +23,35 @@ _BIASES = f"{BIAS}, or minus infinity"
 _SAMPLERS = {*common_pb2.Sampler.values()} - {common_pb2.SAMPLER_UNSPECIFIED}
 
 
-def read_lists(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> Mapping[str, Any]:
-    """The list parameters by their names in SamplingParams; errors are added to `found`."""
+def read_sampling(message: GenerationRequest, model: ServedModel, found: Violations) -> SamplingParams:
+    """The sampling parameters, with the model's defaults and a new seed where none is set; errors go to `found`."""
+    asked = message.sampling
+    numbers: dict[str, Any] = {**model.defaults, **_read_numbers(asked, found)}
+    lists = _read_lists(asked, model, found) if _has_lists(asked) else {}
+    rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
+    seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
+    sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
+    if sampling.mirostat_mode or sampling.adaptive_target >= 0:
+        _check_feedback(message, sampling, found)
+    return sampling
+
+
+def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
+    """The sampling numbers that the request sets, by name."""
+    numbers: dict[str, float] = {}
+    for number in SAMPLING_NUMBERS:
+        if message.HasField(number.name):
+            numbers[number.name] = getattr(message, number.name)
+            found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
+    return numbers
+
+
+def _has_lists(message: common_pb2.SamplingParameters) -> bool:
+    return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
+
+
+def _read_lists(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> Mapping[str, Any]:
+    """The list parameters by their names in SamplingParams."""
     return {
         "samplers": _read_samplers(message, found),
         "logit_bias": _read_logit_bias(message, model, found),
@@ -121,7 +151,7 @@ def _read_bad_words(
     return tuple(tuple(word.ids[:most]) for word in words)
 
 
-def check_feedback(message: GenerationRequest, sampling: SamplingParams, found: Violations) -> None:
+def _check_feedback(message: GenerationRequest, sampling: SamplingParams, found: Violations) -> None:
     """Add the options that do not go with Mirostat or adaptive-p to `found`; one of the two is on.
 
     A continuation must reach the same sampler state from the received tokens alone. Banned strings take back tokens

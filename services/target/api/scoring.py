@@ -14,7 +14,7 @@ from services.service.access.caller import Caller
 from services.service.errors import InternalError
 from services.service.limits import MAX_SCORED_TOKENS
 from services.service.validation import Violations
-from services.target.api.computed import computed, undrawn
+from services.target.api.prompt_requests import prompt_events, prompt_request
 from services.target.api.prompts import Room, read_prompt, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
 from services.target.models.served_model import ServedModel
@@ -39,7 +39,7 @@ async def read_score_request(
     found.raise_if_any()
     return [
         replace(
-            undrawn(
+            prompt_request(
                 prompt + choice,
                 request_id=request_id,
                 output=_OUTPUT,
@@ -75,7 +75,7 @@ async def write_scores(
 ) -> generation_pb2.ScoreResponse:
     """The scores of the choices, once all are computed; `observe` is called with each event."""
     records: list[list[TokenRecord]] = [[] for _ in sequences]
-    async with aclosing(computed(sequences, observe)) as events:
+    async with aclosing(prompt_events(sequences, observe)) as events:
         async for index, event in events:
             if isinstance(event, Progress):
                 records[index] += event.records

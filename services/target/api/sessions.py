@@ -17,7 +17,7 @@ from services.service.access.caller import Caller
 from services.service.errors import DOMAIN, RpcError
 from services.service.validation import Violations
 from services.target.api.call import Call
-from services.target.api.computed import computed, undrawn
+from services.target.api.prompt_requests import prompt_events, prompt_request
 from services.target.api.prompts import read_prompt
 from services.target.api.request_messages import GenerationRequest
 from services.target.api.requests import check_name, check_salt, read_request_id, read_share
@@ -89,7 +89,7 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
     found.raise_if_any()
     with _as_rpc_errors():
         session = sessions.begin(caller.owner, name, tokens, salt=salt, ttl=ttl)
-    request = undrawn(
+    request = prompt_request(
         # One token more than the blocks hold: without a draw after it, the last token is not computed.
         tokens[: pinned_tokens(len(tokens), BLOCK_SIZE) + 1],
         request_id=request_id,
@@ -109,7 +109,7 @@ async def compute_session(session: Session, request: Request, call: Call) -> Non
         if session.blocks:
             call.admit_tokens(len(request.prompt))
             (session.pinned,) = await call.submit(call.serving.engine, [request])
-            async with aclosing(computed([session.pinned], call.serving.statistics.observe)) as events:
+            async with aclosing(prompt_events([session.pinned], call.serving.statistics.observe)) as events:
                 async for _ in events:
                     pass
     except BaseException:

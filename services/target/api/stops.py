@@ -1,10 +1,12 @@
-"""Stops other than strings, tokens and counts: a time limit, a loop in the text, and the end of the thinking."""
+"""Stop conditions: counts, tokens, strings, a time limit, a loop in the text, and the end of the thinking."""
+
+from collections.abc import Set
 
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.v1 import common_pb2
-from services.engine.range import COUNT, Range
-from services.engine.request import Loop
+from services.engine.range import COUNT, MAX_COUNT, Range
+from services.engine.request import Loop, StopConditions
 from services.engine.thinking_budget import ThinkingBudget
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations
@@ -16,13 +18,43 @@ _MOST_NANOS = 999_999_999
 _MAX_THINKING = "stop.max_thinking_tokens"
 
 
-def read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
+def read_stops(
+    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int, ends: Set[int]
+) -> StopConditions:
+    """The conditions that end an answer; errors are added to `found`.
+
+    `room` is the number of tokens that the context has left for it, and `ends` are the ids that end a turn.
+    """
+    strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
+    found.check_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes)
+    token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
+    found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
+    most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
+    if message.HasField("max_tokens"):
+        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
+    if message.min_tokens < 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
+    elif message.min_tokens > most > 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
+    return StopConditions(
+        # Without a maximum the finish reason must be the context length, not a limit that was not requested.
+        max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
+        min_tokens=message.min_tokens,
+        token_ids=frozenset([*token_ids, *(() if message.ignore_eos else ends)]),
+        strings=tuple(strings),
+        include_stop=message.include_stop,
+        time_limit=_read_time_limit(message, found) if message.HasField("time_limit") else None,
+        loop=_read_loop(message, found) if message.HasField("loop") else None,
+    )
+
+
+def _read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
     """The seconds after which an answer ends; errors are added to `found`."""
     allowed = Range(minimum=0, maximum=MAX_TIME_LIMIT, excludes_minimum=True)
     return read_duration("stop.time_limit", message.time_limit, allowed, found)
 
 
-def read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop:
+def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop:
     """When the text counts as looping; errors are added to `found`."""
     window, repetitions = message.loop.window, message.loop.repetitions
     found.check_number("stop.loop.repetitions", repetitions, Range(minimum=2, maximum=LIMITS.max_loop_window))
@@ -49,7 +81,12 @@ def read_thinking(
     model: ServedModel,
     found: Violations,
 ) -> ThinkingBudget | None:
-    """The budget of the answer's thinking; None if the prompt has ended it already. Errors are added to `found`."""
+    """The budget of the answer's thinking; None without a limit, or if the prompt has ended the thinking already.
+
+    Errors are added to `found`.
+    """
+    if not message.stop.HasField("max_thinking_tokens"):
+        return None
     if message.stop.max_thinking_tokens < 0:
         found.add(_MAX_THINKING, f"is {message.stop.max_thinking_tokens}", COUNT)
         return None

@@ -14,8 +14,8 @@ from services.service.life.availability import Availability
 from services.service.life.reload import Reload
 from services.service.server_config import ServerConfig, check_address
 from services.target.api.servicer import GenerationServicer
-from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
+from services.target.models.draft_changes import DraftChanges
 from services.target.models.lora_changes import LoraChanges
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels

@@ -45,7 +45,7 @@ class ModelRunner:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         first_row = 0
         for rows in scheduled:
-            text, work = rows.sequence.text, rows.sequence.prompt_work
+            text, work = rows.sequence.text, rows.sequence.prompt_results
             if positions := work.states(text.num_computed, rows.num_tokens):
                 row = first_row + positions.start - text.num_computed
                 work.take_states(self._decoder.hidden_states(row, len(positions)))

@@ -43,8 +43,8 @@ class Sampler:
             sequence = rows.sequence
             if rows.prompt_targets:
                 tokens.append(rows.prompt_targets)
-                states.append(sequence.prompt_work.sampling)
-                masks.append(sequence.prompt_work.masks(rows.prompt_targets))
+                states.append(sequence.prompt_results.sampling)
+                masks.append(sequence.prompt_results.masks(rows.prompt_targets))
             if rows.draws:
                 states.append(sequence.draw.sampling)
                 tokens.append(rows.predictions)
@@ -126,7 +126,7 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
 
 def _prompt_records(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
     """The records of known tokens, which have only the id where the logits are not finite."""
-    work = rows.sequence.prompt_work
+    work = rows.sequence.prompt_results
     return [
         TokenRecord(token_id)
         if reader.failure(row)

@@ -91,9 +91,9 @@ class TargetStep:
 
     def _commit(self, rows: ScheduledRows, sampled: SamplerOutput, spans: _Spans) -> int:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
-        if not rows.draws or not sequence.prompt_work.is_complete:
+        if not rows.draws or not sequence.prompt_results.is_complete:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
-        if sequence.prompt_work.ends_at(sequence.text.num_computed + rows.num_tokens):
+        if sequence.prompt_results.ends_at(sequence.text.num_computed + rows.num_tokens):
             output.finish(FinishReason.MAX_TOKENS)  # which is 0 for such a request
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from services.engine.decoder.compute_resources import ComputeResources
 from services.service.access.clear_text import check_clear_text
 from services.service.server_config import ServerConfig
-from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
+from services.target.models.draft_changes import DraftChanges
 from services.target.models.model_setup import ModelSetup
 from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig

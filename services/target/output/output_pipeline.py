@@ -51,7 +51,7 @@ class OutputPipeline:
             return
         delivered: tuple[TokenRecord, ...] = ()
         try:
-            delivered = sequence.prompt_work.take(records)
+            delivered = sequence.prompt_results.take(records)
         except ContinuationError as error:
             sequence.end = Refused(str(error))
         total = sequence.num_prompt + len(sequence.request.received)
@@ -114,7 +114,7 @@ class OutputPipeline:
         assert healing is not None
         sequence.append(record.token_id)
         self._detokenizer.begin(record.token_id, num_known=healing.num_known)
-        if not sequence.prompt_work.is_complete:
+        if not sequence.prompt_results.is_complete:
             self.report_progress([record], num_new=sequence.num_prompt - 1 - sequence.text.num_computed)
         sequence.draw.heal(sequence.request, sequence.tokens)
         try:

@@ -98,7 +98,7 @@ class Scheduler:
             lengths = [(text, text.num_computed + run) for text, run in zip(sequence.texts, runs, strict=False)]
             if self._make_room(sequence, lengths):
                 draws = sequence.request.draws and num_rows == sequence.num_pending
-                targets = sequence.prompt_work.targets(sequence.text.num_computed, num_tokens)
+                targets = sequence.prompt_results.targets(sequence.text.num_computed, num_tokens)
                 rows = ScheduledRows(sequence, num_tokens, draws, num_negative, targets)
                 batch.append(rows)
                 self._spare_rows -= rows.num_rows
@@ -133,7 +133,7 @@ class Scheduler:
             if not callers[caller]:
                 del callers[caller]
             most = min(self._config.prefill_chunk, num_rows)
-            work, first_row = sequence.prompt_work, sequence.text.num_computed
+            work, first_row = sequence.prompt_results, sequence.text.num_computed
             if work.targets(first_row, most):
                 most = min(most, logits_budget)
             shared[sequence] = min(self._num_prompt_rows(sequence), most)
@@ -218,7 +218,7 @@ class Scheduler:
             for text, other in zip(sequence.texts, first.texts, strict=True):
                 self._blocks.share(text, other, text.num_shared)
         else:
-            self._blocks.reuse(sequence.text, sequence.prompt_work.num_reusable)
+            self._blocks.reuse(sequence.text, sequence.prompt_results.num_reusable)
             for text in sequence.texts[1:]:
                 self._blocks.reuse(text)
         if self._blocks.can_grow_together(_lengths(sequence, int(sequence.request.draws))):
@@ -240,7 +240,7 @@ class Scheduler:
         """
         if self._is_awaited(sequence):
             return sum(max(0, text.num_shared - text.num_computed) for text in sequence.texts)
-        num_later = len(sequence.tokens) - sequence.prompt_work.num_needed
+        num_later = len(sequence.tokens) - sequence.prompt_results.num_needed
         return sequence.num_pending - num_later
 
     def _is_awaited(self, sequence: Sequence) -> bool:

@@ -13,10 +13,10 @@ from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_request_state
 from services.target.sequence.continuation_error import ContinuationError
 from services.target.sequence.draw_state import MaskState
-from services.target.sequence.prompt_work import PromptWork
+from services.target.sequence.prompt_results import PromptResults
 
 
-class FeedbackReplay(PromptWork):
+class FeedbackReplay(PromptResults):
     """The feedback levels after the received tokens are computed again, each from the row that its token was drawn
     from, now with a known token.
     """

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.request import Pooling, Request
-from services.target.sequence.prompt_work import PromptWork
+from services.target.sequence.prompt_results import PromptResults
 
 
-class PooledStates(PromptWork):
+class PooledStates(PromptResults):
     """The states are added one by one, in double precision, so that the sum does not depend on the chunks."""
 
     def __init__(self, request: Request, tokens: list[int], pooling: Pooling) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Sequence as Seq
 from services.engine.events import TokenRecord
 from services.engine.request import Request
 from services.engine.sampling_state import new_prompt_state
-from services.target.sequence.prompt_work import PromptWork
+from services.target.sequence.prompt_results import PromptResults
 
 
-class PromptLogprobs(PromptWork):
+class PromptLogprobs(PromptResults):
     """Each token of a prompt, or of its scored end, has one record; the first token has no log-probability."""
 
     def __init__(self, request: Request, tokens: list[int]) -> None:

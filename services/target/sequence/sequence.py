@@ -10,7 +10,7 @@ from services.target.sequence.draw_state import DrawState
 from services.target.sequence.feedback_replay import FeedbackReplay
 from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
-from services.target.sequence.prompt_work import PromptWork
+from services.target.sequence.prompt_results import PromptResults
 from services.target.sequence.token_stream import TokenStream
 
 
@@ -50,7 +50,7 @@ class Sequence:
         self.texts = _texts(request)
         """The texts that are computed: its own, and if it is guided the same answer after the negative prompt."""
         self.draw = DrawState(request)
-        self.prompt_work = _prompt_work(request, self.tokens, self.draw)
+        self.prompt_results = _prompt_results(request, self.tokens, self.draw)
         self.limit = _limit(request, context_length)  # the most tokens of the answer
         self.end: FinishReason | Refused | None = None  # refused if the received tokens are not the generation's
         self.timings = Timings(arrived=time.monotonic())
@@ -126,12 +126,12 @@ def _texts(request: Request) -> tuple[Text, ...]:
     return own, Text(negative, num_shared=len(negative), cache_scope=scope)
 
 
-def _prompt_work(request: Request, tokens: list[int], draw: DrawState) -> PromptWork:
+def _prompt_results(request: Request, tokens: list[int], draw: DrawState) -> PromptResults:
     if request.pooling is not None:
         return PooledStates(request, tokens, request.pooling)
     if request.received and draw.sampling.feeds_back:
         return FeedbackReplay(request, tokens, draw.sampling)
-    return (PromptLogprobs if request.reports_prompt else PromptWork)(request, tokens)
+    return (PromptLogprobs if request.reports_prompt else PromptResults)(request, tokens)
 
 
 def _limit(request: Request, context_length: int) -> int:

@@ -5,7 +5,7 @@ import functools
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -54,9 +54,10 @@ def parse(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(), filename=str(path))
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> set[str]:
     """The full names of all that a module imports."""
-    return imported(parse(path), path.parts[:-1])
+    return {*imported(parse(path), path.parts[:-1])}
 
 
 def module_of(name: str, modules: Collection[str]) -> str | None:

@@ -1,55 +1,30 @@
-"""Results and models as HTML, in which all that a model or a server says is text, never markup."""
+"""Answers and tables as HTML, in which all that a model or a server says is text, never markup."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from outrider.token_record import Token
-    from outrider.types import ModelInfo, Result
+from outrider.token_record import Token
 
 _COLOURS = {"draft": "#2ea04355", "lookup": "#1f9ecf55"}  # seen on light and on dark
 
 
-def result_html(result: "Result") -> str:
-    """The text, what had been predicted in colour where there are token records, and its figures."""
-    return _answer(result) + "".join(map(_answer, result.further_samples))
-
-
-def model_html(info: "ModelInfo") -> str:
-    """What a server holds, as a table."""
-    parts = info.fingerprint_parts
-    rows = {
-        "model": info.name,
-        "architecture": info.architecture,
-        "context": f"{info.context_length} tokens",
-        "vocabulary": f"{info.vocab_size} tokens",
-        "weights, keys and values": f"{parts.weight_format}, {parts.kv_type} on {parts.device}",
-        "chat template": "yes" if info.has_chat_template else "no",
-        "fingerprint": info.fingerprint,
-    }
-    return _table(rows)
-
-
-def _answer(result: "Result") -> str:
-    records = result.tokens if "".join(token.text for token in result.tokens) == result.text else ()
-    text = _tokens(records) if records else escape(result.text)
-    speculation, seconds = result.speculation, result.timings.decode
-    rows = {
-        "tokens": f"{result.usage.completion_tokens} after {result.usage.prompt_tokens} of the prompt",
-        "tokens per pass": f"{speculation.tokens_per_pass:.2f}",
-        "accepted": f"{speculation.accepted} of {speculation.predicted} predicted" if speculation.predicted else "",
-        "tokens per second": f"{(len(result.token_ids) - 1) / seconds:.1f}" if seconds else "",
-        "ended by": result.finish_reason.replace("_", " "),
-        "seed": str(result.started.seed),
-    }
-    first = "\n" if text.startswith(("\n", "\r")) else ""  # HTML drops a line break right after the tag
+def answer_html(text: str, records: Seq[Token], figures: Mapping[str, str]) -> str:
+    """The text, with predicted tokens in colour where there are records of all of it, and its figures."""
+    is_recorded = "".join(token.text for token in records) == text
+    shown = _tokens(records) if is_recorded else escape(text)
+    first = "\n" if shown.startswith(("\n", "\r")) else ""  # HTML drops a line break right after the tag
     pre = "white-space:pre-wrap;overflow-wrap:anywhere"
-    table = _table({name: value for name, value in rows.items() if value})
-    return f'<div><pre style="{pre}">{first}{text}</pre>{table}</div>'
+    return f'<div><pre style="{pre}">{first}{shown}</pre>{table_html(figures)}</div>'
 
 
-def _tokens(tokens: Iterable["Token"]) -> str:
+def table_html(values: Mapping[str, str]) -> str:
+    """A table of names and values, without those whose value is empty."""
+    rows = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in values.items() if value)
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _tokens(tokens: Seq[Token]) -> str:
     return "".join(
         f'<span style="background:{_COLOURS.get(token.prediction_source or "", _COLOURS["draft"])}">'
         f"{escape(token.text)}</span>"
@@ -57,8 +32,3 @@ def _tokens(tokens: Iterable["Token"]) -> str:
         else escape(token.text)
         for token in tokens
     )
-
-
-def _table(values: Mapping[str, str]) -> str:
-    rows = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in values.items())
-    return f"<table>{''.join(rows)}</table>"

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from services.engine.checkpoint.quantised.blocks import are_exact
 from services.engine.checkpoint.quantised.mxfp4 import scales_of_file, to_bytes
 from services.engine.checkpoint.safetensors_file import to_float32
+from services.engine.checkpoint.stored_tensors import TensorsInFiles
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.files.file_state import FileState
 from services.engine.gguf.gguf_file import GgufFile
 
 PART_NAME = re.compile(r"(?P<whole>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
@@ -25,12 +24,12 @@ _MXFP4, _BYTES = "MXFP4", "Q8_0"
 _ROWS_AT_ONCE = 1 << 12
 
 
-class GgufTensors:
-    """Every tensor of a model by name, with the file that holds it."""
+class GgufTensors(TensorsInFiles[GgufFile]):
+    """The tensors of a model."""
 
     def __init__(self, file: GgufFile) -> None:
         """Open all parts of the model that begins with `file`; raises CheckpointError naming the file at fault."""
-        self._files: dict[str, GgufFile] = {}
+        super().__init__({})
         self._orders: dict[str, NDArray[np.int64]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._fitting: dict[str, bool] = {}  # tensors in MXFP4
@@ -47,22 +46,6 @@ class GgufTensors:
         """Give a tensor another shape, if that has as many values."""
         if math.prod(self.shape(name)) == math.prod(shape):
             self._shapes[name] = shape
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names of the tensors."""
-        return iter(self._files)
-
-    def path(self, name: str) -> Path:
-        """Return the file that holds a tensor."""
-        return self._files[name].path
-
-    def states(self) -> list[FileState]:
-        """Return the states in which the files were opened, in the order of their paths."""
-        return sorted({file.state for file in self._files.values()})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor; more than two dimensions count as matrices one below the other."""
@@ -113,10 +96,6 @@ class GgufTensors:
             raise CheckpointError(f"{self.path(name)}: tensor {name!r} has shape {[*shape]}; it must be a short vector")
         factors: list[float] = to_float32(self.rows(name, 0, shape[0])).tolist()
         return factors
-
-    def release(self, name: str) -> None:
-        """Release the memory that reading one tensor has taken; views stay valid."""
-        self._files[name].release(name)
 
 
 def _open_parts(first: GgufFile) -> list[GgufFile]:

@@ -1,4 +1,4 @@
-"""Computed: requests whose prompts are computed without drawing any token, and their events."""
+"""Requests whose prompts are computed without drawing a token, and their events."""
 
 from collections.abc import AsyncGenerator, Callable
 from collections.abc import Sequence as Seq
@@ -21,7 +21,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved
 
 
-def undrawn(
+def prompt_request(
     prompt: tuple[int, ...],
     *,
     request_id: str,
@@ -46,7 +46,7 @@ def undrawn(
     )
 
 
-async def computed(
+async def prompt_events(
     sequences: Seq[Sequence], observe: Callable[[Sequence, Event], None]
 ) -> AsyncGenerator[tuple[int, Progress | Finished]]:
     """All events, each with its sequence's index; `observe` is called with each.

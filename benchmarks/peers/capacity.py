@@ -1,10 +1,10 @@
-"""Room: how many sequences a peer must hold at once, and of what length."""
+"""Capacity: the number of sequences that a peer must hold at once, and their length."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """Most engines reserve memory for this many concurrent sequences when they start."""
 
     sequences: int = 1

@@ -1,4 +1,4 @@
-"""PromptWork: what is wanted of the rows of a sequence's known tokens, before the next one can be drawn."""
+"""PromptResults: the results that a request takes from the rows of its known tokens, before a token is drawn."""
 
 from collections.abc import Sequence as Seq
 
@@ -10,10 +10,10 @@ from services.engine.events import TokenRecord
 from services.engine.request import OutputOptions, Request
 
 
-class PromptWork:
-    """Nothing is wanted; subclasses want something.
+class PromptResults:
+    """A request that takes none; subclasses are for requests that do.
 
-    Each wanted result is taken once and in order, however often and in whatever chunks the tokens are computed.
+    Each result is taken once and in order, however often and in whatever chunks the tokens are computed.
     """
 
     output = OutputOptions()
