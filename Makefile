@@ -26,14 +26,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 4 
 
 help:
 	@echo "make demo     stream text from the demo model"
-	@echo "make test     build, and run the tests (seven minutes)"
+	@echo "make test     build, and run the tests (seven minutes); make test-times also prints the processor seconds by file"
 	@echo "make quick    run the tests of units, and the native ones of the best instruction set (about a minute)"
 	@echo "make matrix   run the whole matrix of equality, and all tests under further settings (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
 	@echo "make soak     ask for an hour, or MINUTES, for answers that end in every way, while the draft is killed over and over"
 	@echo "make load     let 2,000 callers come at once, and judge what that does to the server (two minutes)"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
-	@echo "make lint     check style, types, imports and protos"
+	@echo "make lint     check style, types, imports, protos and docs"
 	@echo "make tidy     check the C++ with clang-tidy"
 	@echo "make sanitize   run the native code under ASan, UBSan and TSan"
 	@echo "make build    build and install into .venv, in place"
@@ -58,11 +58,14 @@ demo: $(VENV)/.runtime
 
 build: $(VENV)/.dev
 
+# What tests/unit/repository checks is style: `make lint` runs it.
+TESTED := --ignore tests/unit/repository --budget
+
 test: $(VENV)/.dev
-	$(PYTEST) --budget
+	$(PYTEST) $(TESTED)
 
 test-times: $(VENV)/.dev
-	$(PYTEST) --times --budget
+	$(PYTEST) $(TESTED) --times
 
 quick: $(VENV)/.dev
 	$(PYTEST) -n 3 tests/unit tests/native --ignore tests/unit/repository -m "not exhaustive and not containers and not process and not other_device"
@@ -151,6 +154,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python -m scripts.plain_english
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	scripts/protos.sh lint
+	$(BIN)/pytest -q tests/unit/repository
 
 tidy: $(VENV)/.dev
 	scripts/tidy.sh

@@ -155,6 +155,18 @@ def test_links_lead_somewhere(page: Path):
     assert lost == []
 
 
+def test_paths_of_the_glossary_exist_where_it_says():
+    """Those with a folder below `services`, or from the root; those without one once, in `native` or `protos`."""
+    rows = re.findall(r"^\|.*\|([^|]*)\|$", (ROOT / "docs/inside/glossary.md").read_text(), re.MULTILINE)
+    named = [path for row in rows for path in _QUOTED.findall(row)]
+    assert len(named) > 60
+    for path in named:
+        if "/" in path:
+            assert {path.rstrip("/"), f"services/{path.rstrip('/')}"} & paths(), path
+        else:
+            assert len([file for file in files() if re.fullmatch(rf"(?:native|protos)/.*\b{path}", file)]) == 1, path
+
+
 def test_a_page_is_short():
     lengths = {page.name: len(page.read_text().splitlines()) for page in PAGES if page.name not in LONG}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
