@@ -25,8 +25,8 @@ async def told(generation: Generation) -> bytes:
     await generation.read()
     assert isinstance(generation.end, Finished)
     assert (generation.end.reason, generation.end.completion_tokens) == (FinishReason.MAX_TOKENS, 0)
-    assert isinstance(generation.sequence.prompt_work, PooledStates)
-    return generation.sequence.prompt_work.vector.tobytes()
+    assert isinstance(generation.sequence.prompt_results, PooledStates)
+    return generation.sequence.prompt_results.vector.tobytes()
 
 
 async def alone(pooling: Pooling, prompt: list[int] = PROMPT, **options: int) -> bytes:
