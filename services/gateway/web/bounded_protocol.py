@@ -3,9 +3,8 @@
 import asyncio
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from services.gateway.web.close_delimited_cycle import CloseDelimitedCycle
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _GRACE_SECONDS = 1.0  # to answer that a body is late, before the connection is closed
 _MOST_PENDING = 64 << 10  # bytes of a head, or after a body
@@ -53,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_body = True
         super().on_headers_complete()
         if self.cycle is not None and self.parser.get_http_version() == "1.0":
-            self.cycle.__class__ = CloseDelimitedCycle  # uvicorn has made it, and would answer in chunks
+            self.cycle.__class__ = _CloseDelimitedCycle  # uvicorn has made it, and would answer in chunks
         self._watch()
 
     def on_body(self, body: bytes) -> None:
@@ -99,3 +98,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
         self._awaited = seconds
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+
+
+class _CloseDelimitedCycle(RequestResponseCycle):
+    """A body of unknown length ends with the connection: HTTP/1.0 has no chunks (RFC 9112, section 6.3)."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a part of the response."""
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message.get("headers", ())):
+                self.chunked_encoding = False
+        elif message["type"] == "http.response.body" and not self.expected_content_length:
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
