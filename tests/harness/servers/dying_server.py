@@ -2,18 +2,18 @@
 
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import grpc
 
-from tests.e2e.harness.models import ROOT
+from tests.harness.processes.forked_process import ForkedProcess
 from tests.harness.servers.scripted_server import Fault, ScriptedServer, ScriptedServicer
 
-_FLUSH_SECONDS = 0.2
+_FLUSH_SECONDS, _POLL_SECONDS = 0.2, 0.005
 
 
 class _MortalServicer(ScriptedServicer):
@@ -23,23 +23,33 @@ class _MortalServicer(ScriptedServicer):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _serve(fault: Fault) -> None:
+    server = ScriptedServer(fault, tokens_per_chunk=1, servicer_type=_MortalServicer)
+    print(server.address, flush=True)
+    signal.pause()
+
+
 class DyingServer:
     """Dies at its first call, where a Fault would strike."""
 
     def __init__(self, at: int | str) -> None:
-        command = [sys.executable, "-m", "tests.harness.servers.dying_server", str(at)]
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "clients" / "python")])
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().strip()
+        self._folder = tempfile.TemporaryDirectory()
+        self._told = Path(self._folder.name) / "told"
+        fault = Fault(at=at if isinstance(at, int) else "arrival")
+        self._process = ForkedProcess(_serve, fault, stdout=self._told)
+        while "\n" not in self._told.read_text():
+            assert self._process.poll() is None
+            time.sleep(_POLL_SECONDS)
+        self.address = self._told.read_text().strip()
 
     def has_died(self) -> bool:
         """Whether a call has reached it; ends it in any case."""
-        assert self._process.stdout is not None
+        self._end()
+        return "struck" in self._told.read_text()
+
+    def _end(self) -> None:
         self._process.kill()
-        return "struck" in self._process.stdout.read()
+        self._process.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -47,16 +57,5 @@ class DyingServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-
-
-if __name__ == "__main__":
-    at = sys.argv[1]
-    server = ScriptedServer(
-        Fault(at=int(at) if at.isdigit() else "arrival"), tokens_per_chunk=1, servicer_type=_MortalServicer
-    )
-    print(server.address, flush=True)
-    signal.pause()
+        self._end()
+        self._folder.cleanup()

@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 import outrider
+from tests.harness.further import all_with
 from tests.harness.servers.client_drivers import PROMPT, Collect, collect_sync, with_both_clients
 from tests.harness.servers.scripted_server import (
     DRAWN_SEED,
@@ -81,9 +82,11 @@ def test_all_samples_come_over_one_call(collect: Collect) -> None:
 
 
 NUM_EVENTS = sum(3 + -(-len(ids) // 3) for ids in ANSWERS)
+CUTS = range(1, NUM_EVENTS)
+BEGINNING = range(1, 4 * NUM_SAMPLES)  # in turn the samples start, have read their prompt, and have a first chunk
 
 
-@pytest.mark.parametrize("cut", range(1, NUM_EVENTS))
+@pytest.mark.parametrize("cut", all_with(CUTS, *BEGINNING, *CUTS[::5], *CUTS[-4:]))
 def test_every_sample_continues_after_any_event(cut: int) -> None:
     with serve(Fault(at=cut), Fault(at=2)) as server:
         check(*collect_sync(server.address, num_samples=NUM_SAMPLES))
@@ -94,7 +97,7 @@ def test_every_sample_continues_after_any_event(cut: int) -> None:
         assert not first.sampling.HasField("seed")
 
 
-@pytest.mark.parametrize("cut", range(1, NUM_EVENTS))
+@pytest.mark.parametrize("cut", all_with(CUTS, *BEGINNING, CUTS[-1]))
 def test_the_first_sample_alone_has_the_records_of_the_prompt(cut: int) -> None:
     """Also where the server is lost after a sample has started, and before it has a token."""
     with serve(Fault(at=cut), Fault(at=0)) as server:
@@ -132,7 +135,7 @@ def test_too_many_samples_are_refused_at_no_cost_to_the_client() -> None:
         collect_sync(server.address, num_samples=2**31 - 1)
 
 
-@pytest.mark.parametrize("cut", range(1, NUM_EVENTS, 3))
+@pytest.mark.parametrize("cut", all_with(CUTS[::3], *BEGINNING, CUTS[::3][-1]))
 def test_best_of_is_chosen_again_or_continued_without_a_choice(cut: int) -> None:
     with serve(Fault(at=cut)) as server:
         _, result = collect_sync(server.address, num_samples=NUM_SAMPLES, best_of=NUM_SAMPLES + 2)
