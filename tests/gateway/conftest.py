@@ -9,8 +9,17 @@ import pytest
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.network.certificate_authority import CertificateAuthority
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import drafted_target
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each new HTTP client loads all authorities of the environment, which takes longer than its request."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(CertificateAuthority(tmp_path_factory.mktemp("authority")).path))
+        yield
 
 
 @pytest.fixture(scope="session")

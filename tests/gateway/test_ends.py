@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import anthropic
 import grpc
 import openai
 import pytest
@@ -113,6 +112,8 @@ def test_openais_client_raises_in_a_completion(breaking: RunningGateway):
 
 
 def test_anthropics_client_raises(breaking: RunningGateway):
+    import anthropic  # which takes seconds: no worker without these tests needs it
+
     with (
         anthropic.Anthropic(base_url=breaking.url, api_key="none", max_retries=0) as client,
         pytest.raises(anthropic.APIStatusError, match=MESSAGE),

@@ -3,14 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 
 from outrider import Result
 from services.gateway.anthropic.request import MessageRequest
 from tests.gateway.harness.running_gateway import RunningGateway
+
+if TYPE_CHECKING:
+    import anthropic
 
 MODEL = "llama-torch.float32"  # of the random checkpoint
 SAMPLED: dict[str, Any] = {"model": MODEL, "max_tokens": 40, "extra_body": {"seed": 5, "temperature": 0.7}}
@@ -28,8 +30,10 @@ CALLED: Any = {"role": "assistant", "content": [{"type": "text", "text": "a"}, C
 
 
 @pytest.fixture
-def client(chat_gateway: RunningGateway) -> Iterator[anthropic.Anthropic]:
+def client(chat_gateway: RunningGateway) -> Iterator["anthropic.Anthropic"]:
     """Anthropic's own client."""
+    import anthropic  # which takes seconds: no worker without these tests needs it
+
     with anthropic.Anthropic(base_url=chat_gateway.url, api_key="none", max_retries=0) as client:
         yield client
 
@@ -40,7 +44,7 @@ def rpc(gateway: RunningGateway, messages: Any, **options: Any) -> Result:
         return client.generate(messages, **{**sampled, **options})
 
 
-def test_one_seed_gives_the_bytes_of_the_rpc(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_one_seed_gives_the_bytes_of_the_rpc(client: "anthropic.Anthropic", chat_gateway: RunningGateway):
     expected = rpc(chat_gateway, BEGUN)
     assert expected.message is not None
     whole: Any = client.messages.create(system="Be short.", messages=SAID, **SAMPLED)
@@ -53,7 +57,7 @@ def test_one_seed_gives_the_bytes_of_the_rpc(client: anthropic.Anthropic, chat_g
     assert (final.stop_reason, final.usage.output_tokens) == ("max_tokens", 40)
 
 
-def test_calls_are_blocks_and_go_back(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_calls_are_blocks_and_go_back(client: "anthropic.Anthropic", chat_gateway: RunningGateway):
     tool = {"name": "now", "parameters": NOW["input_schema"]}
     expected = rpc(chat_gateway, BEGUN, max_tokens=200, tools=[tool], tool_choice="required").message
     assert expected is not None
@@ -73,7 +77,7 @@ def test_calls_are_blocks_and_go_back(client: anthropic.Anthropic, chat_gateway:
     assert after.content[0].type == "text"
 
 
-def test_the_assistants_last_message_is_continued(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_the_assistants_last_message_is_continued(client: "anthropic.Anthropic", chat_gateway: RunningGateway):
     said: Any = [*SAID, {"role": "assistant", "content": "<think>so"}]
     expected = rpc(chat_gateway, said, continue_final_message=True).message
     assert expected is not None
@@ -82,13 +86,15 @@ def test_the_assistants_last_message_is_continued(client: anthropic.Anthropic, c
     assert [(block.type, block.thinking) for block in whole.content] == [("thinking", expected.reasoning_content)]
 
 
-def test_a_stop_sequence_is_reported(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+def test_a_stop_sequence_is_reported(client: "anthropic.Anthropic", chat_gateway: RunningGateway):
     stop = re.findall("[a-z]{4}", rpc(chat_gateway, SAID).text)[-1]
     whole = client.messages.create(messages=SAID, stop_sequences=[stop], **SAMPLED)
     assert (whole.stop_reason, whole.stop_sequence) == ("stop_sequence", stop)
 
 
-def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
+def test_tokens_are_counted_as_a_message_has_them(client: "anthropic.Anthropic"):
+    import anthropic
+
     asked: Any = {"messages": SAID, "system": "Be short.", "tools": [NOW]}
     count = client.messages.count_tokens(model=MODEL, **asked)
     usage: Any = client.messages.create(**asked, **SAMPLED).usage
@@ -98,7 +104,7 @@ def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
         client.messages.count_tokens(model=MODEL, messages=SAID, tools=[{**NOW, "input_schema": {"type": "a"}}])
 
 
-def test_json_follows_the_output_format(client: anthropic.Anthropic):
+def test_json_follows_the_output_format(client: "anthropic.Anthropic"):
     schema = {"enum": ["red", "green"]}
     wanted = {"type": "json_schema", "schema": schema}
     for fields in ({"output_config": {"format": wanted}}, {"output_format": wanted}):
@@ -157,7 +163,9 @@ def test_fields_of_anthropics_service_are_passed_over(chat_gateway: RunningGatew
         ({"messages": [*SAID, RESULTS, CALLED]}, "messages[2].content[1].name: is empty"),
     ],
 )  # fmt: skip
-def test_a_bad_field_is_named(client: anthropic.Anthropic, fields: dict[str, Any], said: str):
+def test_a_bad_field_is_named(client: "anthropic.Anthropic", fields: dict[str, Any], said: str):
+    import anthropic
+
     with pytest.raises(anthropic.BadRequestError) as refused:
         client.messages.create(messages=SAID, **{**SAMPLED, "extra_body": fields})
     body: Any = refused.value.body

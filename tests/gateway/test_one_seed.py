@@ -19,7 +19,7 @@ from tests.rpc.harness.draft_link import RunningDraft
 
 PROMPT = "def read(self, path):"
 SAID = [{"role": "user", "content": PROMPT}]
-SAMPLED: dict[str, Any] = {"max_tokens": 200, "seed": 9, "temperature": 0.9, "ignore_eos": True}
+SAMPLED: dict[str, Any] = {"max_tokens": 120, "seed": 9, "temperature": 0.9, "ignore_eos": True}
 TOLD = {"stream": True, "stream_options": {"include_usage": True}}
 BODIES: dict[str, dict[str, Any]] = {"completions": {"prompt": PROMPT}, "chat/completions": {"messages": SAID}}
 PROBE: dict[str, Any] = {"max_tokens": 8, "speculation": "always", "lookup": False, "ignore_eos": True}

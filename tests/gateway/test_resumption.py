@@ -17,7 +17,7 @@ PROMPT = "def read(self, path):"
 COMPLETION: dict[str, Any] = {
     "prompt": [PROMPT, "import os"],
     "n": 2,
-    "max_tokens": 24,
+    "max_tokens": 8,
     "seed": 3,
     "temperature": 0.9,
     "logprobs": 1,
@@ -98,7 +98,7 @@ def test_a_stream_continues_within_a_long_prompt(gateway: RunningGateway):
 
 
 def test_without_a_seed_the_id_has_the_one_that_was_drawn(gateway: RunningGateway):
-    body = {"prompt": PROMPT, "max_tokens": 30, "stream": True}
+    body = {"prompt": PROMPT, "max_tokens": 12, "stream": True}
     events = whole(gateway, "/v1/completions", body)
     assert told([*events[:3], *whole(gateway, "/v1/completions", body, events[2].id)]) == told(events)
 
@@ -115,7 +115,7 @@ def test_calls_and_thoughts_continue_too(chat_gateway: RunningGateway):
             assert told([*events[:cut], *rest]) == told(events)
 
 
-@pytest.mark.parametrize("change", [{"max_tokens": 25}, {"n": 1}])
+@pytest.mark.parametrize("change", [{"max_tokens": 9}, {"n": 1}])
 def test_another_request_is_not_continued(gateway: RunningGateway, change: Any):
     last = whole(gateway, "/v1/completions", COMPLETION)[3].id
     answer = gateway.post("/v1/completions", {**COMPLETION, **change}, headers={"last-event-id": last})

@@ -17,7 +17,7 @@ for await (const text of complete({url}, {body}, {{ retries: 2 }})) process.stdo
 
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="NOT RUN: there is no node")
-BODY = {"prompt": "def average(numbers):\n", "seed": 5, "max_tokens": 300, "temperature": 0.8, "ignore_eos": True}
+BODY = {"prompt": "def average(numbers):\n", "seed": 5, "max_tokens": 120, "temperature": 0.8, "ignore_eos": True}
 
 
 def page(url: str, body: dict[str, object]) -> subprocess.Popen[str]:

@@ -16,7 +16,8 @@ from tests.harness.servers.scripted_server import Event, Request, ScriptedServer
 from tests.harness.servers.server import wait_until
 
 PROMPT = "def read(self, path):"
-SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 32}
+SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 12}
+LONG = {**SAMPLED, "max_tokens": 32}  # in which a draft is right and wrong
 
 
 def rpc(gateway: RunningGateway, prompt: Any = PROMPT, **options: Any) -> Result:
@@ -67,7 +68,7 @@ def test_the_best_of_several_come_in_order_of_rank(client: openai.OpenAI, gatewa
 
 
 def test_speculation_statistics_are_returned(client: openai.OpenAI):
-    asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": "always"}}
+    asked = {"model": "target", "prompt": PROMPT, **LONG, "extra_body": {"speculation": "always"}}
 
     def streamed() -> Any:
         *_, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
@@ -79,8 +80,8 @@ def test_speculation_statistics_are_returned(client: openai.OpenAI):
         accepted = stats["num_accepted_draft_tokens"]
         rejected, details = stats["num_draft_tokens"] - accepted, usage.completion_tokens_details
         assert (details.accepted_prediction_tokens, details.rejected_prediction_tokens) == (accepted, rejected)
-        assert usage.completion_tokens == SAMPLED["max_tokens"]
-        assert usage.total_tokens == usage.prompt_tokens + SAMPLED["max_tokens"]
+        assert usage.completion_tokens == LONG["max_tokens"]
+        assert usage.total_tokens == usage.prompt_tokens + LONG["max_tokens"]
         assert sum(stats["acceptance_histogram"]) == stats["num_spec_steps"]
         return accepted > 0 < rejected
 

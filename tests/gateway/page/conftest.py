@@ -14,7 +14,7 @@ from tests.harness.servers.scripted_server import ScriptedServer
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="module")  # its event loop stands in the way of others in this thread
+@pytest.fixture(scope="package")  # its event loop stands in the way of others in this thread
 def browser() -> Iterator[Browser]:
     """The machine's own Chromium."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
@@ -44,7 +44,7 @@ def show(browser: Browser) -> Iterator[Callable[..., ShownPage]]:
         page.check()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def toy() -> Iterator[RunningGateway]:
     """A gateway in front of a toy whose passes are known."""
     with ScriptedServer(servicer_type=PassesServicer) as server, RunningGateway(server.address) as gateway:

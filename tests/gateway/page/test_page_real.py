@@ -148,7 +148,7 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     target, gateway = switchable
     shown = show(gateway.url)
     shown.open()
-    shown.fill(**SAMPLED, max_tokens="160", speculation="always", num_predictions="4")
+    shown.fill(**SAMPLED, max_tokens="110", speculation="always", num_predictions="4")
     shown.tab.locator("[name=ignore_eos]").check()
     may_hurry.clear()
     shown.begin(PROMPT)
@@ -157,18 +157,18 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     shown.tab.wait_for_selector("text=Connect the draft")
     may_hurry.set()
     text = shown.answer()
-    assert text == said(gateway, max_tokens=160, ignore_eos=True)
+    assert text == said(gateway, max_tokens=110, ignore_eos=True)
     assert {*shown.kinds()[-50:]} == {"own"}, "nothing is predicted any more"
     shown.tab.click("text=Connect the draft")
     shown.tab.wait_for_selector("text=Disconnect the draft")
     wait_until(lambda: target.model.drafts is not None and target.model.drafts.pool.is_linked)
 
 
-def test_a_key_is_asked_for_and_stays_in_the_tab(tmp_path: Path, show: Show):
+def test_a_key_is_asked_for_and_stays_in_the_tab(model: Path, tmp_path: Path, show: Show):
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     (tmp_path / "tokens").write_text(json.dumps({"name": "alice", "sha256": digest, "scopes": ["generate"]}))
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tmp_path / "tokens")
-    with target_server(DEMO_TARGET, server=config) as target, RunningGateway(target.address) as gateway:
+    with target_server(model, server=config) as target, RunningGateway(target.address) as gateway:
         shown = show(gateway.url)
         shown.tab.goto(gateway.url)
         shown.tab.locator("#key").fill(KEY)

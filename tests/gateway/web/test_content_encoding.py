@@ -59,7 +59,7 @@ def test_a_body_that_is_not_compressed_is_refused(body: bytes):
     assert "not encoded as gzip" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("size", [MOST, 100 << 20])
+@pytest.mark.parametrize("size", [MOST, 10 << 20])
 def test_a_body_that_becomes_too_large_is_refused(size: int):
     with RunningGateway("127.0.0.1:1", max_body=MOST) as gateway:
         assert post(gateway, gzip.compress(b" " * (size + 1)), "gzip").status_code == 413
@@ -67,7 +67,7 @@ def test_a_body_that_becomes_too_large_is_refused(size: int):
 
 
 async def test_a_bomb_is_never_decompressed_whole():
-    bomb = zlib.compress(b"a" * (200 << 20), 9)
+    bomb = zlib.compress(b"a" * (20 << 20), 9)
 
     async def parts() -> AsyncIterator[bytes]:
         yield bomb

@@ -22,11 +22,11 @@ def trusting(authority: CertificateAuthority) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])  # an address is not sent to the server
-def test_a_new_certificate_is_shown_and_a_stream_runs_on(demo: RunningTarget, tmp_path: Path, host: str):
+def test_a_new_certificate_is_shown_and_a_stream_runs_on(talker: RunningTarget, tmp_path: Path, host: str):
     old, new = (CertificateAuthority(tmp_path, name) for name in ("old", "new"))
     files = old.issue()
     shown = {"tls_certificate": files.certificate, "tls_key": files.key}
-    with RunningGateway(demo.address, **shown) as gateway, httpx2.Client(verify=trusting(old), timeout=60) as client:
+    with RunningGateway(talker.address, **shown) as gateway, httpx2.Client(verify=trusting(old), timeout=60) as client:
         port = urlsplit(gateway.url).port
         with client.stream("POST", f"https://localhost:{port}/v1/completions", json=BODY) as stream:
             lines = stream.iter_lines()
