@@ -6,13 +6,9 @@ import os
 import re
 import select
 import shutil
-import signal
 import socket
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -22,8 +18,10 @@ from services.cli import main
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
 from tests.harness.processes.child_processes import child_processes
+from tests.harness.processes.warm_commands import warm_process
 from tests.harness.servers.server import RunningTarget, engine_config, target_server, wait_until
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
+from tests.rpc.harness.faulty_targets import fails, faulty_target, loads_forever, serving_address
 from tests.rpc.harness.requests import PROMPT
 
 
@@ -121,10 +119,9 @@ def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path, caplog
 
 
 def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
-    command = ("draft", "--model", str(model), "--listen", "127.0.0.1:0", *SMALL)
-    with outrider_begin(*command) as process:
-        assert process.stderr is not None
-        log = list(islice(process.stderr, 4))
+    with warm_process(["draft", "--model", str(model), "--listen", "127.0.0.1:0", *SMALL]) as command:
+        wait_until(lambda: "drafting with" in command.stderr.read_text())
+        log = command.stderr.read_text().splitlines(keepends=True)
     assert any(line.endswith("parameters stay in the caches in any format\n") for line in log)
     assert any(re.search(r"drafting with \S+: device \S+, bf16 weights, 1 threads", line) for line in log)
 
@@ -228,57 +225,23 @@ def test_target_names_the_damage_of_a_folder_in_one_line(
     assert "packed in" not in done.stderr or is_read_beside
 
 
-def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
-    script = """
-        import sys
-        from services.cli import main
-        from services.target.generation.step import TargetStep
-
-        step, counted = TargetStep.step, []
-
-        def break_down(self):
-            counted.append(self)
-            if len(counted) > 50:
-                raise RuntimeError("broken on purpose")
-            return step(self)
-
-        TargetStep.step = break_down
-        sys.exit(main(sys.argv[1:]))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
-    with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().removeprefix("listening on ").strip()
-        assert process.stdout.readline() == "serving\n"
-        with outrider.Client(address, max_retries=0) as client, pytest.raises(outrider.Unavailable) as failure:
+def test_a_target_whose_engine_fails_ends_with_an_error(model: Path, tmp_path: Path) -> None:
+    with faulty_target(fails, model, tmp_path) as target:
+        with (
+            outrider.Client(serving_address(target), max_retries=0) as client,
+            pytest.raises(outrider.Unavailable) as failure,
+        ):
             client.generate(PROMPT, max_tokens=200, ignore_eos=True)
         assert failure.value.received is not None
         assert failure.value.received.token_ids
-        _, log = process.communicate(timeout=60)
-    assert process.returncode == 3
-    assert "broken on purpose" in log
+        assert target.process.wait(60) == 3
+        assert "broken on purpose" in target.stderr.read_text()
 
 
-def test_a_target_stops_on_sigterm_while_loading(model: Path) -> None:
-    script = """
-        import sys, time
-        from services.cli import main
-        from services.target.generation.engine import TargetEngine
-
-        TargetEngine.open = lambda *arguments, **options: time.sleep(600)
-        sys.exit(main(sys.argv[1:]))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
-    with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("listening on ")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
+def test_a_target_stops_on_sigterm_while_loading(model: Path, tmp_path: Path) -> None:
+    with faulty_target(loads_forever, model, tmp_path) as target:
+        target.process.terminate()
+        assert target.process.wait(60) == 0
 
 
 def test_a_stranger_s_client_streams_by_reflection(target: RunningTarget) -> None:

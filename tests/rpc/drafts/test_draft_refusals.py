@@ -22,7 +22,7 @@ from tests.rpc.harness.draft_link import (
     hello_of,
 )
 
-_MANY = 8_000  # many times as many as may be unheard
+_MANY = 2_500  # twice as many as may be unheard
 
 
 def test_a_link_has_no_more_sequences_than_it_may(link: Link) -> None:

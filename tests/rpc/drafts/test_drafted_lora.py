@@ -14,7 +14,7 @@ from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
 
 TEXT = "one two three"
-ASKED = {"max_tokens": 120, "ignore_eos": True, "speculation": "always", "num_predictions": 4}
+ASKED = {"max_tokens": 60, "ignore_eos": True, "speculation": "always", "num_predictions": 4}
 
 MOST_TRIES = 5  # of what a draft need not predict in time
 

@@ -1,13 +1,8 @@
 """How services end: drained, at once, or because a step hangs; and what their clients get nevertheless."""
 
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,28 +10,12 @@ import pytest
 import outrider
 from services.service.server_config import ServerConfig
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
-from tests.rpc.harness.commands import SMALL
+from tests.rpc.harness.faulty_targets import faulty_target, hangs, serving_address
 from tests.rpc.harness.health_watch import HealthWatch
 from tests.rpc.harness.predictors import GatePredictor, SlowPredictor
 from tests.rpc.harness.requests import PROMPT
 
 OPTIONS = {"max_tokens": 200, "seed": 5, "ignore_eos": True}
-HANGS = """
-    import sys, time
-    from services.cli import main
-    from services.target.generation.step import TargetStep
-
-    compute, counted = TargetStep._compute, []
-
-    def hang(self, batch):
-        counted.append(self)
-        if len(counted) > 60:
-            time.sleep(3600)
-        return compute(self, batch)
-
-    TargetStep._compute = hang
-    sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +29,6 @@ def assert_resumed(result: outrider.Result, whole: outrider.Result, *, times: ra
     assert (result.text, result.token_ids) == (whole.text, whole.token_ids)
     assert result.finish_reason == whole.finish_reason
     assert result.resumed in times
-
-
-def serving_address_of(process: subprocess.Popen[str]) -> str:
-    """Its address, once it reports that it serves."""
-    assert process.stdout is not None
-    listening, serving = process.stdout.readline(), process.stdout.readline()
-    assert serving == "serving\n"
-    return listening.removeprefix("listening on ").strip()
 
 
 def num_ended(target: RunningTarget) -> int:
@@ -116,21 +87,9 @@ def test_a_stream_within_the_grace_is_not_cut(model: Path, whole: outrider.Resul
         assert_resumed(result, whole, times=range(1))
 
 
-@contextmanager
-def hanging_target(model: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A target that comes back from some steps, and then from none."""
-    command = [sys.executable, "-c", textwrap.dedent(HANGS), "target", "--model", str(model), *SMALL]
-    command += ["--listen", "127.0.0.1:0", "--no-lookup", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
-    with hanging_target(model, "--drain-seconds", "3600") as process:
-        address = serving_address_of(process)
+def test_the_same_signal_again_ends_a_service_at_once(model: Path, tmp_path: Path) -> None:
+    with faulty_target(hangs, model, tmp_path, "--no-lookup", "--drain-seconds", "3600") as hanging:
+        address, process = serving_address(hanging), hanging.process
         with outrider.Client(address) as client, client.stream(PROMPT, **OPTIONS) as stream:
             chunks = iter(stream)
             next(chunks)
@@ -146,24 +105,27 @@ def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
                 other.generate(PROMPT)
             assert process.poll() is None
             process.terminate()
-            _, log = process.communicate(timeout=60)
+            assert process.wait(60) == 128 + 15
             watch.close()
-    assert process.returncode == 128 + 15
+        log = hanging.stderr.read_text()
     assert "reloaded: log level" in log
     assert "SIGTERM again: the process ends at once" in log
 
 
-def test_a_hung_step_turns_health_off_and_ends_the_process(model: Path, whole: outrider.Result) -> None:
-    with target_server(model) as other, hanging_target(model, "--hang-seconds", "1") as process:
-        address = serving_address_of(process)
+def test_a_hung_step_turns_health_off_and_ends_the_process(model: Path, tmp_path: Path, whole: outrider.Result) -> None:
+    with (
+        target_server(model) as other,
+        faulty_target(hangs, model, tmp_path, "--no-lookup", "--hang-seconds", "1") as hanging,
+    ):
+        address = serving_address(hanging)
         with outrider.Client(address, other.address, max_retries=30) as client:
             watch = HealthWatch(address)
             assert watch.next() == "SERVING"
             result = client.generate(PROMPT, **OPTIONS)
         assert watch.next() == "NOT_SERVING"
-        _, log = process.communicate(timeout=60)
+        assert hanging.process.wait(60) == 4
         assert watch.next() == "UNAVAILABLE"
         watch.close()
+        log = hanging.stderr.read_text()
     assert_resumed(result, whole, times=range(1, 2))
-    assert process.returncode == 4
     assert log.index("nothing is served until it ends") < log.index("it is considered hung")

@@ -27,11 +27,10 @@ CALLED = {"role": "called", "tool_calls": [CALL]}
 
 
 def chat(*messages: Fields, **fields: Any) -> Fields:
-    """A conversation whose prompt is sent back; its answer is read as a message and has room for two calls."""
+    """A conversation whose prompt is sent back, and whose answer is read as a message."""
     return {
         "prompt": {"chat": {"messages": messages or (USER,), **fields}},
         "output": {"prompt_token_ids": True, "message_deltas": True},
-        "stop": {"max_tokens": 200},
     }
 
 
@@ -55,6 +54,7 @@ def has(text: str, fields: Fields) -> Good:
     return Good(fields, lambda seen: text in prompt_of(seen))
 
 
+_ROOM: Fields = {"stop": {"max_tokens": 200}}  # for a call
 _REQUIRED: Fields = {"tools": [F], "tool_choice": {"mode": REQUIRED, "parallel": False}}
 GOOD_CHATS = {
     "prompt.chat.messages.parts.text": has(
@@ -82,7 +82,8 @@ GOOD_CHATS = {
         lambda seen: calls_of(seen) == [("f", True)],
     ),
     "prompt.chat.tool_choice.tool": Good(
-        chat(tools=[G, F, {"name": "h"}], tool_choice={"tool": "f"}), lambda seen: calls_of(seen) == [("f", True)]
+        {**chat(tools=[G, F, {"name": "h"}], tool_choice={"tool": "f"}), **_ROOM},
+        lambda seen: calls_of(seen) == [("f", True)],
     ),
     "prompt.chat.tool_choice.parallel": Good(
         chat(tools=[F], tool_choice={"parallel": False}), lambda seen: seen.streamed.started.HasField("grammar")
@@ -95,7 +96,8 @@ GOOD_CHATS = {
         lambda seen: prompt_of(seen).endswith("<|assistant|>b"),
     ),
     "output.message_deltas": Good(
-        chat(**_REQUIRED), lambda seen: seen.whole.message.role == "assistant" and not seen.whole.message.content
+        {**chat(**_REQUIRED), **_ROOM},
+        lambda seen: seen.whole.message.role == "assistant" and not seen.whole.message.content,
     ),
 }
 

@@ -9,7 +9,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.harness.models.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE
 from tests.rpc.harness.requests import Streamed
 
-COUNT = 24  # tokens of an answer
+COUNT = 12  # tokens of an answer
 ALWAYS, NEVER = common_pb2.SPECULATION_MODE_ALWAYS, common_pb2.SPECULATION_MODE_NEVER
 LONG = {"token_ids": {"ids": [*range(30, 100)]}}  # two blocks of the cache and a bit
 LORA = "tuned"  # an adapter of the server that is asked

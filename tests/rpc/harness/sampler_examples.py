@@ -7,6 +7,7 @@ from services.engine.allowed_tokens import AllowedTokens
 from tests.harness.models.checkpoints import VOCAB_SIZE
 from tests.rpc.harness.field_examples import COUNT, OFTEN, Good, X, drawn_with, is_certain
 
+_LONG = {"stop": {"max_tokens": 24}}
 GOOD_SAMPLERS = {
     "sampling.top_n_sigma": Good(drawn_with(top_n_sigma=1e-6), is_certain),
     "sampling.smoothing_factor": Good(drawn_with(smoothing_factor=5.0), lambda seen: seen.is_shifted),
@@ -37,13 +38,14 @@ GOOD_SAMPLERS = {
         lambda seen: len(seen.streamed.records) == COUNT and not seen.is_shifted,
     ),
     "sampling.penalty_last_n": Good(
-        drawn_with(penalty_last_n=1, frequency_penalty=2.0, logit_bias=[{"token_id": X, "bias": 36.0}]),
-        lambda seen: seen.ids == [X] * COUNT,  # without it, they would add up to 46 at the last one
+        drawn_with(penalty_last_n=1, frequency_penalty=2.0, logit_bias=[{"token_id": X, "bias": 36.0}]) | _LONG,
+        lambda seen: seen.ids == [X] * 24,  # without it, they would add up to 46 at the last one
     ),
     "sampling.penalty_decay": Good(
         drawn_with(
             penalty_last_n=1, penalty_decay=1000, frequency_penalty=2.0, logit_bias=[{"token_id": X, "bias": 36.0}]
-        ),
+        )
+        | _LONG,
         lambda seen: {*seen.ids} > {X},  # with those of the window alone, nothing else is drawn
     ),
     "sampling.no_repeat_ngram_size": Good(

@@ -33,7 +33,7 @@ def crowd(num_requests: int, num_samples: int) -> list[generation_pb2.GenerateRe
             stream_request(
                 speculation=always if index == num_requests - 1 else {},
                 sampling={"seed": index, "temperature": 0.8},
-                stop={"max_tokens": 80 + 240 * index // num_requests, "ignore_eos": True},
+                stop={"max_tokens": 24 + 72 * index // num_requests, "ignore_eos": True},
                 output={"logprobs": True},
                 num_samples=num_samples,
             )

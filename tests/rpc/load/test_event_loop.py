@@ -33,7 +33,7 @@ LONG_WORK: list[tuple[Any, str]] = [
     (interceptors, "_parsed"),
     (prompts, "_read_ids"),
     (prompts, "_read_source"),
-    (requests, "_read_sampling"),
+    (requests, "read_sampling"),
     (requests, "_read_continuation"),
     (servicer, "write_tokens"),
     (servicer, "detokenize"),

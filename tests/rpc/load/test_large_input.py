@@ -20,8 +20,8 @@ LONG_CONTEXT = 1 << 17
 TEXT = Path("models/demo/heldout.txt").read_text()
 MEGABYTE = (TEXT * (1 + (1 << 20) // len(TEXT.encode())))[: 1 << 20]
 PAGES = MEGABYTE[: 1 << 16]
-NUM_AT_ONCE = 8
-ENDLESS = {"max_tokens": 400, "ignore_eos": True}
+NUM_AT_ONCE = 4
+ENDLESS = {"max_tokens": 150, "ignore_eos": True}
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ CHAT = {"chat": {"messages": [{"role": "user", "content": "Count to 10."}]}}
 
 def texts(target: RunningTarget) -> list[Streamed]:
     """A greedy text, a sampled one, and an answer in a chat."""
-    greedy = stream_request(sampling={"temperature": 0.0}, stop={"max_tokens": 60, "ignore_eos": True})
-    sampled = stream_request(sampling={"seed": 7, "temperature": 0.8}, stop={"max_tokens": 60, "ignore_eos": True})
+    greedy = stream_request(sampling={"temperature": 0.0})
+    sampled = stream_request(sampling={"seed": 7, "temperature": 0.8})
     return [stream(target, request) for request in (greedy, sampled, stream_request(CHAT))]
 
 

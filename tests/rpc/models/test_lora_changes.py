@@ -114,6 +114,14 @@ def test_an_unloaded_adapters_memory_is_reused(pair: tuple[RunningTarget, AdminS
     assert numbers == {0}
 
 
+@pytest.fixture(scope="module")
+def based(model: Path, folders: Path) -> Iterator[tuple[RunningTarget, AdminServiceStub]]:
+    """A server whose model has a name."""
+    with administered_target(model, lora_dir=folders, name="base") as (target, admin):
+        yield target, admin
+        target.assert_all_free()
+
+
 @pytest.mark.parametrize(
     ("name", "folder", "problem"),
     [
@@ -129,16 +137,17 @@ def test_an_unloaded_adapters_memory_is_reused(pair: tuple[RunningTarget, AdminS
     ],
 )
 def test_an_adapter_that_cannot_be_loaded_changes_nothing(
-    model: Path, folders: Path, name: str, folder: str, problem: dict[str, str]
+    based: tuple[RunningTarget, AdminServiceStub], name: str, folder: str, problem: dict[str, str]
 ) -> None:
-    with administered_target(model, lora_dir=folders, name="base") as (target, admin):
-        with pytest.raises(grpc.RpcError) as failure:
-            load(admin, name, folder)
-        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        ((field, said),) = problem.items()
-        assert said in violations(failure.value)[field]
-        assert load(admin, "good", "a") == ["good"]
-        assert answer(target, "good")
+    target, admin = based
+    with pytest.raises(grpc.RpcError) as failure:
+        load(admin, name, folder)
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    ((field, said),) = problem.items()
+    assert said in violations(failure.value)[field]
+    assert load(admin, "good", "a") == ["good"]
+    assert answer(target, "good")
+    unload(admin, "good")
 
 
 def test_without_a_folder_to_load_from_none_is_loaded(model: Path) -> None:

@@ -11,7 +11,7 @@ from tests.rpc.harness.requests import stream, stream_request
 
 
 def answer(target: RunningTarget) -> tuple[object, ...]:
-    whole = stream(target, stream_request(stop={"max_tokens": 60, "ignore_eos": True}, output={"top_candidates": 5}))
+    whole = stream(target, stream_request(output={"top_candidates": 5}))
     info = target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest())
     assert whole.records
     return whole.text, whole.token_ids, whole.records, info.fingerprint, info.fingerprint_parts

@@ -29,6 +29,11 @@ def told(deltas: list[common_pb2.MessageDelta]) -> tuple[str, str, list[tuple[st
     return "".join(delta.reasoning for delta in deltas), "".join(delta.content for delta in deltas), calls
 
 
+def cuts_of(whole: Streamed) -> range:
+    """Some in each part of an answer, an odd number of tokens apart."""
+    return range(0, len(whole.token_ids) + 1, len(whole.token_ids) // 6 | 1)
+
+
 def request_of(seed: int = 1, **fields: Any) -> Any:
     """A request whose answer the model's end token may end."""
     return stream_request(**{**chat(**fields), **ENDS, "sampling": {"seed": seed, "temperature": 0.7}})
@@ -54,7 +59,7 @@ def test_every_cut_continues_with_the_next_delta(by_token: RunningTarget) -> Non
     whole = stream(by_token, request)
     assert len(told(deltas_of(whole))[2]) >= 1
     assert whole.started.grammar.lark
-    for count in range(0, len(whole.token_ids) + 1, 9):
+    for count in cuts_of(whole):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
         streamed = stream(by_token, rest)
@@ -80,7 +85,7 @@ def test_typed_arguments_keep_their_schemas_after_every_cut(other_family: Runnin
     assert name == "use_city"
     assert re.fullmatch("[A-Z][a-z]{2,5}", arguments["city"])
     assert arguments.get("days", 1) in (1, 2)
-    for count in range(0, len(whole.token_ids) + 1, 7):
+    for count in cuts_of(whole):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
         rest.output.tools.MergeFrom(request.prompt.chat.tools)

@@ -15,7 +15,7 @@ from tests.harness.models.infill_checkpoints import add_marks
 from tests.harness.models.lora_folders import write_adapter
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness import chat_examples, field_examples, guidance_examples, infill_examples, sampler_examples
-from tests.rpc.harness.field_examples import HELD, HELD_IDS, Fields, Seen
+from tests.rpc.harness.field_examples import COUNT, HELD, HELD_IDS, Fields, Seen
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.requests.test_bad_input import BAD
 
@@ -45,6 +45,7 @@ TOLD_BY_PARENT = {
 }
 BAD_FOR_GENERATE = {**field_examples.BAD_FOR_GENERATE, **infill_examples.BAD_FILES}
 FIELDS = dict(leaves(generation_pb2.GenerateRequest.DESCRIPTOR))
+STOP = {"max_tokens": COUNT, "ignore_eos": True}
 
 
 def named(field: str) -> str:
@@ -87,11 +88,11 @@ def looking_up(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def plain(looking_up: RunningTarget) -> Streamed:
     """The answer to a request with few fields."""
-    return stream(looking_up, stream_request(output={"prompt_token_ids": True}))
+    return stream(looking_up, stream_request(output={"prompt_token_ids": True}, stop=STOP))
 
 
 def request_with(fields: Fields) -> generation_pb2.StreamGenerateRequest:
-    request = stream_request()
+    request = stream_request(stop=STOP)
     request.MergeFrom(generation_pb2.StreamGenerateRequest(**fields))
     return request
 

@@ -10,9 +10,10 @@ from outrider.v1.generation_pb2 import GetModelInfoRequest, StreamGenerateReques
 from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import Streamed, as_unary, stop_string_in, stream, stream_request, violations
 
+NUM_TOKENS = 24
 SAMPLING: dict[str, Any] = {"seed": 11, "temperature": 0.9, "repetition_penalty": 1.2, "presence_penalty": 0.5}
 OPTIONS: dict[str, Any] = {
-    "stop": {"max_tokens": 60, "ignore_eos": True},
+    "stop": {"max_tokens": NUM_TOKENS, "ignore_eos": True},
     "output": {"logprobs": True, "prompt_token_ids": True, "pass_reports": True},
 }
 
@@ -26,7 +27,7 @@ def free(by_token: RunningTarget) -> Streamed:
 @pytest.fixture(scope="module")
 def banned(free: Streamed) -> str:
     """A part of it, in another case."""
-    return stop_string_in(free.text, 30).upper()
+    return stop_string_in(free.text, 10).upper()
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def test_a_banned_string_is_suppressed_and_reported(free: Streamed, whole: Strea
     assert banned.lower() in first.text.lower()
     assert whole.token_ids[: first.position] == free.token_ids[: first.position]
     assert free.token_ids[first.position] == first.token_id != whole.token_ids[first.position]
-    assert whole.finished.usage.completion_tokens == len(whole.token_ids) == 60
-    assert sum(report.tokens for chunk in whole.chunks for report in chunk.pass_reports) == 60
+    assert whole.finished.usage.completion_tokens == len(whole.token_ids) == NUM_TOKENS
+    assert sum(report.tokens for chunk in whole.chunks for report in chunk.pass_reports) == NUM_TOKENS
 
 
 def test_suppressed_tokens_count_as_logits_of_minus_infinity(by_token: RunningTarget, whole: Streamed) -> None:
@@ -112,7 +113,7 @@ def test_the_python_client_sends_bans_and_reads_suppressions(
     with Client(by_token.address) as client:
         result = client.generate(
             [*whole.started.prompt_token_ids],
-            **{**SAMPLING, "max_tokens": 60, "ignore_eos": True},
+            **{**SAMPLING, "max_tokens": NUM_TOKENS, "ignore_eos": True},
             banned_strings=["not in there", banned],
         )
         assert client.generate("a", max_tokens=1, banned_strings="b").suppressed == ()
