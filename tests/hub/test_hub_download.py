@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.processes.warm_commands import warm_process
 from tests.hub.hub_server import TOKEN, HubServer, Repository, hub_server
 from tests.rpc.harness.commands import OUTRIDER, outrider_run
 
@@ -86,9 +87,8 @@ def test_a_broken_transfer_continues_with_the_missing_bytes(hub: HubServer, tmp_
 def test_a_killed_download_leaves_no_partial_file(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     last = "model-00003-of-00003.safetensors"
     hub.stalls[last] = 300_000
-    with subprocess.Popen([OUTRIDER, "pull", "org/tiny"], env=os.environ | hub.settings(tmp_path)) as process:
+    with warm_process(["pull", "org/tiny"], env=os.environ | hub.settings(tmp_path)):  # which is killed at its end
         assert hub.stalled.wait(240)
-        process.kill()
     hub.go_on()
     files = downloaded(tmp_path, tiny)
     assert last not in files
@@ -103,15 +103,12 @@ def test_a_killed_download_leaves_no_partial_file(hub: HubServer, tiny: Reposito
 
 def test_ctrl_c_ends_a_download_at_once_without_leftovers(hub: HubServer, tiny: Repository, tmp_path: Path) -> None:
     hub.stalls["model-00001-of-00003.safetensors"] = 300_000
-    command = [OUTRIDER, "pull", "org/tiny"]
-    with subprocess.Popen(
-        command, env=os.environ | hub.settings(tmp_path), stderr=subprocess.PIPE, text=True
-    ) as process:
+    with warm_process(["pull", "org/tiny"], env=os.environ | hub.settings(tmp_path)) as command:
         assert hub.stalled.wait(240)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(60) == 130
+        said = command.stderr.read_text()
     hub.go_on()
-    assert process.returncode == 130
     assert said == "outrider pull: org/tiny is incomplete; the same command continues the download\n"
     assert leftovers(tmp_path) == []
 

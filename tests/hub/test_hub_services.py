@@ -5,16 +5,21 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import outrider
+from tests.harness.processes.warm_commands import warm_process
+from tests.harness.servers.server import wait_until
 from tests.hub.hub_server import HubServer, Repository, hub_server
+from tests.hub.listening import address_of
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 
 DEMO = Path(__file__).parents[2] / "models" / "demo"
 PROMPT = "import os\nimport sys\n\ndef main(argv):\n"
 LISTEN = ["--listen", "127.0.0.1:0"]
+ALWAYS: Any = {"ignore_eos": True, "speculation": "always"}
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +29,20 @@ def hub() -> Iterator[HubServer]:
             server.repositories[f"org/{name}"] = Repository.of_folder(DEMO / name)
         server.repositories["org/target"].tags = {"v1"}
         yield server
+
+
+@contextmanager
+def alone(target: str, draft: str, *, env: dict[str, str]) -> Iterator[outrider.Client]:
+    """A client of a target and its draft, which are started without `outrider up`."""
+    with (
+        warm_process(["draft", "--model", draft, *LISTEN, *SMALL], env=env) as predicting,
+        warm_process(
+            ["target", "--model", target, "--draft", address_of(predicting), *LISTEN, *SMALL], env=env
+        ) as serving,
+        outrider.Client(address_of(serving), max_retries=20, max_backoff=0.5) as client,
+    ):
+        wait_until(lambda: client.generate("a", max_tokens=8, lookup=False, **ALWAYS).speculation.predicted > 0)
+        yield client
 
 
 @contextmanager
@@ -42,13 +61,19 @@ def up(*models: str, env: dict[str, str]) -> Iterator[outrider.Client]:
 def test_a_pair_is_served_by_name_and_again_without_a_network(hub: HubServer, tmp_path: Path) -> None:
     env = os.environ | hub.settings(tmp_path)
     pinned = f"org/target@{hub.repositories['org/target'].commit}"
-    answers, infos = [], []
-    for name, settings in (("org/target@v1", env), (pinned, env | {"HF_HUB_OFFLINE": "1"})):
+    services = (
+        up("--model", "org/target@v1", "--draft", "org/draft", env=env),
+        alone(pinned, "org/draft", env=env | {"HF_HUB_OFFLINE": "1"}),
+    )
+    answers, infos, requests = [], [], []
+    for service in services:
         hub.requests.clear()
-        with up("--model", name, "--draft", "org/draft", env=settings) as client:
+        with service as client:
             infos.append(client.model_info())
-            answers.append(client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True, speculation="always"))
-        assert any("org/draft" in path for _, path, _ in hub.requests) == (settings is env)
+            answers.append(client.generate(PROMPT, max_tokens=24, seed=5, **ALWAYS))
+        requests.append([path for _, path, _ in hub.requests if "org/draft" in path])
+    assert requests[0]
+    assert requests[1] == []
     assert [info.name for info in infos] == [pinned, pinned]
     assert infos[0].fingerprint == infos[1].fingerprint
     assert answers[0].text == answers[1].text
@@ -70,13 +95,12 @@ def test_a_service_downloads_its_model_by_itself_or_says_why_not(hub: HubServer,
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
     assert "org/none: is not a local folder or file" in error
     assert "Traceback" not in done.stderr
-    with outrider_begin("target", "--model", "org/draft", *LISTEN, *SMALL, env=env) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().removeprefix("listening on ").strip()
-        with outrider.Client(address, max_retries=20, max_backoff=0.5) as client:
+    with warm_process(["target", "--model", "org/draft", *LISTEN, *SMALL], env=env) as command:
+        with outrider.Client(address_of(command), max_retries=20, max_backoff=0.5) as client:
             assert client.model_info().name == f"org/draft@{hub.repositories['org/draft'].commit}"
-        process.terminate()
-        log = process.communicate(timeout=60)[1]
+        command.process.terminate()
+        command.process.wait(60)
+        log = command.stderr.read_text()
     assert re.search(rf"downloading \d+ bytes of org/draft into {tmp_path}/hub\n", log)
     assert "HTTP" not in log
 
@@ -84,7 +108,6 @@ def test_a_service_downloads_its_model_by_itself_or_says_why_not(hub: HubServer,
 def test_only_the_tokenizer_of_a_target_is_downloaded(hub: HubServer, tmp_path: Path) -> None:
     options = ["--model", str(DEMO / "target"), "--target-tokenizer", "org/draft", *LISTEN, *SMALL]
     hub.requests.clear()
-    with outrider_begin("draft", *options, env=os.environ | hub.settings(tmp_path)) as process:
-        assert process.stderr is not None
-        assert any("drafting with" in line for line in process.stderr)
+    with warm_process(["draft", *options], env=os.environ | hub.settings(tmp_path)) as command:
+        wait_until(lambda: "drafting with" in command.stderr.read_text())
     assert {Path(path).name for _, path, _ in hub.requests if "/resolve/" in path} == {"tokenizer.json"}
