@@ -33,13 +33,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @functools.cache
-def build(overlay: str) -> str:
-    command = ["kubectl", "kustomize", str(ROOT / "overlays" / overlay)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def resources(overlay: str) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(build(overlay))}
+    command = ["kubectl", "kustomize", str(ROOT / "overlays" / overlay)]
+    manifests = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(manifests)}
 
 
 def pods(overlay: str) -> dict[str, dict[str, Any]]:
@@ -62,9 +59,14 @@ def options(overlay: str, name: str) -> argparse.Namespace:
 
 
 def parsed(command: ModuleType, arguments: list[str]) -> argparse.Namespace:
+    return parser_of(command).parse_args(arguments)
+
+
+@functools.cache
+def parser_of(command: ModuleType) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     command.add_options(parser)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def files(arguments: argparse.Namespace) -> set[Path]:
