@@ -115,12 +115,12 @@ def test_a_draft_that_errs_changes_no_byte(demo: RunningTarget, sampling: dict[s
 @pytest.mark.usefixtures("always")
 def test_a_draft_that_is_killed_in_mid_stream_changes_no_byte(demo: RunningTarget, draft: Service) -> None:
     demo.wait_for_draft()
-    expected = by_rpc(demo, CODE, SAMPLED, max_tokens=800)
+    expected = by_rpc(demo, CODE, SAMPLED, max_tokens=300)
     losses = demo.model.statistics.speculation().losses
     token_ids: list[int] = []
-    for response in stub_of(demo).Generate(contract_request(CODE, max_tokens=800, **SAMPLED), timeout=60):
+    for response in stub_of(demo).Generate(contract_request(CODE, max_tokens=300, **SAMPLED), timeout=60):
         token_ids += response.chunk.token_ids
         if draft.is_running and len(token_ids) > 50:
             draft.kill()
     assert token_ids == expected.token_ids
-    assert demo.model.statistics.speculation().losses == losses + 1
+    wait_until(lambda: demo.model.statistics.speculation().losses == losses + 1)
