@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from outrider import Client
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
@@ -42,7 +43,8 @@ def test_a_certificate_and_a_token_are_shown(
 ):
     server, files, token = guarded
     options = ("--max-tokens=8", "--temperature=0", PROMPT)
-    expected = run_client(f"--address={target.address}", *options).stdout
+    with Client(target.address) as client:
+        expected = client.generate(PROMPT, max_tokens=8, temperature=0).text + "\n"
     ended = run_client(f"--address={server.address}", *files, f"--token-file={token}", *options)
     assert (ended.stdout, ended.returncode) == (expected, 0), ended.stderr
     without = run_client(f"--address={server.address}", *files, *options)

@@ -205,10 +205,10 @@ def _check(finished: "subprocess.CompletedProcess[str]") -> None:
     assert finished.returncode == 0, f"{finished.args} ended with {finished.returncode}:\n{finished.stdout}"
 
 
-TOOLCHAINS = {
-    "node": Toolchain(("node", "npm"), _build_node, resumes=True),
+TOOLCHAINS = {  # those that start fast first: they get the cases that one language is enough for
     "go": Toolchain(("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc"), _build_go, resumes=True),
     "cpp": Toolchain(("cmake", "c++", "protoc", "grpc_cpp_plugin"), _build_cpp, resumes=True),
+    "node": Toolchain(("node", "npm"), _build_node, resumes=True),
     "ruby": Toolchain(("ruby", "grpc_tools_ruby_protoc"), _build_ruby),
     "java": Toolchain(("java", "javac", "protoc", "grpc_java_plugin"), _build_java, is_slow=True),
     "rust": Toolchain(("cargo", "protoc"), _build_rust, is_slow=True),
