@@ -17,9 +17,9 @@ CPP := $(shell find native clients tests \( -name build -o -name node_modules \)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
-# Many tests wait, and many hold one core: four files at a time, on whatever machine, in the order of tests/conftest.py.
+# Many tests wait, and many hold one core: three files at a time, on whatever machine, in the order of tests/conftest.py.
 # Further threads of libraries would only spin beside each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-times quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
@@ -72,6 +72,7 @@ quick: $(VENV)/.dev
 
 matrix: $(VENV)/.dev sanitize
 	$(PYTEST) -m exhaustive
+	$(PYTEST) tests/unit --hypothesis-profile many
 	$(BIN)/python -m tests.e2e.matrix
 
 real: $(VENV)/.dev

@@ -15,7 +15,11 @@ from tests.harness.log_scan import LogScan, betrayals_in
 
 # How fast examples are found and tested depends on the machine, not on the code. They are the same in
 # every run, so that none fails for what no change has to do with.
-settings.register_profile("untimed", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+# `make matrix` tries ten times as many.
+settings.register_profile(
+    "untimed", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("many", settings.get_profile("untimed"), max_examples=400)
 settings.load_profile("untimed")
 
 # What a shell starts in the background ignores it, as would the commands of the tests that interrupt them.

@@ -28,8 +28,8 @@ def small() -> Path:
 @pytest.mark.lengthy
 @pytest.mark.filterwarnings("ignore")
 def test_the_small_models_logits_are_those_of_transformers(small: Path) -> None:
-    parity = measure_parity(small, num_prompts=6)
-    assert parity.num_prompts == 6
+    parity = measure_parity(small, num_prompts=2)
+    assert parity.num_prompts == 2
     assert parity.is_close, parity
 
 

@@ -39,11 +39,11 @@ def answer(client: Client, prompt: str = PROMPT, **options: object) -> Result:
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 def test_a_head_shortlist_changes_no_byte(client: Client, options: Options):
-    assert_counts(answer(client, **options, max_tokens=200))
+    assert_counts(answer(client, **options, max_tokens=80))
 
 
 def test_tokens_read_are_predicted_unless_they_are_private(client: Client):
-    wanted = {**GREEDY, "max_tokens": 120}
+    wanted = {**GREEDY, "max_tokens": 80}
     first = answer(client, **wanted, **PRIVATE)
     off_the_list = {token.id for token in first.tokens if token.id >= SIZE}
     assert off_the_list

@@ -114,8 +114,8 @@ def test_another_vocabulary_changes_no_byte_and_is_reported(
 ):
     target, match = drafted
     with Client(target.address, max_retries=0) as client:
-        alone = client.generate(PROMPT, **options, max_tokens=200, speculation="never")
-        result = client.generate(PROMPT, **options, max_tokens=200, speculation="always", num_predictions=4)
+        alone = client.generate(PROMPT, **options, max_tokens=64, speculation="never")
+        result = client.generate(PROMPT, **options, max_tokens=64, speculation="always", num_predictions=4)
     assert_same(result, alone)
     assert_counts(result)
     assert result.speculation.draft_vocabulary is match
@@ -149,7 +149,7 @@ def test_with_few_shared_tokens_the_bytes_way_predicts_more(caplog: pytest.LogCa
 
 def test_banned_strings_are_taken_back_beside_it(drafted: tuple[RunningTarget, VocabularyMatch]):
     target, _ = drafted
-    options = {**SAMPLED, "max_tokens": 150, "banned_strings": ["SELF", "return "]}
+    options = {**SAMPLED, "max_tokens": 100, "banned_strings": ["SELF", "return "]}
     with Client(target.address, max_retries=0) as client:
         alone = client.generate(PROMPT, **options, speculation="never")
         result = client.generate(PROMPT, **options, speculation="always", num_predictions=4)

@@ -8,7 +8,7 @@ from tests.e2e.harness.models import draft_folder, folder
 from tests.harness.servers.server import target_server
 from tests.rpc.harness.draft_link import RunningDraft
 
-TOKENS = 120
+TOKENS = 80
 MOST_TRIES = 5  # until enough was predicted and something rejected: what comes late is not waited for
 PAIRS = {
     "both": lambda: (folder("qwen2_moe"), draft_folder("qwen2_moe", "good")),

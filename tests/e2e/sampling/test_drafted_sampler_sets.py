@@ -13,7 +13,7 @@ from tests.e2e.harness.sampler_sets import NUM_SETS, covering_sets, options_of, 
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import RunningDraft
 
-NEW_TOKENS = 24
+NEW_TOKENS = 12
 TOGETHER = 4
 DRAFTED = {"speculation": "always", "num_predictions": 4}
 COVERING = covering_sets()

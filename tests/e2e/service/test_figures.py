@@ -33,6 +33,7 @@ def test_all_formats_and_present_peers_are_measured_and_drawn(tmp_path: Path) ->
     assert "transformers" in [each.text for each in drawn.iter() if each.tag.endswith("text")]
 
 
+@pytest.mark.exhaustive
 def test_one_and_several_streams_are_added_to_the_results(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
     command = [sys.executable, "-m", "benchmarks.real_figures", "--models", "models/demo"]

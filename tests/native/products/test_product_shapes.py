@@ -10,6 +10,7 @@ import pytest
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import PackedWeight
+from tests.harness.further import further
 from tests.native.harness.devices import (
     DEVICES,
     EMULATION,
@@ -46,8 +47,15 @@ DEEP = [Size(300, 130), Size(300, 33), Size(300, 17), Size(100, 40), Size(100, 2
 DEEP_INPUTS = [37 * 32 - 5, 33 * 32, 8 * 32]  # 5 tiles a segment, 2 in the last; 5, and one segment empty; 1
 _BY_DEFAULT = {("bf16", DEEP_INPUTS[0]), ("int4", DEEP_INPUTS[1]), ("fp8", DEEP_INPUTS[1]), ("int8", DEEP_INPUTS[2])}
 IN_SEGMENTS = [
-    pytest.param(*each, marks=[] if each in _BY_DEFAULT else pytest.mark.exhaustive)
-    for each in itertools.product(TILED_FORMATS, DEEP_INPUTS)
+    each if each in _BY_DEFAULT else further(*each) for each in itertools.product(TILED_FORMATS, DEEP_INPUTS)
+]
+_GROUPS_BY_DEFAULT = {
+    *(("bf16", DEEP_INPUTS[0], 65), ("bf16", INPUTS, 193), ("int4", DEEP_INPUTS[1], 65)),
+    *(("int8", DEEP_INPUTS[2], 193), ("fp8", DEEP_INPUTS[1], 65)),
+}
+IN_GROUPS = [
+    each if each in _GROUPS_BY_DEFAULT else further(*each)
+    for each in itertools.product(TILED_FORMATS, [INPUTS, *DEEP_INPUTS], [65, 193])
 ]
 LARGE = [Size(16384, rows) for rows in (1, 8, 9, 16, 17, 32, 33, 64, 65, 129, 512)]
 
@@ -112,9 +120,7 @@ def test_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
 
 
 @needs_emulation
-@pytest.mark.parametrize("rows", [65, 193], ids=["fewest", "more"])
-@pytest.mark.parametrize("inputs", [INPUTS, *DEEP_INPUTS])
-@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+@pytest.mark.parametrize(("weight_format", "inputs", "rows"), IN_GROUPS)  # 65 rows are the fewest
 def test_groups_of_warps_give_the_bits_of_other_gpus(weight_format, inputs, rows):
     """Of five units a block has none, one or some as a whole; the segments of the others are spread over all blocks."""
     values = normal(rows, inputs, seed=1)

@@ -67,7 +67,7 @@ class Targets:
         del self._committed[key]
 
 
-@settings(max_examples=60, derandomize=True, database=None)
+@settings(max_examples=25, derandomize=True, database=None)
 @given(
     max_rows=st.integers(1, 24),
     prefill_chunk=st.integers(1, 30),

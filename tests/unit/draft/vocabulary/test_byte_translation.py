@@ -159,7 +159,7 @@ def check_texts(pair: Pair) -> None:
         assert sequence.credit in {0, 1}
 
 
-@settings(derandomize=True, database=None, max_examples=150)
+@settings(derandomize=True, database=None, max_examples=50)
 @given(st.data())
 def test_any_commits_and_any_chains_keep_the_texts_in_step(data):
     pair = data.draw(pairs())

@@ -279,4 +279,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=80, stateful_step_count=40, derandomize=True, database=None)
+TestLife.settings = settings(max_examples=35, stateful_step_count=40, derandomize=True, database=None)

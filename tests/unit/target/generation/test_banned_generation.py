@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from services.engine.events import Chunk, FinishReason, Refused
 from services.engine.request import Loop, Request, SpeculationMode, SpeculationPolicy
-from tests.harness.further import further
+from tests.harness.further import all_with
 from tests.unit.banned_model import END, VOCAB_SIZE, answer, scores_of
 from tests.unit.banned_target import Target, complete, make, step_by_step, tuple_of
 
@@ -38,7 +38,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=50, derandomize=True, database=None)
+@settings(max_examples=10, derandomize=True, database=None)
 @given(st.lists(REQUESTS, min_size=1, max_size=5), st.booleans(), st.integers(0, 99))
 def test_alone_and_in_company_with_predictions_and_without(requests, predicts, seed):
     async def check() -> None:
@@ -52,7 +52,7 @@ def test_alone_and_in_company_with_predictions_and_without(requests, predicts, s
     asyncio.run(check())
 
 
-@settings(max_examples=35, derandomize=True, database=None)
+@settings(max_examples=12, derandomize=True, database=None)
 @given(REQUESTS, st.integers(0, 99))
 def test_a_continuation_from_any_chunk_or_token_agrees(request, seed):
     async def check() -> None:
@@ -157,10 +157,10 @@ async def test_received_tokens_that_force_a_banned_string_are_refused():
     assert last == Refused("what follows them completes a banned string that begins in them")
 
 
-@pytest.mark.parametrize("part", [0, further(1), further(2)])
+@pytest.mark.parametrize("part", all_with(range(8), 0))
 async def test_text_is_still_held_when_a_rewind_allows_it_again(part):
     """A token may put one banned string out of the question and begin another, for which it is taken back."""
-    for pair in [*product(range(VOCAB_SIZE), repeat=2)][part::3]:
+    for pair in [*product(range(VOCAB_SIZE), repeat=2)][part::8]:
         request = make(["Ba ", "Aa", "b\u00df", "bs"], prompt=[*pair], temperature=1.0, token_ids=frozenset())
         (generation,) = await complete(Target(), request)
         assert generation.answer() == tuple_of(answer(request))
@@ -168,7 +168,7 @@ async def test_text_is_still_held_when_a_rewind_allows_it_again(part):
 
 async def test_a_banned_string_forced_by_a_grammar_is_cut_later():
     """The text cannot begin in another way, but it can go on in another."""
-    for seed in range(20):
+    for seed in range(10):
         request = make(["bba", "bb "], prompt=[seed % VOCAB_SIZE], seed=seed, temperature=1.0, regex="abb[as ]{4}")
         (generation,) = await complete(Target(random=Random(seed)), request)
         assert generation.answer() == tuple_of(answer(request))

@@ -242,7 +242,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, derandomize=True, database=None)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(
     max_sequences=st.integers(1, 4),
     spare_rows=st.integers(0, 10),

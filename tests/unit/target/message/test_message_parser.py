@@ -77,7 +77,7 @@ def test_words_are_not_held_back(name):
         assert visible >= len(answer.text.strip()) - len("</think>") - 12
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(PIECES, max_size=20).map("".join), st.sampled_from([*TOOL_SYNTAXES]), st.booleans(), st.data())
 def test_any_text_is_parsed_the_same_in_pieces(text, family, is_thinking, data):
     answer = Answer(family, text, [], is_thinking)

@@ -21,7 +21,7 @@ from tests.unit.sequences import AUTO
 async def test_a_crowd_that_leaves_few_rows_for_predictions(max_rows, max_sequences, num_requests, num_samples, chance):
     random = Random(1)
     requests = [
-        {"prompt": bytes([index]) * 9, "max_tokens": 90 + index, "speculation": AUTO, "num_samples": num_samples}
+        {"prompt": bytes([index]) * 9, "max_tokens": 30 + index, "speculation": AUTO, "num_samples": num_samples}
         for index in range(num_requests)
     ]
     draft = Guesser(random, PredictionSource.DRAFT, chance=chance)
@@ -58,7 +58,7 @@ GUESSERS = st.lists(
 )
 
 
-@settings(max_examples=20, derandomize=True, database=None)
+@settings(max_examples=10, derandomize=True, database=None)
 @given(
     max_sequences=st.integers(1, 12),
     spare_rows=st.integers(0, 24),

@@ -14,7 +14,7 @@ from tests.unit.crowded_target import BLOCK_SIZE, check_limits
 from tests.unit.sequences import make_output, make_request, records_of
 
 
-@settings(max_examples=40, derandomize=True, database=None)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(
     max_sequences=st.integers(1, 8),
     spare_rows=st.integers(0, 12),

@@ -297,5 +297,5 @@ class LinkMachine(RuleBasedStateMachine):
             assert self.predictor.predict(each, 100) == side.chain
 
 
-LinkMachine.TestCase.settings = settings(max_examples=70, stateful_step_count=40)
+LinkMachine.TestCase.settings = settings(max_examples=35, stateful_step_count=40)
 TestLinkMachine = LinkMachine.TestCase
