@@ -1,8 +1,10 @@
 """The ASGI application: its routes and middleware."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from starlette.applications import Starlette
@@ -79,10 +81,13 @@ def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str
 def _routes(gateway: Gateway, control: DraftControl | None) -> list[Route]:
     calls = _CALLS if control is None else {**_CALLS, "/demo/draft": (DraftRequest, control.set, problem_body)}
     bodies = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in calls.items()}
-    described = JSONResponse(document(bodies, {path: path in _APIS for path in bodies}))
+
+    @cache
+    def described() -> Response:
+        return JSONResponse(document(bodies, {path: path in _APIS for path in bodies}))
 
     async def describe(_: Request) -> Response:
-        return described
+        return await asyncio.to_thread(described)  # the first time it takes a third of a second
 
     posts = {path: Endpoint(api, gateway).__call__ for path, api in _APIS.items()}
     posts |= {path: Call(gateway, *call[1:]).__call__ for path, call in calls.items()}

@@ -1,17 +1,12 @@
 """RunningGateway: a gateway inside the test's own process, on a port of its own."""
 
-from functools import cache
 from typing import Any
-from unittest import mock
 
 import httpx2
-from pydantic import BaseModel
 
 from outrider import AsyncClient, Client
-from services.gateway import app
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
-from services.gateway.openapi import document
 from services.gateway.server import GatewayServer
 from tests.harness.servers.loop_thread import LoopThread
 
@@ -53,11 +48,4 @@ class RunningGateway:
 
 
 async def _make(config: GatewayConfig) -> GatewayServer:
-    with mock.patch.object(app, "document", lambda *maps: _document(*(tuple(each.items()) for each in maps))):
-        return GatewayServer(config)
-
-
-@cache
-def _document(bodies: tuple[tuple[str, type[BaseModel]], ...], streams: tuple[tuple[str, bool], ...]) -> dict[str, Any]:
-    """The OpenAPI document, which takes far longer to write than the rest of a gateway's start."""
-    return document(dict(bodies), dict(streams))
+    return GatewayServer(config)
