@@ -38,7 +38,7 @@ def hangs(arguments: list[str]) -> int:
             time.sleep(3600)
         return compute(self, *batch)
 
-    TargetStep._compute = hang  # type: ignore[method-assign]
+    TargetStep._compute = hang  # type: ignore[assignment,method-assign]
     return run(arguments)
 
 
