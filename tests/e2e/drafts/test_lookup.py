@@ -39,7 +39,7 @@ CLASS = '''class Stack:
 
 '''
 REPEATING = CLASS * 3 + CLASS[:60]
-COUNT = 120  # tokens generated
+COUNT = 200  # tokens generated
 ALONE: Options = {**GREEDY, "speculation": "never"}
 
 
