@@ -26,7 +26,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 3 
 
 help:
 	@echo "make demo     stream text from the demo model"
-	@echo "make test     build, and run the tests (seven minutes); make test-times also prints the processor seconds by file"
+	@echo "make test     build, and run the tests; make test-times also prints the processor seconds by file"
 	@echo "make quick    run the tests of units, and the native ones of the best instruction set (about a minute)"
 	@echo "make matrix   run the whole matrix of equality, and all tests under further settings (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
