@@ -7,8 +7,10 @@ from typing import Any
 import openai
 import pytest
 
+from tests.gateway.harness.events import read_events
 from tests.gateway.harness.family_gateway import FAMILIES, MODEL, family_gateway
 from tests.gateway.harness.running_gateway import RunningGateway
+from tests.unit.target.message.answers import written_call
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -21,11 +23,43 @@ CHAT: dict[str, Any] = {"model": MODEL, "temperature": 0.7, "seed": 5, "max_comp
 EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
 
 
+SYNTAXES = {"qwen3": "hermes", "mistral-small-3.2": "mistral_args", "glm-4.6": "glm", "qwen3-coder": "qwen3_coder"}
+SHOWN = {family: f"An example: {written_call(syntax)} so." for family, syntax in SYNTAXES.items()}
+SHOWN |= dict.fromkeys(("llama-3", "gpt-oss"), '{"name": "Alice", "parameters": {"age": 3}}')
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
-def agent_gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+def family(request: pytest.FixtureRequest) -> str:
+    """A family whose template the model has."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def agent_gateway(family: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway in front of a target with the family's template."""
-    with family_gateway(request.param, tmp_path_factory.mktemp("family")) as running:
+    with family_gateway(family, tmp_path_factory.mktemp("family")) as running:
         yield running
+
+
+def content_by_doors(gateway: RunningGateway, form: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The text and the reason of an answer of a form, by each API and streamed."""
+    said: Any = [{"role": "user", "content": QUESTION}]
+    asked: dict[str, Any] = {"model": MODEL, "seed": 5, "temperature": 0.7, "max_thinking_tokens": 4, **form}
+    chat = {**asked, "messages": said}
+    (choice,) = gateway.post("/v1/chat/completions", chat).json()["choices"]
+    assert "tool_calls" not in choice["message"] or not choice["message"]["tool_calls"]
+    yield choice["message"]["content"], choice["finish_reason"]
+    events = [*read_events(gateway.post("/v1/chat/completions", {**chat, "stream": True}).text.splitlines())]
+    (*_, last) = parts = [event.data["choices"][0] for event in events if event.data["choices"]]
+    yield "".join(part["delta"].get("content") or "" for part in parts), last["finish_reason"]
+    whole = gateway.post("/v1/responses", {**asked, "input": QUESTION}).json()
+    yield whole["output"][-1]["content"][0]["text"], {"completed": "stop"}[whole["status"]]
+    answer = gateway.post("/v1/messages", {**chat, "max_tokens": 300}).json()
+    yield answer["content"][-1]["text"], {"end_turn": "stop"}[answer["stop_reason"]]
+
+
+def test_text_that_shows_a_call_is_content(agent_gateway: RunningGateway, family: str):
+    assert [*content_by_doors(agent_gateway, {"choice": [SHOWN[family]]})] == [(SHOWN[family], "stop")] * 4
 
 
 def prompt_of(gateway: RunningGateway, messages: list[Any], tools: list[Any]) -> str:

@@ -15,8 +15,9 @@ v1::StreamGenerateRequest Generation::NextRequest() const {
     if (!received_.started)
         return request;
     const v1::Started& started = *received_.started;
-    if (request_.prompt().has_chat())  // parsing their calls needs the schemas
-        *request.mutable_output()->mutable_tools() = request_.prompt().chat().tools();
+    const v1::Chat& chat = request_.prompt().chat();
+    if (request_.prompt().has_chat() && chat.tool_choice().mode() != v1::TOOL_CHOICE_MODE_NONE)
+        *request.mutable_output()->mutable_tools() = chat.tools();  // parsing their calls needs the schemas
     *request.mutable_prompt()->mutable_token_ids()->mutable_ids() = started.prompt_token_ids();
     request.mutable_sampling()->set_seed(started.seed());
     request.set_request_id(started.request_id());

@@ -25,10 +25,12 @@ export class Generation {
     const { started } = this;
     if (!started) return this.#request;
     const { prompt, sampling, grammar, output } = this.#request;
+    const noCalls = prompt?.chat?.tool_choice?.mode === 'TOOL_CHOICE_MODE_NONE';
     return {
       ...this.#request,
       prompt: { ...prompt, text: undefined, chat: undefined, token_ids: { ids: started.prompt_token_ids } },
-      output: { ...output, tools: prompt?.chat?.tools ?? output?.tools }, // parsing their calls needs the schemas
+      // Parsing their calls needs the schemas.
+      output: { ...output, tools: noCalls ? [] : (prompt?.chat?.tools ?? output?.tools) },
       sampling: { ...sampling, seed: started.seed },
       request_id: started.request_id,
       grammar: started.grammar ?? grammar, // the server's own, where it made one of a tool choice

@@ -86,8 +86,8 @@ class Generation:
         if self.started is None:
             return
         request.ClearField("session")  # whose tokens are among those of the prompt
-        if request.prompt.HasField("chat"):
-            request.output.tools.MergeFrom(request.prompt.chat.tools)
+        if (chat := request.prompt.chat).tool_choice.mode != common_pb2.TOOL_CHOICE_MODE_NONE:
+            request.output.tools.MergeFrom(chat.tools)
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         if self._grammar is not None:
             request.grammar.CopyFrom(self._grammar)

@@ -4,7 +4,7 @@ import asyncio
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.request import Request
-from services.target.api.chat import schema_of
+from services.target.api.chat import callable_tools, schema_of
 from services.target.api.request_messages import GenerationRequest
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
@@ -13,17 +13,19 @@ from services.target.message.reasoning_counter import ReasoningCounter
 from services.target.message.thought import PromptThought, thought_of
 from services.target.models.served_model import ServedModel
 
+_FORMS = ("json_schema", "regex", "choice")  # a grammar in Lark may have calls anywhere, as those of tools have
+
 
 class AnswerReader:
     """Adds the parts of a message, if they are requested, and the number of reasoning tokens."""
 
     def __init__(
-        self, request: Request, model: ServedModel, thought: PromptThought, types: ArgumentTypes | None
+        self, request: Request, model: ServedModel, thought: PromptThought, message: MessageReader | None
     ) -> None:
-        """Reads the received part of the answer first, which may take long; without `types` no message is read."""
+        """Reads the received part of the answer first, which may take long; `message` has read it."""
         self._counter = ReasoningCounter(model.tokenizer, model.syntax.reasoning, thought)
         self._counter.push(request.received)
-        self._message = None if types is None else MessageReader(request, model.tokenizer, model.syntax, types, thought)
+        self._message = message
 
     def complete(self, response: generation_pb2.StreamGenerateResponse) -> None:
         """Complete the next response of the answer."""
@@ -45,11 +47,23 @@ async def answer_readers(message: GenerationRequest, request: Request, model: Se
 
     def read() -> list[AnswerReader]:
         thought = thought_of(request.prompt, model.tokenizer, model.syntax)
-        tools = message.prompt.chat.tools or message.output.tools
-        types = ArgumentTypes({tool.name: schema_of(tool) for tool in tools}) if message.output.message_deltas else None
-        return [AnswerReader(request, model, thought, types) for _ in range(request.num_samples)]
+        return [
+            AnswerReader(request, model, thought, _message_reader(message, request, model, thought))
+            for _ in range(request.num_samples)
+        ]
 
     return await asyncio.to_thread(read)  # the prompt and the received tokens may be many
+
+
+def _message_reader(
+    message: GenerationRequest, request: Request, model: ServedModel, thought: PromptThought
+) -> MessageReader | None:
+    """A reader of the parts of a message, if they are requested."""
+    if not message.output.message_deltas:
+        return None
+    types = ArgumentTypes({tool.name: schema_of(tool) for tool in callable_tools(message)})
+    has_form = message.grammar.WhichOneof("kind") in _FORMS
+    return MessageReader(request, model.tokenizer, model.syntax, types, thought, has_form=has_form)
 
 
 def _write_delta(delta: Delta) -> common_pb2.MessageDelta:

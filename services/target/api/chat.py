@@ -11,6 +11,7 @@ from outrider.v1 import common_pb2
 from services.engine.grammar.source import read_json
 from services.service.limits import LIMITS, MAX_MESSAGES, MAX_TEMPLATE_VARIABLES
 from services.service.validation import Violations
+from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import Conversation
 
@@ -144,6 +145,13 @@ def _read_object(text: str, field: str, found: Violations) -> dict[str, Any]:
 def has_tools(chat: common_pb2.Chat) -> bool:
     """Whether the prompt describes tools to the model."""
     return bool(chat.tools) and chat.tool_choice.mode != _NONE
+
+
+def callable_tools(message: GenerationRequest) -> Seq[common_pb2.Tool]:
+    """The tools that the answer may call: those of the conversation, or those given for a prompt that is none."""
+    if message.prompt.WhichOneof("input") != "chat":
+        return message.output.tools
+    return message.prompt.chat.tools if has_tools(message.prompt.chat) else ()
 
 
 def read_tools(

@@ -1,7 +1,7 @@
 """ArgumentTypes: the JSON of arguments that a model writes as bare text between XML marks."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 Schema = Mapping[str, Any]
@@ -56,11 +56,16 @@ def kinds_of(schema: object, root: Schema) -> frozenset[str]:
 
 
 class ArgumentTypes:
-    """The types of the arguments of tools, by their schemas."""
+    """The tools that an answer may call, and the types of their arguments by their schemas."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         """`schemas` are those of the tools' arguments, by the names of the tools."""
         self._schemas = schemas
+
+    @property
+    def tools(self) -> Set[str]:
+        """The names of the tools; without any, nothing in the answer is a call."""
+        return self._schemas.keys()
 
     def arguments(self, tool: str, pairs: Iterable[tuple[str, str]]) -> str:
         """The JSON object of the names and the bare texts of a call's arguments."""

@@ -1,6 +1,7 @@
 """CallReader: reads one tool call from a text that is still growing."""
 
 import re
+from collections.abc import Set
 from typing import Protocol
 
 from services.target.message.argument_types import ArgumentTypes
@@ -32,9 +33,13 @@ class CallReader(Protocol):
 class JsonCallReader:
     """A call in JSON, after a header that may have the name."""
 
-    def __init__(self, header: re.Pattern[str]) -> None:
-        """The header must match the text before the JSON; its group `name`, if it has one, is the tool's."""
+    def __init__(self, header: re.Pattern[str], tools: Set[str] | None) -> None:
+        """The header must match the text before the JSON; its group `name`, if it has one, is the tool's.
+
+        With `tools`, an object is a call only of one of these, and only with arguments.
+        """
         self._header = header
+        self._tools = tools
         self._name: str | None = None
         self._json: JsonScanner | None = None
 
@@ -52,7 +57,7 @@ class JsonCallReader:
     def calls(self, text: str) -> list[ToolCall]:
         """As in CallReader."""
         assert self._json is not None
-        return read_calls(self._name, text[self._json.start :])
+        return read_calls(self._name, text[self._json.start :], tools=self._tools)
 
     def _begin(self, text: str) -> JsonScanner | None:
         """A scanner of the JSON, which begins at the first brace, or at a bracket after nothing but white space.
@@ -141,6 +146,8 @@ def _after_space(text: str, position: int) -> int:
     return found.end()
 
 
-def call_reader(tools: ToolSyntax, types: ArgumentTypes) -> CallReader:
-    """A reader of the next call in a syntax."""
-    return JsonCallReader(tools.header) if tools.xml is None else XmlCallReader(tools.xml, types)
+def call_reader(tools: ToolSyntax, types: ArgumentTypes, *, is_marked: bool) -> CallReader:
+    """A reader of the next call in a syntax; without a mark before it, other JSON may stand there."""
+    if tools.xml is not None:
+        return XmlCallReader(tools.xml, types)
+    return JsonCallReader(tools.header, None if is_marked else types.tools)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from services.target.message.deltas import ToolCall
 
@@ -17,9 +17,11 @@ def _refuse(constant: str) -> object:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def read_calls(name: str | None, text: str) -> list[ToolCall]:
+def read_calls(name: str | None, text: str, *, tools: Set[str] | None = None) -> list[ToolCall]:
     """The calls of a JSON text: with `name` the text is that tool's arguments, otherwise an object or a list of objects
-    that have a name and arguments. Raises ValueError if the text is no call.
+    that have a name and arguments. With `tools`, the name must be one of them, and the arguments may not be left out.
+
+    Raises ValueError if the text is no call.
     """
     try:
         value = _DECODER.decode(text)
@@ -27,7 +29,7 @@ def read_calls(name: str | None, text: str) -> list[ToolCall]:
             return [_checked(ToolCall(name, _arguments(text)))]
         if value:
             texts = _items(text) if isinstance(value, list) else [text]
-            return [_checked(_read_call(dict(_fields(one)))) for one in texts]
+            return [_checked(_read_call(dict(_fields(one)), tools)) for one in texts]
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     raise ValueError("it makes no call")
@@ -39,11 +41,14 @@ def _checked(call: ToolCall) -> ToolCall:
     return call
 
 
-def _read_call(fields: dict[str, str]) -> ToolCall:
+def _read_call(fields: dict[str, str], tools: Set[str] | None) -> ToolCall:
     name = _DECODER.decode(fields.get("name", "null"))
     if not isinstance(name, str) or not name:
         raise ValueError("it has no name")
-    return ToolCall(name, _arguments(next((fields[key] for key in _ARGUMENTS if key in fields), "{}")))
+    arguments = next((fields[key] for key in _ARGUMENTS if key in fields), None)
+    if tools is not None and (name not in tools or arguments is None):
+        raise ValueError("it is an object like any other")
+    return ToolCall(name, _arguments(arguments or "{}"))
 
 
 def _arguments(text: str) -> str:

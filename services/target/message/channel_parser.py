@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from services.target.message.argument_types import ArgumentTypes
 from services.target.message.call_text import read_calls
 from services.target.message.deltas import Content, Delta, Reasoning
 from services.target.message.text_marks import first_mark, joined_deltas
@@ -20,11 +21,12 @@ _MOST_HEADER = 256
 class ChannelParser:
     """Used like a MessageParser: all deltas so far are a function of the text so far.
 
-    The channel `analysis` is reasoning, a message to a function is a call, and all else is content.
+    The channel `analysis` is reasoning, a message to a function is a call if there are tools, and all else is content.
     """
 
-    def __init__(self, thought: PromptThought) -> None:
-        """`thought` is the state at the end of the prompt."""
+    def __init__(self, thought: PromptThought, types: ArgumentTypes) -> None:
+        """`thought` is the state at the end of the prompt, `types` are those of the tools."""
+        self._has_tools = bool(types.tools)
         self._text = ""  # not read yet
         self._deltas: list[Delta] = []
         self._kind: type[Reasoning | Content] = Reasoning if thought is PromptThought.OPEN else Content
@@ -75,7 +77,7 @@ class ChannelParser:
     def _begin(self, header: str) -> None:
         channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
         self._kind = Reasoning if channel is not None and channel["name"] == "analysis" else Content
-        self._name = "" if recipient is None else recipient["name"]
+        self._name = recipient["name"] if self._has_tools and recipient is not None else ""
         self._read = self._read_call if self._name else self._read_body
 
     def _read_body(self, is_end: bool) -> bool:

@@ -16,13 +16,18 @@ class MessageParser:
     it may become a mark, the white space before one, or a call.
 
     White space next to a mark belongs to it. A text that turns out to be no call is content, up to the point where this
-    was certain, so that each character is read only a few times.
+    was certain, so that each character is read only a few times. Without tools, all text is content.
     """
 
-    def __init__(self, syntax: MessageSyntax, types: ArgumentTypes, *, is_thinking: bool) -> None:
-        """`is_thinking` is whether the prompt has already begun a thought."""
+    def __init__(
+        self, syntax: MessageSyntax, types: ArgumentTypes, *, is_thinking: bool, has_form: bool = False
+    ) -> None:
+        """`is_thinking` is whether the prompt has already begun a thought. With `has_form`, the answer is either calls
+        or a text of a form, in which no call is searched for.
+        """
         self._types = types
-        self._tools = syntax.tools or _NO_TOOLS
+        self._tools = syntax.tools if syntax.tools and types.tools else _NO_TOOLS
+        self._has_form = has_form
         self._reasoning = syntax.reasoning
         self._text = ""  # not read yet
         self._deltas: list[Delta] = []
@@ -64,32 +69,37 @@ class MessageParser:
         elif not is_end and (not text or (think and think.startswith(text))):
             return False
         else:
-            self._read = self._read_bare if self._tools.is_bare else self._read_content
+            self._read = self._read_first
         return True
 
-    def _read_bare(self, is_end: bool) -> bool:
-        """White space, then the JSON of a call, or otherwise content."""
-        text = self._text.lstrip()
-        if not text and not is_end:
-            return False
-        if text.startswith("{"):
-            self._begin_call(self._text[: len(self._text) - len(text)], len(self._text) - len(text))
-        else:
+    def _read_first(self, is_end: bool) -> bool:
+        """White space, then the JSON of a call if the family writes no mark before it, or otherwise content."""
+        if not self._tools.is_bare and not self._has_form:
             self._read = self._read_content
+            return True
+        text = self._text.lstrip()
+        skipped = len(self._text) - len(text)
+        start = next((start for start in self._tools.starts if text.startswith(start)), "")
+        if start or (text.startswith("{") and self._tools.is_bare):
+            self._begin_call(self._text[:skipped], start, skipped + len(start))
+        elif not is_end and may_become(text, self._tools.starts):
+            return False
+        else:
+            self._read_no_call()
         return True
 
     def _read_thought(self, is_end: bool) -> bool:
         assert self._reasoning is not None
         if self._emit_up_to(Reasoning, [self._reasoning.end], is_end) is None:
             return False
-        self._pass_mark(len(self._reasoning.end), self._read_bare if self._tools.is_bare else self._read_content)
+        self._pass_mark(len(self._reasoning.end), self._read_first)
         return True
 
     def _read_content(self, is_end: bool) -> bool:
         start = self._emit_up_to(Content, self._tools.starts, is_end)
         if start is None:
             return False
-        self._begin_call(start, len(start))
+        self._begin_call("", start, len(start))
         return True
 
     def _read_between(self, is_end: bool) -> bool:
@@ -102,7 +112,7 @@ class MessageParser:
         elif not is_end and may_become(text, (*self._tools.ends, *self._tools.starts)):
             return False
         elif text.startswith("{") and (self._is_open or self._tools.is_bare):
-            self._begin_call("", skipped)
+            self._begin_call("", "", skipped)
         else:
             self._read = self._read_content
         return True
@@ -151,9 +161,9 @@ class MessageParser:
         self._space, self._is_after_mark = "", True
         self._read = read
 
-    def _begin_call(self, start: str, length: int) -> None:
-        self._call_start, self._text = start, self._text[length:]
-        self._call = call_reader(self._tools, self._types)
+    def _begin_call(self, space: str, start: str, length: int) -> None:
+        self._call_start, self._text = space + start, self._text[length:]
+        self._call = call_reader(self._tools, self._types, is_marked=bool(start) or self._is_open)
         self._read = self._read_call
 
     def _reject_call(self, length: int) -> None:
@@ -161,4 +171,10 @@ class MessageParser:
         text = self._call_start + self._text[:length]
         self._text = self._text[length:]
         self._emit(Content, text)
+        self._read_no_call()
+
+    def _read_no_call(self) -> None:
+        """Read the rest as content, in which no call is searched for if it is of a form."""
+        if self._has_form:
+            self._tools = _NO_TOOLS
         self._read = self._read_content

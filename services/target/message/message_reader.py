@@ -23,11 +23,15 @@ class MessageReader:
         syntax: MessageSyntax,
         types: ArgumentTypes,
         thought: PromptThought,
+        *,
+        has_form: bool,
     ) -> None:
         """Reads the received part of the answer first, which may take long.
 
-        `types` are those of the tools' arguments, `thought` is the state of the reasoning at the end of the prompt.
+        `types` are those of the tools' arguments, `thought` is the state of the reasoning at the end of the prompt, and
+        `has_form` is whether a text that is no call has a form.
         """
+        syntax = syntax if types.tools or syntax.has_channels else syntax.without_tools()
         self._stop_ids = request.stops.token_ids
         self._detokenizer = Detokenizer(
             tokenizer,
@@ -38,9 +42,9 @@ class MessageReader:
             include_stop=request.stops.include_stop,
         )
         self._parser = (
-            ChannelParser(thought)
+            ChannelParser(thought, types)
             if syntax.has_channels
-            else MessageParser(syntax, types, is_thinking=thought is PromptThought.OPEN)
+            else MessageParser(syntax, types, is_thinking=thought is PromptThought.OPEN, has_form=has_form)
         )
         for token_id in request.received:
             self.push([token_id])

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.engine.text.tokenizer import Tokenizer
 from services.target.message.xml_form import XmlForm
@@ -188,6 +188,15 @@ class MessageSyntax:
     def has_channels(self) -> bool:
         """Whether an answer is a sequence of messages in channels, as those of gpt-oss."""
         return any(part is not None and "<|channel|>" in part.marks for part in (self.tools, self.reasoning))
+
+    def without_tools(self) -> "MessageSyntax":
+        """The syntax of an answer that makes no calls, in which their marks are like any other tokens."""
+        kept = (
+            {mark: self.mark_ids[mark] for mark in self.reasoning.marks if mark in self.mark_ids}
+            if self.reasoning
+            else {}
+        )
+        return replace(self, tools=None, mark_ids=kept, special_ids=self.special_ids & {*kept.values()})
 
     @classmethod
     def find(cls, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> "MessageSyntax":

@@ -7,6 +7,7 @@ from outrider.v1 import common_pb2
 from tests.harness.models.checkpoints import byte_level_tokenizer
 from tests.rpc.harness.field_examples import Fields, Good, Seen
 
+NONE = common_pb2.TOOL_CHOICE_MODE_NONE
 REQUIRED = common_pb2.TOOL_CHOICE_MODE_REQUIRED
 SCHEMA = {
     "type": "object",

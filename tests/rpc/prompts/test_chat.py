@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.target.api.chat import callable_tools
 from tests.harness.servers.server import RunningTarget, target_server
-from tests.rpc.harness.chat_examples import REQUIRED, USE_CITY, USER, chat
+from tests.rpc.harness.chat_examples import NONE, REQUIRED, USE_CITY, USER, chat
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
 
 ENDS: dict[str, Any] = {"stop": {"max_tokens": 300}}
@@ -62,10 +63,38 @@ def test_every_cut_continues_with_the_next_delta(by_token: RunningTarget) -> Non
     for count in cuts_of(whole):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
+        rest.output.tools.MergeFrom(request.prompt.chat.tools)
         streamed = stream(by_token, rest)
         before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
         assert streamed.token_ids == whole.token_ids[count:]
+
+
+SHOWN = 'See <tool_call>{"name": "use_city", "arguments": {}}</tool_call> so. '
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"tools": [USE_CITY], "tool_choice": {"mode": NONE}}, {"tools": [USE_CITY]}],
+    ids=["without tools", "none", "a form beside tools"],
+)
+def test_text_that_shows_a_call_is_content_at_every_cut(by_token: RunningTarget, fields: dict[str, Any]) -> None:
+    request = request_of(**fields)
+    request.grammar.choice.texts.append(SHOWN)
+    whole = stream(by_token, request)
+    assert (told(deltas_of(whole)), whole.text) == (("", SHOWN, []), SHOWN)
+    for count in cuts_of(whole):
+        rest = continued(request, whole, count)
+        rest.output.tools.MergeFrom(callable_tools(request))
+        streamed = stream(by_token, rest)
+        before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
+        assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
+
+
+def test_a_call_may_come_instead_of_a_form(target: RunningTarget) -> None:
+    request = request_of(tools=[USE_CITY])
+    request.grammar.choice.texts.append(SHOWN.removeprefix("See "))
+    assert told(deltas_of(stream(target, request))) == ("", "so. ", [("use_city", "{}")])
 
 
 @pytest.fixture(scope="module", params=["qwen3_coder", "glm", "harmony"])

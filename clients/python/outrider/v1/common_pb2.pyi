@@ -1408,7 +1408,8 @@ class OutputOptions(_message.Message):
     message_deltas: _builtins.bool
     """Whether to also return the answer parsed as a message of a conversation, in `Chunk.message_deltas` or
     `GenerateResponse.message`. Reasoning, content and tool calls are recognised by the syntax of the model family; the
-    text is unchanged. May not be combined with `Prompt.heal`. Default: false.
+    text is unchanged. Without tools, or with TOOL_CHOICE_MODE_NONE, no text is a call; beside a `Grammar` that is no
+    Lark, a call can only be the beginning. May not be combined with `Prompt.heal`. Default: false.
     """
     @_builtins.property
     def logits_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -1420,7 +1421,7 @@ class OutputOptions(_message.Message):
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
         """The tools whose calls are parsed, for a prompt that is no `Chat`: some model families write arguments without JSON,
         so their types come from the schemas. A continuation, whose prompt is token ids, must send the tools of the
-        interrupted generation. Ignored with a `Chat`, whose tools are used.
+        interrupted generation, unless its choice was TOOL_CHOICE_MODE_NONE. Ignored with a `Chat`, whose tools are used.
         """
 
     def __init__(

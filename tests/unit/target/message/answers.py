@@ -1,18 +1,37 @@
 """Answers of each family, and the messages in them."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
-from services.target.message.syntax import REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
+from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
+
+SCHEMAS: dict[str, Mapping[str, Any]] = {
+    "f": {},
+    "g.h": {},
+    "t.ypes": {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "flag": {"type": "boolean"},
+            "maybe": {"$ref": "#/$defs/maybe"},
+        },
+        "$defs": {"maybe": {"type": ["string", "null"]}},
+    },
+}
+NO_TOOLS: dict[str, Mapping[str, Any]] = {}
 
 
 class Answer(NamedTuple):
-    """A text in a family's syntax, whether its prompt has begun a thought, and its parts."""
+    """A text in a family's syntax, its parts, and facts of its request."""
 
     family: str
     text: str
     parts: list[Delta]
-    is_thinking: bool = False
+    is_thinking: bool = False  # whether the prompt has begun a thought
+    schemas: Mapping[str, Mapping[str, Any]] = SCHEMAS
+    has_form: bool = False
 
 
 def syntax_of(family: str) -> MessageSyntax:
@@ -24,18 +43,6 @@ def syntax_of(family: str) -> MessageSyntax:
 
 F, G = ToolCall("f", '{"a": 1}'), ToolCall("g.h", "{}")
 TYPED = ToolCall("t.ypes", '{"text": "12", "count": 12, "any": [1, "a"]}')
-SCHEMAS = {
-    "t.ypes": {
-        "type": "object",
-        "properties": {
-            "text": {"type": "string"},
-            "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "flag": {"type": "boolean"},
-            "maybe": {"$ref": "#/$defs/maybe"},
-        },
-        "$defs": {"maybe": {"type": ["string", "null"]}},
-    }
-}
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
 ANSWERS = {
@@ -82,6 +89,15 @@ ANSWERS = {
     ),
     "llama, arguments as text": Answer("llama3_json", '{"name": "f", "parameters": "{\\"a\\": 1}"}', [F]),
     "llama, other JSON": Answer("llama3_json", '{"a": 1} b', [Content('{"a": 1} b')]),
+    "llama, a name that is no tool's": Answer(
+        "llama3_json", '{"name": "Alice", "parameters": {}}', [Content('{"name": "Alice", "parameters": {}}')]
+    ),
+    "llama, a name without arguments": Answer("llama3_json", ' {"name": "f"}', [Content(' {"name": "f"}')]),
+    "llama, another object after a call": Answer(
+        "llama3_json",
+        '{"name": "f", "parameters": {"a": 1}}; {"name": "f"}',
+        [F, Content('{"name": "f"}')],
+    ),
     "llama, JSON later": Answer("llama3_json", 'It is {"name": "f"}', [Content('It is {"name": "f"}')]),
     "mistral, a list": Answer(
         "mistral", 'So:[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"name": "g.h"}]', [Content("So:"), F, G]
@@ -210,3 +226,33 @@ ANSWERS = {
     "harmony, what looks like a recipient": Answer("harmony", "to=5", [Content("to=5")]),
     "harmony, white space": Answer("harmony", " \n", [Content(" \n")]),
 }
+
+
+def written_call(family: str) -> str:
+    """A call of the tool `f` as a family's model writes it."""
+    tools = TOOL_SYNTAXES[family]
+    form = tools.xml
+    arguments = '{"a": 1}' if form is None else f"{form.before_key}a{form.after_key}1{form.after_value}"
+    return tools.opening + tools.call.replace(NAME, "f").replace(ARGUMENTS, arguments) + tools.closing
+
+
+MARKED = [family for family in TOOL_SYNTAXES if family != "harmony"]
+for _family in MARKED:
+    _call = written_call(_family)
+    for _name, _text in {"shown": f"An example: {_call} so. ", "alone": f" {_call}"}.items():
+        ANSWERS[f"{_family}, a call {_name} without tools"] = Answer(_family, _text, [Content(_text)], schemas=NO_TOOLS)
+    _quoted = '{"a": "' + _call + '"}\n'
+    ANSWERS[f"{_family}, a call in a form's text"] = Answer(_family, _quoted, [Content(_quoted)], has_form=True)
+    ANSWERS[f"{_family}, a call instead of a form"] = Answer(_family, f"\n{_call}", [F], has_form=True)
+ANSWERS["hermes, a form after a thought"] = Answer(
+    "hermes",
+    '<think>Hm.</think>\n{"a": "<tool_call>"}',
+    [Reasoning("Hm."), Content('{"a": "<tool_call>"}')],
+    has_form=True,
+)
+ANSWERS["hermes, no call instead of a form"] = Answer(
+    "hermes", f"<tool_call>x{written_call('hermes')}", [Content(f"<tool_call>x{written_call('hermes')}")], has_form=True
+)
+ANSWERS["harmony, a call without tools"] = Answer(
+    "harmony", f"{written_call('harmony')}<|call|>", [Content('{"a": 1}')], schemas=NO_TOOLS
+)

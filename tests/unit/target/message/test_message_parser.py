@@ -12,7 +12,7 @@ from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
 from services.target.message.thought import PromptThought
-from tests.unit.target.message.answers import ANSWERS, SCHEMAS, Answer, syntax_of
+from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
 XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
@@ -34,9 +34,11 @@ def joined(deltas: list[Delta]) -> list[Delta]:
 
 
 def parser_of(answer: Answer) -> MessageParser | ChannelParser:
+    types = ArgumentTypes(answer.schemas)
     if answer.family == "harmony":
-        return ChannelParser(PromptThought.OPEN if answer.is_thinking else PromptThought.NONE)
-    return MessageParser(syntax_of(answer.family), ArgumentTypes(SCHEMAS), is_thinking=answer.is_thinking)
+        return ChannelParser(PromptThought.OPEN if answer.is_thinking else PromptThought.NONE, types)
+    syntax = syntax_of(answer.family)
+    return MessageParser(syntax, types, is_thinking=answer.is_thinking, has_form=answer.has_form)
 
 
 def read(answer: Answer, *cuts: int) -> list[list[Delta]]:

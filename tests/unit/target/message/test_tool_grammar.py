@@ -116,7 +116,7 @@ class Bound:
         types = ArgumentTypes({tool.name: tool.schema or {} for tool in TOOLS})
         parser: MessageParser | ChannelParser = MessageParser(self.syntax, types, is_thinking=self.is_thinking)
         if self.syntax.has_channels:
-            parser = ChannelParser(PromptThought.NONE)
+            parser = ChannelParser(PromptThought.NONE, types)
         return parser.feed(text) + parser.finish()
 
 
