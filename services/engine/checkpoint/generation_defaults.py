@@ -53,16 +53,20 @@ def _is_off(name: str, value: object) -> bool:
 
 
 def read_eos_token_ids(generation: JsonFields, config: JsonFields, vocab_size: int) -> tuple[int, ...]:
-    """Read the end-of-sequence ids of generation_config.json, or of config.json if the former has none.
+    """Read the end-of-sequence ids of generation_config.json and of config.json, which may differ.
 
     Raises CheckpointError for ids outside of the vocabulary.
     """
-    fields = generation if "eos_token_id" in generation else config
+    ends = {token_id for fields in (generation, config) for token_id in _read_ends(fields, vocab_size)}
+    return tuple(sorted(ends))
+
+
+def _read_ends(fields: JsonFields, vocab_size: int) -> list[int]:
     value = fields.raw("eos_token_id")
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(token_id) is int and 0 <= token_id < vocab_size for token_id in ids):
         raise fields.error("eos_token_id", f"must hold ids from 0 to {vocab_size - 1}, is {shown(value)}")
-    return tuple(sorted(set(ids)))
+    return ids
 
 
 def _read(fields: JsonFields, names: Iterable[str]) -> dict[str, float]:

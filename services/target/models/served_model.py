@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.token_rules import TokenRules
@@ -69,7 +70,7 @@ class ServedModel:
             name=name,
             config=checkpoint.config,
             context_length=engine.model.context_length,
-            eos_token_ids=checkpoint.eos_token_ids,
+            eos_token_ids=_end_ids(checkpoint, engine.model.tokenizer, chat_template),
             defaults=checkpoint.generation,
             token_rules=checkpoint.token_rules,
             forced_ids=checkpoint.forced_ids,
@@ -122,6 +123,14 @@ class ServedModel:
     def _fingerprint_by(self, adapter: Adapter) -> Fingerprint:
         """The fingerprint of answers with an adapter."""
         return replace(self.fingerprint, lora=str(adapter))
+
+
+def _end_ids(checkpoint: Checkpoint, tokenizer: Tokenizer, chat_template: ChatTemplate) -> tuple[int, ...]:
+    """The ids that end an answer: those of the checkpoint, and the end token that the tokenizer's settings name."""
+    token = chat_template.special_tokens.get("eos_token")
+    token_id = tokenizer.id_of(token) if token else None
+    named = {token_id} if token_id is not None and token_id < checkpoint.config.vocab_size else set()
+    return tuple(sorted({*checkpoint.eos_token_ids, *named}))
 
 
 def _chat_digest(template: ChatTemplate, syntax: MessageSyntax) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.text.tokenizer import Tokenizer
-from tests.harness.models.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
+from tests.harness.models.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer, copy_of, edit_json
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.harness.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.harness.predictors import SlowPredictor
@@ -51,6 +51,25 @@ def assert_is_the_answer_with_so_many_tokens(target: RunningTarget, cut: Streame
     stop = {**LONG, **fields.pop("stop", {}), "max_tokens": len(cut.token_ids)}
     same = stream(target, stream_request(stop=stop, **fields))
     assert (same.token_ids, same.text, same.records) == (cut.token_ids, cut.text, cut.records)
+
+
+def test_every_file_may_name_the_end_of_an_answer(model: Path, tmp_path: Path) -> None:
+    folder = copy_of(model, tmp_path)
+    edit_json(folder / "config.json", eos_token_id=3)
+    edit_json(folder / "generation_config.json", eos_token_id=[2])
+    edit_json(folder / "tokenizer_config.json", eos_token={"content": "<|end|>"})
+    with target_server(folder) as target:
+        assert [*target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).eos_token_ids] == [1, 2, 3]
+        sampling = {"logit_bias": [{"token_id": END, "bias": 1000.0}]}
+        ended = stream(target, stream_request(sampling=sampling, stop={"max_tokens": 5}))
+    assert (ended.reason, ended.token_ids) == ("FINISH_REASON_STOP_TOKEN", [END])
+
+
+def test_an_end_token_that_is_no_token_is_passed_over(model: Path, tmp_path: Path) -> None:
+    folder = copy_of(model, tmp_path)
+    edit_json(folder / "tokenizer_config.json", eos_token="no token")
+    with target_server(folder) as target:
+        assert [*target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).eos_token_ids] == [1]
 
 
 def test_a_time_limit_ends_the_stream_with_the_text_so_far(slow: RunningTarget) -> None:

@@ -118,6 +118,13 @@ def test_generation_defaults(folder):
     assert checkpoint.eos_token_ids == (1, 3)
 
 
+def test_each_file_may_name_ends_of_its_own(folder):
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, 5]}))
+    assert load_checkpoint(folder).eos_token_ids == (1, 3, 5)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": None}))
+    assert load_checkpoint(folder).eos_token_ids == (1,)
+
+
 def test_a_checkpoint_that_does_not_sample_is_greedy(folder):
     (folder / "generation_config.json").write_text(json.dumps({"do_sample": False, "temperature": 0.6}))
     assert load_checkpoint(folder).generation == {"temperature": 0.0}
