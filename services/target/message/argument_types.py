@@ -1,58 +1,22 @@
 """ArgumentTypes: the JSON of arguments that a model writes as bare text between XML marks."""
 
+import ast
 import json
-from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import NamedTuple
 
-Schema = Mapping[str, Any]
-_ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
-_KINDS |= {dict: "object"}
-_MOST_REFERENCES = 8  # from one to the next
-_MOST_PARTS = 256  # of one schema
+from services.target.message.schema_kinds import ANYTHING, SchemaKinds, kind_of
+from services.target.message.schema_references import Schema, SchemaReferences
+
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
+_NULLS = ("null", "None")
 
 
-def object_of(schema: Schema) -> Schema:
-    """The schema of an object, which references may name."""
-    found: object = schema
-    for _ in range(_MOST_REFERENCES):
-        if not (isinstance(found, dict) and isinstance(reference := found.get("$ref"), str)):
-            break
-        found = _at(schema, reference)
-    return found if isinstance(found, dict) else {}
+class _Json(NamedTuple):
+    """A value, and its text, in which numbers stay as they are written."""
 
-
-def properties_of(schema: Schema) -> dict[str, Any]:
-    """The schemas of an object's properties; none if the schema does not have any."""
-    properties = object_of(schema).get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def kinds_of(schema: object, root: Schema) -> frozenset[str]:
-    """The types of JSON that a schema allows, as far as its own types, values and unions say; otherwise all."""
-    kinds: set[str] = set()
-    waiting, references = [schema], set[str]()
-    for _ in range(_MOST_PARTS):
-        if not waiting:
-            return frozenset(kinds) or _ALL
-        match waiting.pop():
-            case {"enum": list(values)}:
-                kinds.update(_KINDS[type(value)] for value in values)
-            case {"const": value}:
-                kinds.add(_KINDS[type(value)])
-            case {"type": str(kind)}:
-                kinds.add(kind)
-            case {"type": list(types)}:
-                kinds.update(kind for kind in types if isinstance(kind, str))
-            case {"anyOf": list(parts)} | {"oneOf": list(parts)}:
-                waiting += parts
-            case {"$ref": str(reference)}:
-                waiting += [] if reference in references else [_at(root, reference)]
-                references.add(reference)
-            case _:
-                break
-    return _ALL
+    value: object
+    text: str
 
 
 class ArgumentTypes:
@@ -61,6 +25,7 @@ class ArgumentTypes:
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         """`schemas` are those of the tools' arguments, by the names of the tools."""
         self._schemas = schemas
+        self._references: dict[str, SchemaReferences] = {}  # of the tools that have been called
 
     @property
     def tools(self) -> Set[str]:
@@ -69,22 +34,71 @@ class ArgumentTypes:
 
     def arguments(self, tool: str, pairs: Iterable[tuple[str, str]]) -> str:
         """The JSON object of the names and the bare texts of a call's arguments."""
-        fields = {name: self._value(tool, name, text) for name, text in pairs}
+        fields = {name: _written(text, self._kinds(tool, name)) for name, text in pairs}
         return "{" + ", ".join(f"{_quoted(name)}: {value}" for name, value in fields.items()) + "}"
 
-    def _value(self, tool: str, name: str, text: str) -> str:
-        """An argument in JSON: numbers stay as they are written."""
-        schema = self._schemas.get(tool, {})
-        kinds = kinds_of(properties_of(schema).get(name), schema)
-        bare = text.strip()
-        if "string" in kinds and kinds != _ALL:
-            return "null" if bare == "null" and "null" in kinds else _quoted(text)
-        bare = _CONSTANTS.get(bare.lower(), bare) if kinds != _ALL else bare
-        try:
-            value = json.loads(bare, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            return _quoted(text)
-        return _quoted(text) if isinstance(value, str) else bare
+    def _kinds(self, tool: str, name: str) -> SchemaKinds:
+        references = self._references.setdefault(tool, SchemaReferences(self._schemas.get(tool, {})))
+        further = references.resolved().get("additionalProperties")
+        return SchemaKinds.of(references.properties().get(name, further), references)
+
+
+def _written(text: str, kinds: SchemaKinds) -> str:
+    """An argument in JSON: of the types that its schema allows, a text is the last choice unless it is a string's.
+
+    Where a string and a number are both allowed, it is a string; a whole list or object is none.
+    """
+    if kinds == ANYTHING:
+        found = next(_in_json(text.strip()), None)
+        return _quoted(text) if found is None or isinstance(found.value, str) else found.text
+    if kinds.texts is not None:
+        return _quoted(text) if text in kinds.texts else _other(text, kinds)
+    bare = text.strip()
+    if bare in _NULLS and "null" in kinds.others:
+        return "null"
+    whole = _read(bare) if bare.startswith(("[", "{")) else ()
+    return next((one.text for one in whole if kind_of(one.value) in kinds.others), _quoted(text))
+
+
+def _other(text: str, kinds: SchemaKinds) -> str:
+    """An argument that is no allowed string."""
+    found = [one for one in _read(_constant(text)) if not isinstance(one.value, str)]
+    best = next((one for one in found if kind_of(one.value) in kinds.others), None)
+    if best is None and not kinds.texts:  # of another type, which the caller can see
+        best = next(iter(found), None)
+    return _quoted(text) if best is None else best.text
+
+
+def _read(bare: str) -> Iterator[_Json]:
+    """The values that a text may stand for: in JSON, in quotes, or a list or object as Python writes it."""
+    for one in _in_json(bare):
+        yield one
+        if isinstance(one.value, str):
+            yield from _in_json(_constant(one.value))
+        return
+    if bare.startswith(("[", "{", "(")):
+        yield from _in_python(bare)
+
+
+def _constant(text: str) -> str:
+    """The text without white space around it, in JSON if it is one of Python's constants."""
+    bare = text.strip()
+    return _CONSTANTS.get(bare.lower(), bare)
+
+
+def _in_json(bare: str) -> Iterator[_Json]:
+    try:
+        yield _Json(json.loads(bare, parse_constant=_refuse), bare)
+    except (ValueError, RecursionError):
+        return
+
+
+def _in_python(bare: str) -> Iterator[_Json]:
+    try:
+        text = json.dumps(ast.literal_eval(bare), ensure_ascii=False, allow_nan=False)
+        yield _Json(json.loads(text), text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return
 
 
 def _refuse(constant: str) -> object:
@@ -93,10 +107,3 @@ def _refuse(constant: str) -> object:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _at(root: Schema, reference: str) -> object:
-    place: object = root
-    for step in reference.split("/")[1:]:  # after "#"
-        place = place.get(step) if isinstance(place, dict) else None
-    return place

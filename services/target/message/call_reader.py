@@ -9,6 +9,7 @@ from services.target.message.call_text import read_calls
 from services.target.message.deltas import ToolCall
 from services.target.message.json_scanner import JsonScanner
 from services.target.message.syntax import ToolSyntax
+from services.target.message.text_marks import may_become
 from services.target.message.xml_form import XmlForm
 
 _MOST_HEADER = 256  # characters between the mark that begins a call and its arguments
@@ -87,6 +88,7 @@ class XmlCallReader:
         self._pairs: list[tuple[str, str]] = []
         self._key: str | None = None  # of the argument whose value is read
         self._searched = 0  # up to here there is no end of the value
+        self._after_mark = 0  # up to here white space follows the mark that may end the value
         self.position = 0
         """As in CallReader."""
 
@@ -131,13 +133,32 @@ class XmlCallReader:
     def _read_value(self, text: str) -> bool:
         assert self._key is not None
         mark = self._form.value_end
-        end = text.find(mark, max(self._searched, self.position))
-        if end < 0:
-            self._searched = len(text) - len(mark)
-            return False
-        self._pairs.append((self._key, self._form.value(text[self.position : end])))
-        self._key, self.position = None, end + len(mark)
-        return True
+        self._searched = max(self._searched, self.position)
+        while (end := text.find(mark, self._searched)) >= 0:
+            is_end = self._is_end(text, end, end + len(mark))
+            if is_end is None:
+                self._searched = end
+                return False
+            if is_end:
+                self._pairs.append((self._key, self._form.value(text[self.position : end])))
+                self._key, self.position = None, end + len(mark)
+                return True
+            self._searched = end + 1
+        self._searched = max(self._searched, len(text) - len(mark) + 1)
+        return False
+
+    def _is_end(self, text: str, start: int, end: int) -> bool | None:
+        """Whether a mark ends the value rather than being part of it; None if more text must show it.
+
+        It does after a newline, as it is written, or where the call continues after it.
+        """
+        if self._form.has_lines and text.startswith("\n", start - 1):
+            return True
+        self._after_mark = _after_space(text, max(self._after_mark, end))
+        following = (self._form.before_key, self._form.end)
+        if text.startswith(following, self._after_mark):
+            return True
+        return None if may_become(text[self._after_mark : self._after_mark + _MOST_HEADER], following) else False
 
 
 def _after_space(text: str, position: int) -> int:

@@ -23,8 +23,11 @@ class XmlForm:
     after_key: str
     after_value: str
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether a value is written on lines of its own."""
+        return self.after_value.startswith("\n")
+
     def value(self, text: str) -> str:
         """The value in the text between its marks, without the newlines that belong to these."""
-        if self.after_value.startswith("\n"):
-            return text.removeprefix("\n").removesuffix("\n")
-        return text
+        return text.removeprefix("\n").removesuffix("\n") if self.has_lines else text

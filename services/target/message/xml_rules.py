@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.target.message.argument_types import kinds_of, object_of, properties_of
+from services.target.message.schema_kinds import SchemaKinds
+from services.target.message.schema_references import SchemaReferences
 from services.target.message.xml_form import XmlForm
 
 _ANY_KEY = r"KEY: /[^<>\n]+/"
@@ -20,8 +21,8 @@ def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settin
 
     `settings` are those of the JSON of values that are no strings. Arguments come in the order of the schema.
     """
-    root = {} if schema is None else object_of(schema)
-    properties = {} if schema is None else properties_of(schema)
+    references = SchemaReferences(schema)
+    root, properties = references.resolved(), references.properties()
     if schema is None or not (properties or root.get("additionalProperties") is False):
         yield f"{rule}: ({_quoted(form.before_key)} KEY {_quoted(form.after_key)} free_value)*"
         return
@@ -32,9 +33,10 @@ def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settin
         part = f"{rule}_{number}"
         parts.append(part if name in needed else f"{part}?")
         before = _quoted(f"{form.before_key}{name}{form.after_key}")
-        regex = _regex(value) if isinstance(value, dict) and "string" in kinds_of(value, schema) else None
+        is_text = "string" in SchemaKinds.of(value, references).all
+        regex = _regex(value) if isinstance(value, dict) and is_text else None
         if regex is None:
-            yield f"{part}: {before} {_value(value, schema, form, settings)}"
+            yield f"{part}: {before} {_value(value, schema, form, settings, is_text=is_text)}"
         else:  # with the mark after it: a regex of its own would take the mark as part of the value
             yield f"{part}: {before} {part}_value"
             yield f"{part}_value[lazy]: /{_in_slashes(regex + re.escape(form.after_value))}/"
@@ -46,10 +48,10 @@ def free_rules(form: XmlForm) -> list[str]:
     return [_ANY_KEY, f"free_value[lazy]: TEXT {_quoted(form.after_value)}"]
 
 
-def _value(value: object, root: Mapping[str, Any], form: XmlForm, settings: Mapping[str, Any]) -> str:
+def _value(value: object, root: Mapping[str, Any], form: XmlForm, settings: Mapping[str, Any], *, is_text: bool) -> str:
     """A value and the mark after it."""
     end = _quoted(form.after_value)
-    if isinstance(value, dict) and "string" not in kinds_of(value, root):
+    if isinstance(value, dict) and not is_text:
         refers = '"$ref"' in json.dumps(value)
         definitions = {name: root[name] for name in _DEFINITIONS if refers and name in root}
         return f"%json {json.dumps({'x-guidance': settings, **definitions, **value})} {end}"

@@ -162,6 +162,23 @@ ANSWERS = {
         "<tool_call><function=f>x</function></tool_call>",
         [Content("<tool_call><function=f>x</function></tool_call>")],
     ),
+    "qwen, the end mark in a line": Answer(
+        "qwen3_coder",
+        '<tool_call>\n<function=t.ypes>\n<parameter=text>\nprint("</parameter>")\n</parameter>\n<parameter=count>\n1\n'
+        "</parameter>\n</function>\n</tool_call>",
+        [ToolCall("t.ypes", '{"text": "print(\\"</parameter>\\")", "count": 1}')],
+    ),
+    "seed, the end mark in a line": Answer(
+        "seed_oss",
+        '<seed:tool_call>\n<function=t.ypes>\n<parameter=text>print("</parameter>")</parameter>\n</function>\n'
+        "</seed:tool_call>",
+        [ToolCall("t.ypes", '{"text": "print(\\"</parameter>\\")"}')],
+    ),
+    "glm, the end mark in a line": Answer(
+        "glm",
+        '<tool_call>t.ypes\n<arg_key>text</arg_key>\n<arg_value>print("</arg_value>")</arg_value>\n</tool_call>',
+        [ToolCall("t.ypes", '{"text": "print(\\"</arg_value>\\")"}')],
+    ),
     "seed, in XML": Answer(
         "seed_oss",
         "<seed:think>Hm.</seed:think><seed:tool_call>\n<function=t.ypes>\n<parameter=text>a</parameter>\n</function>\n"
