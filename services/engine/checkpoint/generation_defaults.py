@@ -1,7 +1,7 @@
 """GenerationDefaults: the sampling settings that a checkpoint recommends."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from services.engine.checkpoint.token_rules import RULE_FIELDS
 from services.engine.files.json_fields import LARGEST_NUMBER, LEAST_NUMBER, JsonFields, is_number, shown
@@ -61,12 +61,12 @@ def read_eos_token_ids(generation: JsonFields, config: JsonFields, vocab_size: i
     return tuple(sorted(ends))
 
 
-def _read_ends(fields: JsonFields, vocab_size: int) -> list[int]:
+def _read_ends(fields: JsonFields, vocab_size: int) -> Iterator[int]:
     value = fields.raw("eos_token_id")
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(type(token_id) is int and 0 <= token_id < vocab_size for token_id in ids):
-        raise fields.error("eos_token_id", f"must hold ids from 0 to {vocab_size - 1}, is {shown(value)}")
-    return ids
+    for token_id in value if isinstance(value, list) else [] if value is None else [value]:
+        if not (type(token_id) is int and 0 <= token_id < vocab_size):
+            raise fields.error("eos_token_id", f"must hold ids from 0 to {vocab_size - 1}, is {shown(value)}")
+        yield token_id
 
 
 def _read(fields: JsonFields, names: Iterable[str]) -> dict[str, float]:
