@@ -20,7 +20,7 @@ class _Index(NamedTuple):
 
 
 class SchemaReferences:
-    """The references in a schema: JSON pointers, anchors, and URIs of parts with an `$id` (JSON Schema 2020-12, 8.2)."""
+    """The references in a schema: JSON pointers, anchors, and URIs of parts with `$id` (JSON Schema 2020-12, 8.2)."""
 
     def __init__(self, root: object) -> None:
         self.root = root
