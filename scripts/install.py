@@ -6,14 +6,15 @@ The whole output is in a file; its end is printed if pip fails. Only Python itse
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 _LOG = Path("build/install.log")
 _STEP = re.compile(r"\[(\d+)/(\d+)\] (?:Building|Linking) .*?(\S+)$", re.MULTILINE)  # as Ninja writes it
 _PACKAGE = re.compile(r"Collecting ([\w.-]+)")
+_CUDA = re.compile(r"-- (CUDA device: .+)")
 _SHOWN_SECONDS = 10.0  # between lines where they cannot be overwritten
 _TAIL = 40  # lines
 
@@ -22,16 +23,18 @@ def main() -> int:
     """Install; returns pip's exit code."""
     _LOG.parent.mkdir(exist_ok=True)
     print("Packages are installed, then C++ is compiled, which takes about five minutes on two cores.", flush=True)
-    show = _progress(sys.stderr)
+    progress = _Progress(sys.stderr)
     command = [sys.executable, "-m", "pip", "install", "-v", *sys.argv[1:]]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     with _LOG.open("w") as log, subprocess.Popen(command, **output) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             log.write(line)
-            if state := _state(line):
-                show(state)
-    show("")
+            if cuda := _CUDA.search(line):
+                progress.tell(cuda[1])
+            elif state := _state(line):
+                progress.show(state)
+    progress.end()
     if pip.returncode:
         last = _LOG.read_text().splitlines()[-_TAIL:]
         print(*last, f"all of the output is in {_LOG}", sep="\n", file=sys.stderr)
@@ -46,21 +49,52 @@ def _state(line: str) -> str:
     return f"installing packages: {package[1]}" if package else ""
 
 
-def _progress(out: TextIO) -> Callable[[str], None]:
-    """Return a function that shows a state: on a terminal over the last one, elsewhere as a line now and then."""
-    began = shown = time.monotonic()
+class _Progress:
+    """Shows a state: on a terminal over the last one, with seconds that go on; elsewhere as a line now and then."""
 
-    def show(state: str) -> None:
-        nonlocal shown
-        now = time.monotonic()
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._state = ""
+        self._began = self._shown = time.monotonic()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
         if out.isatty():
-            out.write(f"\r\033[K{state and f'{state}  ({now - began:.0f} s)'}")
-        elif state and now - shown >= _SHOWN_SECONDS:
-            shown = now
-            out.write(f"{state} ({now - began:.0f} s)\n")
-        out.flush()
+            threading.Thread(target=self._tick, daemon=True).start()
 
-    return show
+    def show(self, state: str) -> None:
+        """Show a state in place of the last one."""
+        with self._lock:
+            self._state = state
+            now = time.monotonic()
+            if self._out.isatty():
+                self._draw()
+            elif now - self._shown >= _SHOWN_SECONDS:
+                self._shown = now
+                self._write(f"{state} ({now - self._began:.0f} s)\n")
+
+    def tell(self, line: str) -> None:
+        """Write a line that stays."""
+        with self._lock:
+            self._write(f"\r\033[K{line}\n" if self._out.isatty() else f"{line}\n")
+
+    def end(self) -> None:
+        """Take the last state away."""
+        self._ended.set()
+        if self._out.isatty():
+            self.show("")
+
+    def _tick(self) -> None:
+        while not self._ended.wait(1):
+            with self._lock:
+                self._draw()
+
+    def _draw(self) -> None:
+        seconds = time.monotonic() - self._began
+        self._write(f"\r\033[K{self._state and f'{self._state}  ({seconds:.0f} s)'}")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,34 @@
-# The CUDA device, or its replacement. OUTRIDER_CUDA: AUTO builds it if there is a CUDA compiler, ON requires
-# one, OFF leaves it out.
+# The CUDA device, or its replacement. OUTRIDER_CUDA: AUTO builds it for the GPU of this machine, if it has one and a
+# CUDA compiler; ON requires the compiler, and builds for all generations; OFF leaves the device out.
 set(OUTRIDER_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO, ON or OFF")
 set_property(CACHE OUTRIDER_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT OUTRIDER_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "OUTRIDER_CUDA is ${OUTRIDER_CUDA}; it must be AUTO, ON or OFF")
 endif()
 
+# Replaces the files of small kernels, in the list named, by two that include them: alone, each of them would compile
+# the headers that they share again, which takes longer than its own kernels.
+function(unite_small_kernels list)
+  set(small_kernels ${${list}})
+  list(FILTER small_kernels INCLUDE REGEX "\\.cu$")
+  list(FILTER small_kernels EXCLUDE REGEX "/(attention_|product_|expert_products|low_rank)[^/]*$")
+  list(REMOVE_ITEM ${list} ${small_kernels})
+  set(sampling ${small_kernels})
+  list(FILTER sampling INCLUDE REGEX "/sampling/")
+  set(decoding ${small_kernels})
+  list(REMOVE_ITEM decoding ${sampling})
+  foreach(kind sampling decoding)
+    list(TRANSFORM ${kind} REPLACE "(.+)" "#include \"\\1\"\n")
+    list(JOIN ${kind} "" includes)
+    set(united ${CMAKE_CURRENT_BINARY_DIR}/small_${kind}_kernels.cu)
+    file(GENERATE OUTPUT ${united} CONTENT "${includes}")
+    list(APPEND ${list} ${united})
+  endforeach()
+  set(${list} ${${list}} PARENT_SCOPE)
+endfunction()
+
 set(oldest_nvcc 12.0)
-set(has_cuda OFF)
+set(nvcc_version 0)
 if(NOT OUTRIDER_CUDA STREQUAL OFF)
   include(CheckLanguage)
   check_language(CUDA)
@@ -15,35 +36,48 @@ if(NOT OUTRIDER_CUDA STREQUAL OFF)
     execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version)
     string(REGEX MATCH "release ([0-9.]+)" nvcc_version "${nvcc_version}")
     set(nvcc_version ${CMAKE_MATCH_1})
-    if(nvcc_version VERSION_GREATER_EQUAL oldest_nvcc)
-      set(has_cuda ON)
-    endif()
   endif()
-  if(NOT has_cuda AND OUTRIDER_CUDA STREQUAL ON)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE capabilities ERROR_QUIET)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")  # of the GPUs of this machine
+  list(REMOVE_DUPLICATES capabilities)
+endif()
+
+set(has_cuda OFF)
+if(OUTRIDER_CUDA STREQUAL OFF)
+  set(cuda_state "left out, as OUTRIDER_CUDA says")
+elseif(nvcc_version VERSION_LESS oldest_nvcc)
+  if(OUTRIDER_CUDA STREQUAL ON)
     message(FATAL_ERROR "OUTRIDER_CUDA is ON, but there is no nvcc ${oldest_nvcc} or newer; CUDACXX may name one")
   endif()
+  set(cuda_state "left out, since there is no nvcc ${oldest_nvcc} or newer (CUDACXX may name one)")
+elseif(OUTRIDER_CUDA STREQUAL AUTO AND NOT OUTRIDER_TESTING AND NOT capabilities)
+  set(cuda_state "left out, since this machine has no GPU (-C cmake.define.OUTRIDER_CUDA=ON builds it all the same)")
+else()
+  set(has_cuda ON)
 endif()
-message(STATUS "CUDA device: ${has_cuda}")
 
 if(has_cuda)
   # Machine code for each generation, and the last one's intermediate code, which newer GPUs compile when they
-  # load it. A test build is for this machine's GPU, or for one generation if there is none, since each takes
-  # minutes. 90a has instructions of Hopper that later generations lack.
-  if(NOT CMAKE_CUDA_ARCHITECTURES AND OUTRIDER_TESTING)
-    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE no_gpu)
-    string(REGEX MATCH "^[0-9]+\\.[0-9]" capability "${capabilities}")
-    if(no_gpu OR NOT capability)
-      set(capability 9.0)
+  # load it. Each generation takes minutes, so that a build for this machine, or for its tests, has one. 90a has
+  # instructions of Hopper that later generations lack.
+  if(CMAKE_CUDA_ARCHITECTURES)
+    set(cuda_state "built for ${CMAKE_CUDA_ARCHITECTURES}, as CMAKE_CUDA_ARCHITECTURES says")
+  elseif(OUTRIDER_CUDA STREQUAL AUTO OR OUTRIDER_TESTING)
+    if(NOT capabilities)
+      set(capabilities 9.0)
     endif()
-    string(REPLACE "." "" CMAKE_CUDA_ARCHITECTURES ${capability})
-    string(REPLACE 90 90a CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
-  elseif(NOT CMAKE_CUDA_ARCHITECTURES AND nvcc_version VERSION_GREATER_EQUAL 12.8)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 100-real 120)
-  elseif(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 90-virtual)
+    string(REPLACE "." "" CMAKE_CUDA_ARCHITECTURES "${capabilities}")
+    string(REPLACE 90 90a CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+    set(cuda_state "built for compute capability ${capabilities}")
+  else()
+    if(nvcc_version VERSION_GREATER_EQUAL 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 100-real 120)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 90-virtual)
+    endif()
+    set(cuda_state "built for all generations of GPUs")
   endif()
-  message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported without a driver
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc 12's option
@@ -55,7 +89,9 @@ if(has_cuda)
   set(exact_cuda_arithmetic --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/cuda/*.cpp src/cuda/*.cu)
   list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+  unite_small_kernels(cuda_sources)
   add_library(cuda_device STATIC ${cuda_sources})
+  target_include_directories(cuda_device PRIVATE src)
   target_compile_options(cuda_device PRIVATE
                          "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;${exact_cuda_arithmetic}>")
   set(cuda_identity "${CMAKE_CUDA_COMPILER_VERSION} ${CMAKE_CUDA_ARCHITECTURES} ${CMAKE_CUDA_FLAGS} "
@@ -63,4 +99,5 @@ if(has_cuda)
 else()
   add_library(cuda_device STATIC src/cuda/no_cuda.cpp)
 endif()
+message(STATUS "CUDA device: ${cuda_state}")
 target_link_libraries(cuda_device PRIVATE core)  # they link each other, since each calls the other

@@ -1,8 +1,10 @@
 """The progress of an installation, from lines as pip and Ninja write them."""
 
+import io
+
 import pytest
 
-from scripts.install import _state
+from scripts.install import _CUDA, _Progress, _state
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,18 @@ from scripts.install import _state
 def test_each_step_is_shown(line: str, shown: str) -> None:
     assert _state(line).startswith(shown)
     assert bool(_state(line)) == bool(shown)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_becomes_of_cuda_stays_on_the_terminal() -> None:
+    out = Terminal()
+    progress = _Progress(out)
+    progress.show("installing packages: numpy")
+    progress.tell(_CUDA.search("  -- CUDA device: left out\n")[1])
+    progress.end()
+    screen = [line.rpartition("\r\033[K")[2] for line in out.getvalue().split("\n")]
+    assert screen == ["CUDA device: left out", ""]

@@ -11,7 +11,7 @@
 
 namespace outrider::cuda {
 
-constexpr int kFewRows = 64;
+constexpr int kMostTileRows = 64;
 
 /// The number of places for parts, counted in rows; 0 if no context has more than one span, as works are then
 /// not split.
@@ -91,7 +91,7 @@ void attend(const Stream& stream, const Attention& op) {
         using Mixed = MixedAttention<kFormat>;
         if (op.softcap != 0.0f) {
             attend_with<TileAttention<kFormat, true>>(stream, op);
-        } else if (op.places.rows > kFewRows && op.cache.head_dim <= kMostPromptDims &&
+        } else if (op.places.rows > kMostTileRows && op.cache.head_dim <= kMostPromptDims &&
                    prompt_bytes<Mixed>(op) <= stream.block_memory()) {
             attend_mixed<Mixed>(stream, op);
         } else {

@@ -28,8 +28,6 @@ struct DecideStatus {
     }
 };
 
-constexpr int kThreadsOfValues = 64;
-constexpr int kThreadsOfRow = 256;
 constexpr int64_t kLargestId = 0x7FFFFFFF;
 
 /// Greater for a greater score; among equal scores, greater for a lower id.

@@ -16,6 +16,8 @@
 
 namespace outrider::cuda {
 
+constexpr int kThreadsOfRow = 256;    // of a block that reads a whole row
+constexpr int kThreadsOfValues = 64;  // of one that reads a block of its values
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// The parameters of a row.

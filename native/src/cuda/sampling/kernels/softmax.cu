@@ -7,8 +7,6 @@ namespace outrider::cuda {
 namespace {
 
 constexpr int64_t kLanesOfSum = 8;
-constexpr int kThreadsOfRow = 256;
-constexpr int kThreadsOfValues = 64;
 
 /// A block finds the maximum of one block of values.
 struct FindBlockMaximum {
