@@ -10,6 +10,7 @@ import pytest
 from tests.clients.kept_builds import kept_client
 from tests.clients.toolchains import TOOLCHAINS, MissingToolError
 from tests.e2e.harness.models import DEMO_TARGET
+from tests.harness.servers.few_processes import few_processes  # noqa: F401
 from tests.harness.servers.server import RunningTarget, target_server
 
 SECONDS = 60

@@ -11,6 +11,7 @@ from tests.e2e.harness.draft_rig import DraftedTarget, MakeDraft, Service, servi
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.harness.told_pair import ToldPair, told_pair
 from tests.harness.network.free_port import free_port
+from tests.harness.servers.few_processes import few_processes  # noqa: F401
 
 _NUM_ADDRESSES = 16
 

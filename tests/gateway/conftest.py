@@ -10,6 +10,7 @@ from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.harness.network.certificate_authority import CertificateAuthority
+from tests.harness.servers.few_processes import few_processes  # noqa: F401
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import drafted_target
 

@@ -8,8 +8,9 @@ Every combination of parameters is run by `make matrix`. The default run leaves 
 - The other instruction sets and the emulation of a GPU run one in which each value of each parameter occurs at least
   once, and each format of keys and values with each size of a head: by both of these a GPU's kernel is chosen.
 - The emulation, which is slow, runs whole models in bf16 and int4 only, and with two threads of the host only, since no
-  kernel runs on them. Products of one matrix run in every format. Tests of a whole model that repeat another test of it
-  in chunks of other sizes or in other rows run for a few models: see `_KEPT_ON_EMULATION`.
+  kernel runs on them. Products of one matrix run in every format.
+- Tests of a whole model run for a few models on the emulation, and for the first of these on the other instruction
+  sets: see `_KEPT`.
 
 Two marks are for a quick run, `-m "not exhaustive and not containers and not process and not other_device"`: it starts
 no processes, and runs on the best instruction set only.
@@ -30,16 +31,17 @@ from tests.native.harness.devices import DEVICES, EMULATION, GPU, needs_emulatio
 _BEST_ISA = isas()[0]
 _IN_ALL_COMBINATIONS = {None, GPU}
 _OF_ONE_MATRIX = ("test_product", "test_embedding")
-_KEPT_ON_EMULATION = {
+_KEPT: dict[str, tuple[str, ...]] = {
     "test_every_chunking_gives_the_same_logits": (),
     "test_native_prefill_in_pieces_gives_the_same_bits": (),
     "test_mixed_sequences_give_the_logits_of_each_alone": ("[plain-", "-few", "-many", "-biased"),
+    "test_any_chunks_give_the_same_logits": ("-few", "-many", "-biased"),
     "test_native_in_bfloat16_is_as_exact_as_transformers": ("[llama-", "[gemma2-", "[phi3_longrope-"),
     "test_native_is_transformers_in_float32": ("[llama-", "[gemma3-", "[qwen3-"),
     "test_every_model_gives_the_same_logits_in_any_chunks": ("[plain-", "[both norms", "[short convolutions"),
     "test_replayed_passes_give_the_bits_of_a_whole_prefill": ("[plain-", "[both norms", "[short"),
 }
-"""Of tests of whole models, those that the emulation runs, by parts of their names; of other tests it runs all."""
+"""Of tests of whole models, those that run beyond the best instruction set, by parts of their names; others all do."""
 
 Values = Mapping[str, object]
 """Of the parameters of a test, by their names."""
@@ -76,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.other_device)
         if device in _IN_ALL_COMBINATIONS or item.get_closest_marker("exhaustive"):
             continue
-        if device == EMULATION and _is_spared(item):
+        if _is_spared(item):
             item.add_marker(pytest.mark.exhaustive)
         else:
             combinations[item.path, item.originalname, device].append(item)
@@ -101,9 +103,12 @@ def _values(item: pytest.Function) -> Values:
 
 
 def _is_spared(item: pytest.Function) -> bool:
-    """Whether the emulation leaves it out, see above."""
-    values = _values(item)
+    """Whether its device leaves it out, see above."""
+    values, kept = _values(item), _KEPT.get(item.originalname, ("",))
+    if values["device_name"] == _BEST_ISA:
+        return False
+    if values["device_name"] != EMULATION:
+        return not any(part in item.name for part in kept[:1])
     is_of_one_matrix = item.path.name == "test_weights.py" or item.name.startswith(_OF_ONE_MATRIX)
     is_other_format = values.get("weight_format") in {"f32", "int8", "fp8"} and not is_of_one_matrix
-    kept = _KEPT_ON_EMULATION.get(item.originalname, ("",))
     return is_other_format or values.get("threads") in {1, 3} or not any(part in item.name for part in kept)

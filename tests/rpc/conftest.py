@@ -9,16 +9,10 @@ import pytest
 from services.target.api import servicer
 from services.target.prompt import chat_template
 from tests.harness.models.checkpoints import Kind, random_checkpoint
-from tests.harness.servers.few_processes import few_processes
+from tests.harness.servers.few_processes import few_processes  # noqa: F401
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.draft_link import PROMPT, Link, RunningDraft, hello_of
 from tests.rpc.harness.ends_by_time import MARGIN
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _few_processes() -> Iterator[None]:
-    with few_processes():
-        yield
 
 
 @pytest.fixture(scope="session")

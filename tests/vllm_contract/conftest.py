@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.servers.few_processes import few_processes  # noqa: F401
 from tests.harness.servers.server import RunningTarget, target_server
 
 

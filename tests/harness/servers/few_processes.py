@@ -1,17 +1,21 @@
-"""Servers inside the test's own process that start few others: each costs a quarter of a second of imports, or more."""
+"""few_processes: for the conftest of tests whose servers are inside the test's own process, and start few others.
+
+Each of these costs a quarter of a second of imports, or more.
+"""
 
 import functools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from unittest import mock
+
+import pytest
 
 from services.engine.grammar.process import GrammarProcess
 from services.engine.worker_process import WorkerLimits, WorkerProcess
 from services.target.prompt import chat_template
 
 
-@contextmanager
+@pytest.fixture(scope="package", autouse=True)
 def few_processes() -> Iterator[None]:
     """Servers have one process for the same chat template; one that tries grammars comes with a server's first one."""
     with (

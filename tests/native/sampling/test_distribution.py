@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy  # whose modules load when they are used
 from numpy.typing import NDArray
-from scipy import stats
 
 from services.engine.decoder.native.testing import gumbel_noise
 from tests.native.harness.sampling_reference import Settings, log_probabilities, log_softmax, sample
@@ -57,7 +57,7 @@ def p_value(token_ids: Ids, probabilities: NDArray[np.float64]) -> float:
     wanted = [*expected[~rare], expected[rare].sum()]
     if wanted[-1] < 10:
         observed[-2:], wanted[-2:] = [sum(observed[-2:])], [sum(wanted[-2:])]
-    return float(stats.chisquare(observed, np.array(wanted) / sum(wanted) * len(token_ids)).pvalue)
+    return float(scipy.stats.chisquare(observed, np.array(wanted) / sum(wanted) * len(token_ids)).pvalue)
 
 
 @functools.cache
@@ -135,10 +135,10 @@ def test_draws_at_neighbouring_positions_are_independent():
     token_ids = draw_over_positions(Settings())
     common = np.argsort(-LOGITS)[:4]
     table = [[np.sum((token_ids[:-1] == a) & (token_ids[1:] == b)) for b in common] for a in common]
-    assert stats.chi2_contingency(table).pvalue > 1e-3
+    assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
     repeated = np.repeat(token_ids[::2], 2)
     table = [[np.sum((repeated[:-1] == a) & (repeated[1:] == b)) for b in common] for a in common]
-    assert stats.chi2_contingency(table).pvalue < 1e-9
+    assert scipy.stats.chi2_contingency(table).pvalue < 1e-9
 
 
 def peaked_logits(draft_noise: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
