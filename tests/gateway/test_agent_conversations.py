@@ -62,6 +62,69 @@ def test_text_that_shows_a_call_is_content(agent_gateway: RunningGateway, family
     assert [*content_by_doors(agent_gateway, {"choice": [SHOWN[family]]})] == [(SHOWN[family], "stop")] * 4
 
 
+WEATHER: dict[str, Any] = {"name": "weather", "parameters": {"properties": {"days": {"enum": [1], "default": 1}}}}
+CALLED = [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Tokio"}'}}]
+RESULT_PARTS = [{"type": "text", "text": RESULT}]
+
+
+SAID = {"role": "user", "content": QUESTION}
+OWN_ANSWERS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "messages": [
+            SAID,
+            {"role": "assistant", "content": "I look.", "reasoning_content": "Where?", "tool_calls": CALLED},
+            {"role": "tool", "tool_call_id": "call_1", "content": RESULT_PARTS},
+        ],
+        "tools": [{"type": "function", "function": WEATHER}],
+        "max_tokens": 1,
+    },
+    "/v1/responses": {
+        "input": [
+            SAID,
+            {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "Where?"}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Tokio"}'},
+            {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": RESULT}]},
+        ],
+        "tools": [{"type": "function", **WEATHER}],
+        "max_output_tokens": 1,
+    },
+    "/v1/messages": {
+        "messages": [
+            SAID,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Where?", "signature": "x"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Tokio"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": RESULT_PARTS}],
+            },
+        ],
+        "tools": [{"name": "weather", "input_schema": WEATHER["parameters"]}],
+        "max_tokens": 1,
+    },
+}
+
+
+def test_a_models_own_answer_comes_back_by_every_door(agent_gateway: RunningGateway):
+    """With its reasoning, its text and its calls; the result in parts, and the definition of the tool not complete."""
+    conversation = OWN_ANSWERS["/v1/chat/completions"]
+    text = prompt_of(agent_gateway, conversation["messages"], conversation["tools"])
+    assert [text.count(one) for one in (QUESTION, "I look.", "Tokio", RESULT)] == [1] * 4
+    answers = {path: agent_gateway.post(path, {"model": MODEL, **body}) for path, body in OWN_ANSWERS.items()}
+    body = {name: value for name, value in OWN_ANSWERS["/v1/messages"].items() if name != "max_tokens"}
+    counted = agent_gateway.post("/v1/messages/count_tokens", {"model": MODEL, **body})
+    assert [one.status_code for one in (counted, *answers.values())] == [200] * 4
+    chat, response, message = (answer.json()["usage"] for answer in answers.values())
+    num_tokens = message["input_tokens"] + message["cache_read_input_tokens"]
+    assert chat["prompt_tokens"] == response["input_tokens"] == counted.json()["input_tokens"] == num_tokens
+
+
 def prompt_of(gateway: RunningGateway, messages: list[Any], tools: list[Any]) -> str:
     """The text of a conversation's prompt."""
     answer = gateway.post("/tokenize", {"messages": messages, "tools": tools, "return_token_strs": True})

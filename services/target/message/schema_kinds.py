@@ -52,7 +52,7 @@ ANYTHING = SchemaKinds(frozenset(_KINDS.values()) - {"string"}, None)
 
 
 class _Walk:
-    """One walk over a schema, of which at most so many parts are read."""
+    """One walk over a schema, which reads a limited number of its parts."""
 
     def __init__(self, references: SchemaReferences) -> None:
         self._references = references

@@ -1,6 +1,7 @@
-"""Repairs: changes to messages and tools that a template refuses, such as ids, or roles that do not alternate."""
+"""Repairs: changes to messages that a template refuses or leaves out, such as ids, or roles that do not alternate."""
 
 import hashlib
+import json
 import re
 import string
 from collections.abc import Callable, Iterable
@@ -8,7 +9,7 @@ from typing import Any
 
 from services.target.prompt.template_forms import Message
 
-Tool = dict[str, Any]
+Repair = Callable[[list[Message]], list[Message]]
 
 _SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
 _DIGITS = string.digits + string.ascii_letters
@@ -47,15 +48,77 @@ def merge_system(messages: list[Message]) -> list[Message]:
     return merge_turns([_as_user(message) for message in messages])
 
 
-REPAIRS: tuple[Callable[[list[Message]], list[Message]], ...] = (merge_turns, split_calls, merge_system)
+def unchanged(messages: list[Message]) -> list[Message]:
+    """The messages as they are."""
+    return messages
+
+
+def texts_apart(messages: list[Message]) -> list[Message]:
+    """The messages with a text beside calls in a message of its own, before that of the calls."""
+    return [part for message in messages for part in _apart(message)]
+
+
+def texts_between_turns(messages: list[Message]) -> list[Message]:
+    """The same with an empty message of the user between two texts of the assistant, for templates that count turns."""
+    filled: list[Message] = []
+    is_answered = False
+    for message in texts_apart(messages):
+        is_answer = message["role"] == "assistant" and not message.get("tool_calls")
+        if is_answer and is_answered:
+            filled.append({"role": "user", "content": ""})
+        is_answered = is_answer or (is_answered and message["role"] != "user")
+        filled.append(message)
+    return filled
+
+
+def calls_as_texts(messages: list[Message]) -> list[Message]:
+    """The messages with calls as JSON in the assistant's text, for templates that leave out calls."""
+    return [_with_written_calls(message) for message in messages]
+
+
+def as_texts(messages: list[Message]) -> list[Message]:
+    """The same with results as messages of the user, for templates without a role for them."""
+    return [_as_users_text(message) for message in calls_as_texts(messages)]
+
+
+def _after(first: Repair, second: Repair) -> Repair:
+    return lambda messages: second(first(messages))
+
+
+_TURNS: tuple[Repair, ...] = (unchanged, merge_turns, split_calls, merge_system)
+REPAIRS: tuple[Repair, ...] = (
+    *_TURNS,
+    *(_after(repair, texts_apart) for repair in _TURNS),
+    *(_after(repair, texts_between_turns) for repair in _TURNS),
+    *(_after(calls_as_texts, repair) for repair in (unchanged, merge_turns)),
+    *(_after(as_texts, repair) for repair in (unchanged, merge_turns, merge_system)),
+)
 """The repairs to try in this order, the smallest change first."""
 
 
-def describe_tools(tools: list[Tool] | None) -> list[Tool] | None:
-    """The tools with a description each, which some templates need."""
-    if tools is None:
-        return None
-    return [{**tool, "function": {"description": "", **tool["function"]}} for tool in tools]
+def _apart(message: Message) -> list[Message]:
+    if not message.get("tool_calls") or not message.get("content"):
+        return [message]
+    text = {name: value for name, value in message.items() if name not in ("tool_calls", *_REASONING)}
+    return [text, {**message, "content": ""}]
+
+
+def _as_users_text(message: Message) -> Message:
+    return {"role": "user", "content": message.get("content")} if message["role"] == "tool" else message
+
+
+def _with_written_calls(message: Message) -> Message:
+    if not (calls := message.get("tool_calls")):
+        return message
+    texts = "\n".join(_written(call["function"]) for call in calls)
+    others = {name: value for name, value in message.items() if name != "tool_calls"}
+    return {**others, "content": _joined(message.get("content"), texts)}
+
+
+def _written(function: dict[str, Any]) -> str:
+    arguments = function["arguments"]
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f'{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "arguments": {text}}}'
 
 
 def _each_call(message: Message) -> list[Message]:
@@ -68,7 +131,7 @@ def _each_call(message: Message) -> list[Message]:
 
 
 def _as_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] == "system" else message
+    return {**message, "role": "user"} if message["role"] in ("system", "developer") else message
 
 
 def _merged(messages: Iterable[Message]) -> list[Message]:
@@ -89,16 +152,14 @@ def _merged(messages: Iterable[Message]) -> list[Message]:
 
 
 def _joined(first: str | list[Any] | None, second: str | list[Any] | None) -> str | list[Any] | None:
-    """Two contents as one; a list of parts if either is one."""
+    """Two contents as one text."""
     if not first or not second:
         return first or second
-    if isinstance(first, str) and isinstance(second, str):
-        return first + _PARAGRAPH + second
-    return [*_parts(first), *_parts(second)]
+    return _text(first) + _PARAGRAPH + _text(second)
 
 
-def _parts(content: str | list[Any]) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+def _text(content: str | list[Any]) -> str:
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
 
 
 def _with_short_ids(messages: Iterable[Message]) -> list[Message]:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from services.target.prompt.repairs import REPAIRS, Tool, describe_tools
-from services.target.prompt.template_forms import Message, TemplateForms, Write
+from services.target.prompt.conversation_probe import ConversationProbe, Defects
+from services.target.prompt.repairs import REPAIRS, Repair
+from services.target.prompt.template_forms import SAMPLE_TOOL, Message, TemplateForms, Write
+from services.target.prompt.tool_repairs import Tool, repaired_tools
 
 _OPEN_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 _REASONING = "reasoning_content"
+_NONE = Defects(0, 0)
 
 
 class TemplateChat:
@@ -23,42 +26,65 @@ class TemplateChat:
         self._is_open = bool(question.get("continue_final_message"))
 
     def render(self, write: Write) -> str:
-        """The prompt; raises the template's first error if it refuses the conversation, and also its repairs."""
-        refusals: list[Exception] = []
-        for messages, tools in self._variants():
-            try:
-                return self._write(messages, tools, write)
-            except MemoryError:
-                raise
-            except Exception as error:  # a template is a program: it can fail in any way
-                refusals.append(error)
-        raise refusals[0]
+        """The prompt, of the first repair with which nothing is left out; raises the template's first error if it
+        refuses the conversation, and also its repairs.
+        """
+        messages = self._messages(self._question["messages"])
+        tools = [*repaired_tools(self._question.get("tools"))]
+        refusals: dict[int, Exception] = {}
+        for index, repair in self._best_first(write):
+            for variant in tools:
+                try:
+                    return self._cut(self._write(repair(messages), variant, write))
+                except MemoryError:
+                    raise
+                except Exception as error:  # a template is a program: it can fail in any way
+                    refusals.setdefault(index, error)
+        raise refusals[min(refusals)]
 
-    def _variants(self) -> Iterator[tuple[list[Message], list[Tool] | None]]:
-        """The messages and tools as they are, then repaired, the smallest change first."""
-        messages, tools = self._messages(), self._question.get("tools")
-        yield messages, tools
-        described = describe_tools(tools)
-        if described != tools:
-            yield messages, described
-        for repair in REPAIRS:
-            if (repaired := repair(messages)) != messages:
-                yield repaired, described
+    def _best_first(self, write: Write) -> Iterator[tuple[int, Repair]]:
+        """The repairs and their numbers: first those that leave out nothing, the smallest change first, and last those
+        that the template refuses.
+        """
+        probe = ConversationProbe(self._question["messages"])
+        messages = self._messages(probe.messages)
+        others: list[tuple[bool, Defects, int, Repair]] = []
+        tried: list[list[Message]] = []
+        for index, repair in enumerate(REPAIRS):
+            if (repaired := repair(messages)) in tried:
+                continue
+            tried.append(repaired)
+            defects = self._defects(probe, repaired, write)
+            if defects == _NONE:
+                yield index, repair
+            others.append((defects is None, defects or _NONE, index, repair))
+        yield from ((index, repair) for *_, index, repair in sorted(others, key=lambda other: other[:3]))
 
-    def _messages(self) -> list[Message]:
-        messages = [form for message in self._question["messages"] for form in self._completed(message)]
+    def _defects(self, probe: ConversationProbe, messages: list[Message], write: Write) -> Defects | None:
+        """The defects of a probe's prompt; None if the template refuses it."""
+        try:
+            tools = [SAMPLE_TOOL] if self._question.get("tools") else None
+            return probe.defects(self._write(messages, tools, write))
+        except MemoryError:
+            raise
+        except Exception:  # as above
+            return None
+
+    def _messages(self, messages: list[Message]) -> list[Message]:
+        completed = [form for message in messages for form in self._completed(message)]
         if self._is_open:
-            messages[-1] = _left_open(messages[-1])
-        return messages
+            completed[-1] = _left_open(completed[-1])
+        return completed
 
     def _write(self, messages: list[Message], tools: list[Tool] | None, write: Write) -> str:
-        variables = {
-            **self._question.get("variables", {}),
-            "messages": messages,
-            "tools": tools,
-            "add_generation_prompt": self._question["add_generation_prompt"],
-        }
-        return self._cut(write(variables))
+        return write(
+            {
+                **self._question.get("variables", {}),
+                "messages": messages,
+                "tools": tools,
+                "add_generation_prompt": self._question["add_generation_prompt"],
+            }
+        )
 
     def _cut(self, text: str) -> str:
         """The prompt, cut at the end of a last message that is continued; raises ValueError if that is not in it."""
@@ -76,9 +102,8 @@ class TemplateChat:
         """
         if _REASONING in message:
             message = {"thinking": message[_REASONING], **message}
-        content = message.get("content")
-        if isinstance(content, list) and not self._forms.takes_parts:
-            message = {**message, "content": "\n".join(part["text"] for part in content)}
+        if "content" in message:
+            message = {**message, "content": self._forms.content(message["role"], message["content"])}
         if message.get("tool_calls"):
             yield from self._forms.call_form.messages(message)
         else:

@@ -7,11 +7,17 @@ from functools import cached_property
 from typing import Any
 
 Message = dict[str, Any]
+Content = str | list[Any] | None
 Write = Callable[[dict[str, Any]], str]
 
 _TOOL, _KEY, _VALUE = "sample_tool", "sample_key", "sample value"
 _PARAMETERS = {"type": "object", "properties": {_KEY: {"type": "string"}}}
-_SAMPLE_TOOL = {"name": _TOOL, "description": "A sample.", "parameters": _PARAMETERS}
+SAMPLE_TOOL = {
+    "type": "function",
+    "function": {"name": _TOOL, "description": "A sample.", "parameters": _PARAMETERS},
+}
+_WORDS, _ID = "first second", "sample001"
+_PARTS = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
 _PYTHON_OBJECT, _NESTED_JSON = f"'{_KEY}'", f'\\"{_KEY}\\"'
 
 
@@ -46,13 +52,41 @@ class TemplateForms:
     def __init__(self, write: Write) -> None:
         """`write` renders the template with variables; it may raise anything."""
         self._write = write
+        self._taken: dict[tuple[str, bool], bool] = {}  # by role and by whether the content is a string
 
-    @cached_property
-    def takes_parts(self) -> bool:
-        """Whether the template renders the parts of a message, rather than writing out the list or failing."""
-        parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
-        text = self._sample({"messages": [{"role": "user", "content": parts}]})
-        return "first" in text and "second" in text and "type" not in text.partition("first")[2].partition("second")[0]
+    def content(self, role: str, content: Content) -> Content:
+        """The content of a message in the form that the template renders; one part is the same as its text."""
+        takes_text, takes_parts = self._takes(role, _WORDS), self._takes(role, _PARTS)
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}] if content and takes_parts and not takes_text else content
+        if not content:
+            return content
+        if len(content) == 1 and takes_text:
+            text: str = content[0]["text"]
+            return text
+        if self._takes("user", _PARTS) and (takes_parts or not takes_text):
+            return content
+        return "\n".join(part["text"] for part in content)
+
+    def _takes(self, role: str, content: str | list[Any]) -> bool:
+        """Whether the template renders both words of a message, rather than writing out their list or failing."""
+        key = (role, isinstance(content, str))
+        if key not in self._taken:
+            text = self._sample({"messages": self._around({"role": role, "content": content})})
+            self._taken[key] = "second" in text and "type" not in text.partition("first")[2].partition("second")[0]
+        return self._taken[key]
+
+    def _around(self, message: Message) -> list[Message]:
+        """A message of a role among those that templates expect around it."""
+        user = {"role": "user", "content": "A question."}
+        match message["role"]:
+            case "system" | "developer":
+                return [message, user]
+            case "assistant":
+                return [user, message, user]
+            case "tool":
+                return [user, self._call(self.call_form), {**message, "tool_call_id": _ID}]
+        return [message]
 
     @cached_property
     def call_form(self) -> CallForm:
@@ -60,11 +94,14 @@ class TemplateForms:
         return next(filter(self._renders, _FORMS), _FORMS[0])
 
     def _renders(self, form: CallForm) -> bool:
-        function = {"name": _TOOL, "arguments": {_KEY: _VALUE}}
-        call = {"role": "assistant", "tool_calls": [{"id": "sample001", "type": "function", "function": function}]}
-        messages = [{"role": "user", "content": "A question."}, form.message(call)]
-        text = self._sample({"messages": messages, "tools": [{"type": "function", "function": _SAMPLE_TOOL}]})
+        messages = [{"role": "user", "content": "A question."}, self._call(form)]
+        text = self._sample({"messages": messages, "tools": [SAMPLE_TOOL]})
         return text.count(_VALUE) == 1 and _PYTHON_OBJECT not in text and _NESTED_JSON not in text
+
+    def _call(self, form: CallForm) -> Message:
+        function = {"name": _TOOL, "arguments": {_KEY: _VALUE}}
+        calls = [{"id": _ID, "type": "function", "function": function}]
+        return form.message({"role": "assistant", "tool_calls": calls})
 
     def _sample(self, variables: dict[str, Any]) -> str:
         """The text of a sample, empty if the template refuses it."""
