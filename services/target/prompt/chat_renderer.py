@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from services.engine.worker_process import serve
 from services.target.prompt.template_chat import TemplateChat
-from services.target.prompt.template_forms import TemplateForms
+from services.target.prompt.template_forms import TemplateForms, Write
 
 Answer = dict[str, str]  # `text`, or the `problem` with the messages, or why the template is `unusable`
 
@@ -24,24 +24,22 @@ def main() -> None:
 
 
 def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
-    """A function that renders one template: `setup` has its `source`, and `special_tokens` as its variables."""
+    """A function that renders conversations: `setup` has the `sources` of templates, those with tools by that named
+    `tool_use` if there is one, and `special_tokens` as their variables.
+    """
     try:
-        template = _environment().from_string(setup["source"])
+        writes = {name: _write_of(source, setup["special_tokens"]) for name, source in setup["sources"].items()}
     except MemoryError:
         raise
     except Exception as error:  # jinja2 raises more than its own errors when it cannot compile
         problem = f"{type(error).__name__}: {_as_text(error)}"
         return lambda _: {"unusable": problem}
-
-    def write(variables: dict[str, Any]) -> str:
-        defaults = {"tools": None, "documents": None, **setup["special_tokens"]}
-        return template.render({**defaults, **variables})
-
-    forms = TemplateForms(write)
+    forms = {name: TemplateForms(write) for name, write in writes.items()}
 
     def render(question: dict[str, Any]) -> Answer:
+        name = "tool_use" if question.get("tools") and "tool_use" in writes else "default"
         try:
-            text = TemplateChat(question, forms).render(write)
+            text = TemplateChat(question, forms[name]).render(writes[name])
             text.encode()  # raises for half a surrogate pair
         except MemoryError:
             raise
@@ -50,6 +48,15 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         return {"text": text}
 
     return render
+
+
+def _write_of(source: str, special_tokens: dict[str, str]) -> Write:
+    template = _environment().from_string(source)
+
+    def write(variables: dict[str, Any]) -> str:
+        return template.render({"tools": None, "documents": None, **special_tokens, **variables})
+
+    return write
 
 
 def _as_text(error: Exception) -> str:

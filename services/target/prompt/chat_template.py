@@ -9,14 +9,14 @@ from typing import Any
 
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields, shown
-from services.engine.files.model_file import MIB, read_model_text
+from services.engine.files.model_file import MIB
 from services.engine.gguf.gguf_file import GgufFile, is_gguf
 from services.engine.gguf.vocabulary import Vocabulary
 from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
+from services.target.prompt.template_source import TemplateSource
 
 logger = logging.getLogger(__name__)
 
-_MOST_TEMPLATE_BYTES = 1 * MIB
 _MOST_SETTINGS_BYTES = 16 * MIB  # they may repeat all added tokens, with their flags
 _LIMITS = WorkerLimits(cpu_seconds=1.0, seconds=10.0, memory=512 * MIB, answer_bytes=32 * MIB)
 _COMMON = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -32,34 +32,33 @@ class ChatTemplateError(ValueError):
     """The messages cannot be rendered: there is no template, it is broken, or it refuses them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The text of a template, and the file that it was read from."""
-
-    text: str
-    where: str
-
-
 class ChatTemplate:
-    """One checkpoint's template; it is an untrusted program, so it runs in a worker process, see chat_renderer.py.
+    """One checkpoint's template, and the one for conversations with tools if it has another. Templates are untrusted
+    programs, so they run in a worker process, see chat_renderer.py.
 
     The rendered text has its control tokens spelled out: encode it with `add_special_tokens=False`.
     """
 
-    def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
+    def __init__(self, source: TemplateSource | str | None, special_tokens: Mapping[str, str]) -> None:
         """`special_tokens` are variables of the template, such as `bos_token`; without a `source` nothing renders."""
-        self._where, self.special_tokens = where, dict(special_tokens)
-        self.source = source or ""
-        """The template's text; empty without a template."""
-        self._worker = (
-            None
-            if source is None
-            else WorkerProcess(
-                "services.target.prompt.chat_renderer",
-                {"source": source, "special_tokens": self.special_tokens},
-                _LIMITS,
-            )
-        )
+        found = TemplateSource(source, "the chat template") if isinstance(source, str) else source
+        self._where = "" if found is None else found.where
+        self._named: Mapping[str, str] = {} if found is None else found.named
+        self.special_tokens = dict(special_tokens)
+        setup = {"sources": self._named, "special_tokens": self.special_tokens}
+        self._worker = WorkerProcess("services.target.prompt.chat_renderer", setup, _LIMITS) if found else None
+
+    @property
+    def source(self) -> str:
+        """The text of all templates; empty without one."""
+        return "\n".join(self._named.values())
+
+    @property
+    def setting(self) -> str | list[dict[str, str]]:
+        """The templates as tokenizer_config.json has them: a text, or a list of named ones."""
+        if len(self._named) < 2:
+            return self.source
+        return [{"name": name, "template": text} for name, text in self._named.items()]
 
     @classmethod
     def from_model(cls, model: Path) -> "ChatTemplate":
@@ -68,7 +67,7 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate":
-        """Read chat_template.jinja, or else the template in tokenizer_config.json, if there is either.
+        """Read chat_template.jinja, or else the templates in tokenizer_config.json, if there are any.
 
         Raises CheckpointError for a file that cannot be used.
         """
@@ -77,22 +76,18 @@ class ChatTemplate:
         older = JsonFields.from_file_if_any(folder / "special_tokens_map.json")
         if "added_tokens_decoder" not in settings:  # as in transformers, which no longer writes this file
             special_tokens |= _read_special_tokens(older)
-        source = _read_source(folder / "chat_template.jinja", settings)
-        return cls(source.text, special_tokens, source.where) if source else cls(None, special_tokens)
+        return cls(TemplateSource.from_folder(folder, settings), special_tokens)
 
     @classmethod
     def from_gguf(cls, path: Path) -> "ChatTemplate":
-        """Read the template in a GGUF file's metadata, if there is one; raises CheckpointError."""
+        """Read the templates in a GGUF file's metadata, if there are any; raises CheckpointError."""
         metadata = GgufFile(path).metadata
-        if (text := metadata.text(key := "tokenizer.chat_template")) is None:
-            return cls(None, {})
-        if len(text) > _MOST_TEMPLATE_BYTES:
-            raise metadata.error(key, f"has {len(text)} characters; it may have at most {_MOST_TEMPLATE_BYTES}")
-        return cls(text, Vocabulary(metadata).special_tokens(), f"{path}: key {key!r}")
+        source = TemplateSource.from_metadata(metadata, path)
+        return cls(source, Vocabulary(metadata).special_tokens() if source else {})
 
     @property
     def exists(self) -> bool:
-        """Whether the checkpoint has a template at all."""
+        """Whether the checkpoint has a template."""
         return self._worker is not None
 
     @property
@@ -151,29 +146,6 @@ class ChatTemplate:
                 raise ChatTemplateError(f"the chat template refuses the messages: {problem}")
             case _:
                 raise ChatTemplateError("the chat template gives no text")
-
-
-def _read_source(path: Path, settings: JsonFields) -> _Source | None:
-    if path.exists():
-        return _Source(read_model_text(path, most_bytes=_MOST_TEMPLATE_BYTES), str(path))
-    where = str(path.with_name("tokenizer_config.json"))
-    match settings.raw("chat_template"):
-        case None:
-            return None
-        case str(source):
-            return _Source(source, where)
-        case list(named):
-            default = next(filter(None, map(_read_default, named)), None)
-            return _Source(default, where) if default is not None else None
-        case value:
-            raise settings.error("chat_template", f"must be a template or a list of named ones, is {shown(value)}")
-
-
-def _read_default(entry: object) -> str | None:
-    match entry:
-        case {"name": "default", "template": str(source)}:
-            return source
-    return None
 
 
 def _read_special_tokens(settings: JsonFields) -> dict[str, str]:

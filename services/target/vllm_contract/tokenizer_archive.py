@@ -38,7 +38,7 @@ def _make(model: ServedModel) -> tuple[bytes, str]:
     if named := {name: token for name, token in template.special_tokens.items() if not name.endswith("_token")}:
         settings["extra_special_tokens"] = named
     if template.exists:
-        settings["chat_template"] = template.source
+        settings["chat_template"] = template.setting
     files = {
         "tokenizer.json": model.tokenizer.description,
         "tokenizer_config.json": json.dumps(settings),

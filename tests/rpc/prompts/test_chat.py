@@ -11,6 +11,7 @@ import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.target.api.chat import callable_tools
+from tests.harness.models.checkpoints import copy_of
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.chat_examples import NONE, REQUIRED, USE_CITY, USER, chat
 from tests.rpc.harness.requests import Streamed, as_unary, continued, stream, stream_request, violations
@@ -169,6 +170,20 @@ def test_a_server_that_knows_no_calls_binds_none(unparsed: RunningTarget) -> Non
     assert "--tool-parser" in violations(failure.value)["prompt.chat.tool_choice"]
     streamed = stream(unparsed, request_of(tools=[USE_CITY]))
     assert told(deltas_of(streamed)) == ("", streamed.text, [])
+
+
+def test_a_template_for_tools_writes_the_prompt_and_shows_the_syntax(model: Path, tmp_path: Path) -> None:
+    folder = copy_of(model, tmp_path, chat_template="plain")
+    (folder / "additional_chat_templates").mkdir()
+    for_tools = "{% for tool in tools %}{{ tool.function.name }}<tool_call>{% endfor %} arguments"
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text(for_tools)
+    with target_server(folder) as running:
+        assert [running.server._servicer.serving().model.syntax.names[0]] == ["hermes"]
+        texts = [
+            b"".join(running.stub.Tokenize(generation_pb2.TokenizeRequest(chat=asked), timeout=60).token_bytes)
+            for asked in (chat(tools=tools)["prompt"]["chat"] for tools in ([], [USE_CITY]))
+        ]
+    assert texts == [b"plain", b"use_city<tool_call> arguments"]
 
 
 def test_an_answer_to_an_open_thought_is_reasoning(unparsed: RunningTarget) -> None:

@@ -66,10 +66,13 @@ def test_only_needed_text_files_are_listed():
         "original/config.json",
         "tokenizer.model",
         "chat_template.jinja",
+        "additional_chat_templates/tool_use.jinja",
+        "additional_chat_templates/rag.jinja",
         "onnx/model.onnx",
         "model.fp16.safetensors",
     ]
-    assert text_files(named(None), [*FOLDER, *others]) == ["config.json", "tokenizer.json", "chat_template.jinja"]
+    needed = ["config.json", "tokenizer.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja"]
+    assert text_files(named(None), [*FOLDER, *others]) == needed
 
 
 @pytest.mark.parametrize("missing", FOLDER)

@@ -23,7 +23,9 @@ FURTHER = [said("assistant", "It is clear."), said("user", "And Rome?")]
 
 def render(family: str, messages: list[dict]) -> str:
     question = {"messages": messages, "tools": [WEATHER], "add_generation_prompt": True}
-    return make_renderer({"source": template_of(family), "special_tokens": SPECIAL_TOKENS})(question)["text"]
+    return make_renderer({"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS})(question)[
+        "text"
+    ]
 
 
 @pytest.mark.parametrize("family", sorted(families()))
@@ -75,12 +77,14 @@ def test_calls_are_split_for_a_template_that_takes_one():
 
 def test_without_a_system_role_its_text_begins_the_question():
     question = {"messages": [said("system", "Be brief."), said("user", "Hi")], "add_generation_prompt": True}
-    text = make_renderer({"source": template_of("gemma"), "special_tokens": SPECIAL_TOKENS})(question)["text"]
+    text = make_renderer({"sources": {"default": template_of("gemma")}, "special_tokens": SPECIAL_TOKENS})(question)[
+        "text"
+    ]
     assert "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>" in text
 
 
 def test_a_refusal_that_no_repair_helps_is_the_first_one():
-    setup = {"source": "{{ raise_exception('never ' ~ messages | length) }}", "special_tokens": {}}
+    setup = {"sources": {"default": "{{ raise_exception('never ' ~ messages | length) }}"}, "special_tokens": {}}
     question = {"messages": [said("user", "a"), said("user", "b")], "add_generation_prompt": True}
     assert make_renderer(setup)(question) == {"problem": "never 2"}
 
@@ -89,7 +93,7 @@ def test_a_refusal_that_no_repair_helps_is_the_first_one():
 def test_a_tool_without_a_description(family):
     tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
     question = {"messages": [USER], "tools": [tool], "add_generation_prompt": True}
-    setup = {"source": template_of(family), "special_tokens": SPECIAL_TOKENS}
+    setup = {"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS}
     assert "<Paris>?" in make_renderer(setup)(question)["text"]
 
 

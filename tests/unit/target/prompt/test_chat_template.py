@@ -117,6 +117,35 @@ def test_template_among_named_ones(tmp_path):
         write_settings(tmp_path, chat_template=named[:1]).render(MESSAGES)
 
 
+TOOLS = [{"type": "function", "function": {"name": "now"}}]
+NAMED = [
+    {"name": "tool_use", "template": "with {{ tools[0].function.name }}"},
+    {"name": "default", "template": "plain"},
+]
+
+
+def assert_has_two(template: ChatTemplate) -> None:
+    assert [template.render(MESSAGES), template.render(MESSAGES, tools=[])] == ["plain", "plain"]
+    assert template.render(MESSAGES, tools=TOOLS) == "with now"
+    assert template.identity != ChatTemplate("plain", template.special_tokens).identity
+    assert "tools" in template.source
+
+
+def test_conversations_with_tools_have_their_own_template(tmp_path):
+    template = write_settings(tmp_path, chat_template=NAMED)
+    assert_has_two(template)
+    assert_has_two(write_settings(tmp_path, chat_template=template.setting))
+    folder = tmp_path / "additional_chat_templates"
+    folder.mkdir()
+    (folder / "tool_use.jinja").write_text(NAMED[0]["template"])
+    (folder / "rag.jinja").write_text("{% if %}")
+    (tmp_path / "chat_template.jinja").write_text("plain")
+    assert_has_two(write_settings(tmp_path))
+    (folder / "tool_use.jinja").write_text("{% if %}")
+    with pytest.raises(CheckpointError, match="is not a usable chat template"):
+        write_settings(tmp_path).try_out()
+
+
 def test_a_template_file_comes_before_the_settings(tmp_path):
     (tmp_path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     template = write_settings(tmp_path, chat_template="other", bos_token="<s>", eos_token="</s>")
@@ -235,6 +264,8 @@ def test_a_gguf_file_brings_its_template_and_tokens(tmp_path):
     folder = write_settings(tmp_path, chat_template=CHAT_TEMPLATE, bos_token="<s>", eos_token="</s>")
     assert ChatTemplate.from_model(path).render(MESSAGES) == folder.render(MESSAGES)
     assert "<s>" in folder.render(MESSAGES)
+    both = vocabulary | {"chat_template": NAMED}
+    assert_has_two(ChatTemplate.from_model(write_vocabulary(tmp_path / "both.gguf", both, "gpt-2")))
     bare = write_vocabulary(tmp_path / "bare.gguf", vocabulary | keys, "gpt-2")
     assert not ChatTemplate.from_model(bare).exists
     write_vocabulary(path, vocabulary | keys | {"chat_template": "a" * ((1 << 20) + 1)}, "gpt-2")

@@ -61,7 +61,7 @@ def in_parts(message: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def renderer(family: str) -> Callable[[dict[str, Any]], dict[str, str]]:
-    return make_renderer({"source": template_of(family), "special_tokens": SPECIAL_TOKENS})
+    return make_renderer({"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS})
 
 
 def render(family: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str:
@@ -144,4 +144,4 @@ def test_definitions_of_tools_that_a_template_may_refuse(family, parameters):
 def test_a_template_of_parts_alone_gets_parts():
     parted = "{% for message in messages %}{% for part in message.content %}[{{ part.text }}]{% endfor %}{% endfor %}"
     question = {"messages": [said("system", "One."), said("user", "Two.")], "add_generation_prompt": True}
-    assert make_renderer({"source": parted, "special_tokens": {}})(question) == {"text": "[One.][Two.]"}
+    assert make_renderer({"sources": {"default": parted}, "special_tokens": {}})(question) == {"text": "[One.][Two.]"}
