@@ -3,6 +3,7 @@
 A process that forks must not have threads, so this is a program of its own, which imports neither gRPC nor the decoder.
 """
 
+import contextlib
 import gc
 import os
 import random
@@ -33,17 +34,22 @@ def main(descriptor: int) -> None:
     sends its process id, receives the GrammarTrial, and sends what is wrong with it, or "".
     """
     connection = Connection(descriptor)
-    tokenizer, vocab_size = connection.recv()
+    try:
+        tokenizer, vocab_size = connection.recv()
+    except (EOFError, OSError):  # the service was killed before it had sent all
+        return
     compiler = GrammarCompiler(tokenizer, vocab_size=vocab_size)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks leave no zombies
-    connection.send_bytes(b"")
+    with contextlib.suppress(EOFError, ConnectionError):  # as soon as the service is gone
+        connection.send_bytes(b"")
+        _fork_for_trials(connection, compiler)
+
+
+def _fork_for_trials(connection: Connection, compiler: GrammarCompiler) -> None:
+    """Answer each connection for a trial in a fork; raises EOFError or ConnectionError at the end."""
     while True:
-        try:
-            theirs = Connection(recv_handle(connection))
-        except EOFError:
-            return
-        with theirs:
+        with Connection(recv_handle(connection)) as theirs:
             if os.fork() == 0:
                 connection.close()
                 _answer(theirs, compiler)
