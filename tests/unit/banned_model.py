@@ -79,6 +79,7 @@ def _reason(request: Request, ids: list[int]) -> FinishReason:
         return FinishReason.NO_CANDIDATES
     state = request.grammar.begin(stop_ids=request.stops.token_ids)
     state.advance(ids)
+    state.masks()  # the end of a text is looked for with its mask, which may cost too much
     return FinishReason.NO_CANDIDATES if state.may_end else FinishReason.GRAMMAR_INCOMPLETE
 
 

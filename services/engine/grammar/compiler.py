@@ -1,6 +1,7 @@
 """GrammarCompiler: compiles the sources of grammars for the vocabulary of one model."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -53,6 +54,7 @@ class GrammarCompiler:
         self._vocabulary = tokenizer
         self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # it takes any object with these fields
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
+        self._threads = ThreadPoolExecutor(1, "grammar-renewal")
 
     def compile(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
         """Compile a grammar for `num_states` texts, which may take a tenth of a second for each.
@@ -75,7 +77,9 @@ class GrammarCompiler:
         def read() -> LLMatcher:
             return self._read(source.kind, text)
 
-        return Grammar(source, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states)
+        return Grammar(
+            source, read, self._threads, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states
+        )
 
     def _read(self, kind: GrammarKind, text: str) -> LLMatcher:
         return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[kind])

@@ -10,10 +10,17 @@ class FreeText:
     is_rejected = False
     may_end = True
     was_mask_right = True
+    is_ready = True
 
-    def fork(self) -> "FreeText":
+    def snapshot(self) -> "FreeText":
         """Return this state, which never changes."""
         return self
+
+    def restore(self, token_ids: Seq[int]) -> None:
+        """Do nothing: no token changes what is allowed."""
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing: the state is always ready."""
 
     def advance(self, token_ids: Seq[int]) -> None:
         """Do nothing: no token changes what is allowed."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
+from concurrent.futures import Executor, Future
+from functools import partial
 from itertools import takewhile
 
 from llguidance import LLMatcher
@@ -22,14 +24,18 @@ class Grammar:
         self,
         source: GrammarSource,
         read: Callable[[], LLMatcher],
+        threads: Executor,
         *,
         vocab_size: int,
         looks_ahead: bool,
         num_states: int = 1,
     ) -> None:
-        """`read` compiles a matcher, which may take long; the matchers of `num_states` states are compiled here."""
+        """`read` compiles a matcher, which may take long; the matchers of `num_states` states are compiled here, and
+        those after tokens that were taken back on `threads`.
+        """
         self.source = source
         self._read = read
+        self._threads = threads
         self._vocab_size = vocab_size
         self._looks_ahead = looks_ahead
         self._prepared: GrammarState | None = None
@@ -44,13 +50,28 @@ class Grammar:
         state, self._prepared = self._prepared, None
         if state is None:
             scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
-            state = GrammarState(self.matcher(stop_ids=stop_ids), scout)
+            renew = partial(self._renew, stop_ids=stop_ids)
+            state = GrammarState(self.matcher(stop_ids=stop_ids), scout, renew)
             state.advance([*takewhile(lambda token_id: token_id not in stop_ids, received)])
         return state
 
     def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
         """Return the matcher of an empty text; `stop_ids` are allowed wherever the grammar lets the text end."""
-        matcher = self._unused.pop() if self._unused else self._read()
-        return GrammarMatcher(
-            matcher, stop_ids=stop_ids, vocab_size=self._vocab_size, prefers_end=self.source.prefers_end
-        )
+        return self._wrap(self._unused.pop() if self._unused else self._read(), stop_ids)
+
+    def _wrap(self, matcher: LLMatcher, stop_ids: Collection[int]) -> GrammarMatcher:
+        prefers_end = self.source.prefers_end
+        return GrammarMatcher(matcher, stop_ids=stop_ids, vocab_size=self._vocab_size, prefers_end=prefers_end)
+
+    def _renew(self, token_ids: Seq[int], *, stop_ids: Collection[int]) -> Future[GrammarMatcher]:
+        """Begin to make a matcher that has followed these tokens like that of a `GrammarState`."""
+
+        def follow() -> GrammarMatcher:
+            matcher = self._wrap(self._read(), stop_ids)
+            for token_id in token_ids:
+                matcher.mask()
+                matcher.advance([token_id])
+            matcher.mask()
+            return matcher
+
+        return self._threads.submit(follow)

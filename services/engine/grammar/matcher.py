@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class GrammarMatcher:
-    """Matches one text, forward only: predictions, which may be rejected, go to a fork.
+    """Matches one text, forward only: predictions, which may be rejected, go to a fork of another matcher.
 
     The library can rewind, but may then return a cached mask of the removed tokens. It also forces bytes when it makes
     a mask, and may read the same bytes differently if it makes none, so its state depends on the masks that were made.

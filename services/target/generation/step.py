@@ -14,6 +14,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 
 _BUSY = Failed("there is something else to do")
+_MAX_WAIT = 0.01  # seconds for a grammar's new matcher, so that other commands of the engine are not held up
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class TargetStep:
         self._speculation = speculation
         self._deferred_calls = deferred_calls
         self._outputs: dict[Sequence, OutputPipeline] = {}
+        self._renewing: list[Sequence] = []  # those whose grammars are matched anew
         self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
         self.seconds = StepSeconds()
         self.num_tokens = 0  # committed, of all sequences
@@ -59,6 +61,7 @@ class TargetStep:
         for sequence in self._scheduler.expired():
             self._outputs[sequence].expire()
             self._end(sequence)
+        self._renewing = [each for each in self._renewing if each in self._outputs and not _is_ready(each)]
         batch = self._scheduler.schedule()
         spare_rows, flush = self._scheduler.spare_rows, self._deferred_calls.flush
         for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=flush):
@@ -68,7 +71,9 @@ class TargetStep:
         self._deferred_calls.flush()
         if not batch:
             self._pass_ended = None
-            return False
+            if self._renewing:
+                self._renewing[0].draw.allowed.grammar.wait(_MAX_WAIT)
+            return bool(self._renewing)
         sampled, spans = self._compute(batch)
         for rows, output in zip(batch, sampled, strict=True):
             self._commit(rows, output, spans)
@@ -102,6 +107,8 @@ class TargetStep:
         self.num_tokens += num_committed
         self._scheduler.settle(rows, num_committed)
         self._speculation.settle(rows, sampled.records[:num_committed])
+        if not _is_ready(sequence):
+            self._renewing.append(sequence)
         if sequence.is_finished:
             self._end(sequence)
         return num_committed
@@ -149,6 +156,10 @@ class TargetStep:
                 self.drop(sequence)
         finally:
             self._deferred_calls.flush()
+
+
+def _is_ready(sequence: Sequence) -> bool:
+    return sequence.draw.allowed.grammar.is_ready
 
 
 def _report(rows: ScheduledRows, spans: _Spans) -> PassReport | None:

@@ -187,7 +187,7 @@ class OutputPipeline:
         """The state before the next token; None if tokens are never taken back."""
         if not self.sequence.request.sampling.banned_strings:
             return None
-        return Snapshot(self._detokenizer.fork(), copy(self._loop), self.sequence.draw.allowed.fork())
+        return Snapshot(self._detokenizer.fork(), copy(self._loop), self.sequence.draw.allowed.snapshot())
 
     def _take_back(self, banned: BannedMatch) -> None:
         """Cut the answer within a banned string, forbid the token there, and restore the state before it."""
@@ -203,7 +203,7 @@ class OutputPipeline:
         suppressed = Suppressed(text, banned.string, position - sequence.num_prompt, taken[0])
         sequence.take_back(num_tokens)
         self._detokenizer, self._loop, allowed = self._buffer.take_back(num_tokens, suppressed)
-        sequence.draw.take_back(allowed, self._buffer.forbidden)
+        sequence.draw.take_back(allowed, sequence.tokens[sequence.num_prompt :], self._buffer.forbidden)
 
     def _deliver(self, last_text: str = "") -> None:
         """Deliver the tokens that can no longer be taken back; at an end, all of them."""

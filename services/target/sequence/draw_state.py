@@ -22,11 +22,15 @@ class MaskState:
         self._request = request
         self._is_free = not request.masks_tokens  # every token is allowed at every position
 
-    def fork(self) -> "MaskState":
-        """An independent copy."""
+    def snapshot(self) -> "MaskState":
+        """A copy that knows the masks of the next token, and is a state again after `restore`."""
         other = copy(self)
-        other.grammar = self.grammar.fork()
+        other.grammar = self.grammar.snapshot()
         return other
+
+    def restore(self, answer: Seq[int]) -> None:
+        """Make a snapshot the state of the answer whose tokens these are."""
+        self.grammar.restore(answer)
 
     def advance(self, token_id: int) -> None:
         """Follow one more token."""
@@ -74,8 +78,9 @@ class DrawState:
         levels = [record.level for record in records if record.level is not None]
         self.sampling.commit([record.token_id for record in records], levels)
 
-    def take_back(self, before: MaskState, forbidden: Seq[int]) -> None:
-        """Restore the state before a token, which must now be none of the forbidden ones."""
+    def take_back(self, before: MaskState, answer: Seq[int], forbidden: Seq[int]) -> None:
+        """Restore the state after the tokens of `answer`; the next token must be none of the forbidden ones."""
         self.allowed = before
+        before.restore(answer)
         self.sampling.truncate(before.place)
         self.sampling.forbid(forbidden)

@@ -1,7 +1,6 @@
 """FeedbackReplay: restores the state of feedback samplers (Mirostat, adaptive-p) after the received tokens."""
 
 import math
-from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 import numpy as np
@@ -28,6 +27,7 @@ class FeedbackReplay(PromptResults):
         self._restored = restored
         self._levels: list[float] = []
         self._allowed = MaskState(request)
+        self._masks: list[NDArray[np.uint32] | None] = []  # [1, words], of tokens whose levels are not known yet
 
     @property
     def is_complete(self) -> bool:
@@ -51,7 +51,12 @@ class FeedbackReplay(PromptResults):
 
     def masks(self, targets: Seq[int]) -> NDArray[np.uint32] | None:
         """The tokens that were allowed at the targets' positions, [targets, words]; None for all."""
-        masks = list(self._each_mask(targets)) if self._request.masks_tokens else []
+        if not self._request.masks_tokens:
+            return None
+        for token_id in targets[len(self._masks) :]:
+            self._masks.append(self._allowed.masks())
+            self._allowed.advance(token_id)
+        masks = self._masks[: len(targets)]
         shape = next((mask.shape for mask in masks if mask is not None), None)
         if shape is None:
             return None
@@ -66,14 +71,7 @@ class FeedbackReplay(PromptResults):
                 raise ContinuationError(f"the token at {len(self._levels)} of those received could not be drawn there")
             self.sampling.commit([record.token_id], [level])
             self._levels.append(level)
-            self._allowed.advance(record.token_id)
+        del self._masks[: len(records)]
         if records and self.is_complete:
             self._restored.commit(self._request.received, self._levels)
         return ()
-
-    def _each_mask(self, targets: Seq[int]) -> Iterator[NDArray[np.uint32] | None]:
-        """The mask of each target, [1, words]; the targets are committed tokens, not predictions."""
-        allowed = self._allowed.fork()
-        for token_id in targets:
-            yield allowed.masks()
-            allowed.advance(token_id)

@@ -112,8 +112,10 @@ class Sequence:
 
     @property
     def is_paused(self) -> bool:
-        """Whether so many tokens wait for its reader that no more may be drawn for now (backpressure)."""
-        return self.stream.is_full
+        """Whether no token may be drawn for now: so many wait for its reader (backpressure), or its grammar is matched
+        anew after tokens were taken back.
+        """
+        return self.stream.is_full or not self.draw.allowed.grammar.is_ready
 
 
 def _texts(request: Request) -> tuple[Text, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from services.engine.grammar.matcher import GrammarMatcher
+from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.sequence.sequence import Sequence
@@ -150,3 +151,30 @@ async def test_a_text_cut_anywhere_continues_with_the_same_bytes(name: str):
         assert rest.records == whole.records[cut:]
         assert whole.text.endswith(rest.text)
         assert rest.reason == whole.reason
+
+
+# After the other token a mask needs too many new states; the banned string needs some of these too.
+COSTLY = [
+    ("(.*)(e.{9}|i.{9}|t.{9}|h.{12}|r.{13}|o.{9})", " idlelib", "Delete"),
+    (".*(r.{15}|t.{9}|n.{15}|e.{9}|s.{12})", " t", " namespace"),
+]
+
+
+@pytest.mark.parametrize(("regex", "banned", "other"), COSTLY)
+async def test_a_limit_strikes_as_if_nothing_had_been_taken_back(regex: str, banned: str, other: str):
+    stepper = Stepper("demo")
+    ids = {piece: stepper.tokenizer.encode(piece, add_special_tokens=False)[0] for piece in ("Z", banned, other, "x")}
+    grammar = compiler(stepper.tokenizer, stepper.vocab_size).compile(GrammarSource(GrammarKind.REGEX, (regex,)))
+    wanted = request(
+        [ids["x"]],
+        grammar=grammar,
+        temperature=0.0,
+        max_tokens=4,
+        banned_strings=(banned + "Z",),
+        logit_bias={ids["Z"]: 70.0, ids[banned]: 60.0, ids[other]: 50.0},
+        begin_suppressed_ids=(ids["Z"],),
+    )
+    whole = await stepper.complete(wanted)
+    assert (whole.text, whole.reason) == (other, "grammar_incomplete")
+    rest = await stepper.complete(replace(wanted, received=whole.token_ids))
+    assert (rest.token_ids, rest.reason) == ((), "grammar_incomplete")

@@ -71,7 +71,6 @@ class Walk:
     vocabulary: Vocabulary
     source: GrammarSource
     limits: LLParserLimits
-    is_tight: bool  # the limits are
     seed: int
     tokens: list[int] = field(default_factory=list)
     masks: list[np.ndarray] = field(default_factory=list)
@@ -86,7 +85,9 @@ class Walk:
         text = self.source.serialized(self.vocabulary.compiler._vocabulary)
         if read().is_error():
             return None
-        return Grammar(self.source, read, vocab_size=self.vocabulary.size, looks_ahead=True)
+        return Grammar(
+            self.source, read, self.vocabulary.compiler._threads, vocab_size=self.vocabulary.size, looks_ahead=True
+        )
 
     def draw(self, mask: np.ndarray, position: int) -> int | None:
         """The token that a mask lets be drawn at a position, always the same; None where it allows none."""
@@ -112,9 +113,8 @@ def walk(vocabulary: Vocabulary, seed: int) -> Walk | None:
     """A text in a random grammar, at times with limits so tight that it becomes too costly; None if it has none."""
     rng = random.Random(seed)
     source = random_source(rng)
-    is_tight = rng.random() < 0.25
-    limits = rng.choice(_TIGHT_LIMITS) if is_tight else {}
-    found = Walk(vocabulary, source, LLParserLimits(**limits, verbose_errors=False), is_tight, seed)
+    limits = rng.choice(_TIGHT_LIMITS) if rng.random() < 0.25 else {}
+    found = Walk(vocabulary, source, LLParserLimits(**limits, verbose_errors=False), seed)
     grammar = found.compile()
     if grammar is None:
         return None
@@ -125,8 +125,7 @@ def walk(vocabulary: Vocabulary, seed: int) -> Walk | None:
 class PredictedWalk:
     """The same walk with predictions, a part of it received, and tokens taken back.
 
-    A step is one token that is looked at ahead, follows or is taken back. With tight limits none is taken back: a fork
-    has what that has cost.
+    A step is one token that is looked at ahead, follows or is taken back.
     """
 
     def __init__(self, alone: Walk) -> None:
@@ -139,7 +138,7 @@ class PredictedWalk:
         stop_ids = [alone.vocabulary.end_id]
         self._state = grammar.begin(alone.tokens[: self._position], stop_ids=stop_ids)
         self._guide = guide.matcher(stop_ids=stop_ids)  # knows what other texts there are
-        self._kept = (self._state.fork(), self._guide.fork(), self._position)
+        self._kept = (self._state.snapshot(), self._guide.fork(), self._position)
         self.num_steps = 0
 
     def take(self, num_passes: int) -> None:
@@ -148,7 +147,7 @@ class PredictedWalk:
             self._pass()
             if self._position == len(self._alone.tokens) and not self._alone.masks[-1].any():
                 return  # there the engine ends the text, and takes nothing back
-            if not self._alone.is_tight and self._rng.random() < 0.4:
+            if self._rng.random() < 0.4:
                 self._take_back()
 
     def _pass(self) -> None:
@@ -178,7 +177,8 @@ class PredictedWalk:
         if self._rng.random() < 0.5:
             self.num_steps += self._position - position
             self._state, self._guide, self._position = state, guide, position
-        self._kept = (self._state.fork(), self._guide.fork(), self._position)
+            self._state.restore(self._alone.tokens[:position])
+        self._kept = (self._state.snapshot(), self._guide.fork(), self._position)
 
     def _predictions(self) -> list[int]:
         """What is right, another text of the grammar from somewhere on, and now and then nonsense."""

@@ -44,8 +44,10 @@ def test_masks_depend_on_the_tokens_alone(name):
             random_ids = rng.choices(range(PADDED), k=3)
             state.num_allowed(random_ids)
             state.masks(random_ids)
-            before, start = state.fork(), kept
-            random_walk(state.fork(), rng, PADDED, stop_id=DEMO_END, length=6)
+            before, start = state.snapshot(), kept
+            random_walk(state, rng, PADDED, stop_id=DEMO_END, length=6)
+            state = before.snapshot()
+            state.restore(tokens[:start])
             kept = rng.randint(kept, len(tokens))
             state.advance(tokens[start:kept])
             assert (state.masks() == masks[kept]).all()
@@ -134,12 +136,13 @@ def test_nothing_is_allowed_after_a_forbidden_prediction():
     assert allowed(masks[1], VOCAB_SIZE) == [*b"ab", END]
 
 
-def test_after_a_forbidden_token_only_an_earlier_fork_continues():
+def test_after_a_forbidden_token_only_an_earlier_state_continues():
     state = byte_state(GrammarKind.REGEX, "[ab]*c")
     state.advance(b"ab")
-    before = state.fork()
+    before = state.snapshot()
     state.advance(b"xab")
     assert (state.num_followed, state.is_rejected, next_bytes(state), state.num_allowed(b"a")) == (2, True, [], 0)
+    before.restore(b"ab")
     assert (before.num_followed, before.is_rejected, next_bytes(before)) == (2, False, [*b"abc"])
     before.advance(b"b")
     assert (before.num_followed, next_bytes(before)) == (3, [*b"abc"])
@@ -184,7 +187,9 @@ def costly_grammar(name: str) -> Grammar:
     def read() -> LLMatcher:
         return LLMatcher(tokenizer, source.serialized(byte_tokenizer()), log_level=0, limits=LLParserLimits(**limits))
 
-    return Grammar(source, read, vocab_size=VOCAB_SIZE, looks_ahead=True)
+    return Grammar(
+        source, read, compiler(byte_tokenizer(), VOCAB_SIZE)._threads, vocab_size=VOCAB_SIZE, looks_ahead=True
+    )
 
 
 def follow_to_the_end(state: GrammarState, text: bytes) -> int:
@@ -194,6 +199,18 @@ def follow_to_the_end(state: GrammarState, text: bytes) -> int:
             return count
         state.advance([token_id])
     raise AssertionError("nothing was too costly")
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_a_text_costs_nothing_of_one_that_was_taken_back(name):
+    text, other = (bytes(random.Random(seed).choices(b"ab", k=2000)) for seed in (1, 2))
+    grammar = costly_grammar(name)
+    count = follow_to_the_end(grammar.begin(stop_ids=[END]), text)
+    state = grammar.begin(stop_ids=[END])
+    start = state.snapshot()
+    follow_to_the_end(state, other)
+    start.restore(b"")
+    assert follow_to_the_end(start, text) == count
 
 
 @pytest.mark.parametrize("name", COSTLY)
