@@ -77,6 +77,7 @@ _FILES = {
 _NUMBERS = {
     "max_body": "the most bytes of a request",
     "body_seconds": "seconds in which a request must arrive",
+    "ping_seconds": "seconds of silence, after which a stream says that it is alive",
     "max_connections": "the most connections at once",
     "drain_seconds": "seconds for running answers when the gateway stops",
     "connect_seconds": "seconds in which a request must reach a target",

@@ -32,6 +32,7 @@ class GatewayConfig:
     otlp_endpoint: str | None = None  # of a trace collector, http://HOST:PORT or https
     max_body: int = 4 << 20  # the most bytes of a request
     body_seconds: float = 60.0  # in which a request must arrive
+    ping_seconds: float = 10.0  # of silence, after which a stream says that it is alive
     max_connections: int = 1024
     drain_seconds: float = 5.0  # for running answers when the gateway stops
     connect_seconds: float = 2.5  # in which a request must reach a target
@@ -55,6 +56,7 @@ class GatewayConfig:
             )
         check_range("max_body", self.max_body, 1, _LARGEST_BODY)
         check_range("body_seconds", self.body_seconds, 0.1, 3600)
+        check_range("ping_seconds", self.ping_seconds, 0.01, 3600)
         check_range("max_connections", self.max_connections, 1, 1 << 20)
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
         check_range("connect_seconds", self.connect_seconds, 0.1, 3600)

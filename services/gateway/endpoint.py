@@ -61,29 +61,48 @@ class Endpoint(Generic[Request]):
         ticket = known.ticket if known else Ticket.new(request.seed)
         answers = _ask(client, request, ticket, trace)
         held.callback(answers.cancel)
-        await answers.begin()
-        head = _head(answers, ticket)
-        writer = self._api.writer(request, head)
         if not request.stream:
-            async for piece in answers.pieces():
-                writer.keep(piece)
-            body = encode(writer.whole(answers.results()), is_ascii=False)
-            return Response(body, media_type="application/json")
-        check = head.check(body)
-        if known is not None and known.check != check:
-            raise Problem(Kind.CHANGED, f"{HEADER}: belongs to another request, prompt, model or build", HEADER)
-        stream = EventStream(answers, writer, ChoicePositions(ticket, check, answers.num_choices), known)
-        return EventResponse(self._encoded(request, stream, trace), held.pop_all())
+            return await self._whole(request, ticket, answers)
+        await answers.admitted()
+        if known is not None:
+            await answers.begin()  # only then is it known whether the client's events are of this answer
+            if known.check != _head(answers, ticket).check(body):
+                raise Problem(Kind.CHANGED, f"{HEADER}: belongs to another request, prompt, model or build", HEADER)
+        events = self._events(request, body, ticket, answers, known, trace)
+        return EventResponse(events, held.pop_all(), ping=self._api.ping, ping_seconds=self._gateway.ping_seconds)
 
-    async def _encoded(self, request: Request, stream: EventStream, trace: Trace) -> AsyncIterator[bytes]:
+    async def _whole(self, request: Request, ticket: Ticket, answers: Answers) -> Response:
+        await answers.begin()
+        writer = self._api.writer(request, _head(answers, ticket))
+        async for piece in answers.pieces():
+            writer.keep(piece)
+        body = encode(writer.whole(answers.results()), is_ascii=False)
+        return Response(body, media_type="application/json")
+
+    async def _events(
+        self,
+        request: Request,
+        body: bytes,
+        ticket: Ticket,
+        answers: Answers,
+        known: ChoicePositions | None,
+        trace: Trace,
+    ) -> AsyncIterator[bytes]:
+        count = 0
         try:
+            if known is None:
+                await answers.begin()
+            head = _head(answers, ticket)
+            positions = ChoicePositions(ticket, head.check(body), answers.num_choices)
+            stream = EventStream(answers, self._api.writer(request, head), positions, known)
             async for event, number, event_id in stream.events():
+                count = number + 1
                 yield self._encode(event, number, event_id)
-        except OutriderError as error:
-            problem = problem_of(error, request.name_of)
+        except (OutriderError, Problem) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error, request.name_of)
             trace.error = problem.kind.value
             logger.warning("a stream has broken off: %s", problem.kind.value)
-            yield self._encode(self._api.problem_event(problem), stream.count, None)
+            yield self._encode(self._api.problem_event(problem), count, None)
             return
         yield self._api.last
 

@@ -27,6 +27,7 @@ class Gateway:
         self.metrics = GatewayMetrics()
         self.traces = Traces(config.otlp_endpoint)
         self.demo_controls = config.demo_controls
+        self.ping_seconds = config.ping_seconds
 
     async def body_of(self, request: Request) -> bytes:
         """Return a request's body; raises Problem if it is too large or too slow."""

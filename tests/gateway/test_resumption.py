@@ -166,10 +166,16 @@ class MixedServicer(ScriptedServicer):
         return started
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_prompts_under_several_fingerprints_have_no_answer(stream: bool):
+MIXED = "the targets that answer the prompts are of different models or builds"
+
+
+def test_prompts_under_several_fingerprints_have_no_answer():
     with ScriptedServer(servicer_type=MixedServicer) as server, RunningGateway(server.address) as gateway:
-        alike = gateway.post("/v1/completions", {"prompt": ["a", "c"], "max_tokens": 3, "stream": stream})
-        mixed = gateway.post("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3, "stream": stream})
-    assert (alike.status_code, mixed.status_code) == (200, 503)
-    assert mixed.json()["error"]["message"] == "the targets that answer the prompts are of different models or builds"
+        alike, mixed, streamed = (
+            gateway.post("/v1/completions", {"prompt": ["a", second], "max_tokens": 3, "stream": stream})
+            for second, stream in (("c", False), ("b", False), ("b", True))
+        )
+    assert (alike.status_code, mixed.status_code, streamed.status_code) == (200, 503, 200)
+    assert mixed.json()["error"]["message"] == MIXED
+    (event,) = read_events([*streamed.text.splitlines(), ""])  # the headers are sent before it is known
+    assert event.data["error"]["message"] == MIXED

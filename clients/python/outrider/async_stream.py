@@ -12,7 +12,7 @@ from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.samples import Samples
-from outrider.servers.channel import Metadata
+from outrider.servers.channel import ADMITTED, Metadata
 from outrider.servers.pool import Pool
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
@@ -38,6 +38,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     ) -> None:
         self._traceparent = traceparent
         self._cancelled = asyncio.Event()
+        self._admission = asyncio.Event()
         super().__init__(pool, generation, self._cancelled, metadata)
 
     async def __aenter__(self) -> Self:
@@ -47,6 +48,13 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.cancel()
+
+    async def admitted(self) -> None:
+        """Wait until a server has admitted the request, while another task iterates over the stream.
+
+        Servers that are older than this client do not tell it.
+        """
+        await self._admission.wait()
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         self._begin()
@@ -63,6 +71,8 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
             self._watch(call)
             pause = 0.0
             try:
+                if ADMITTED in dict(await call.initial_metadata()):
+                    self._admission.set()
                 async for event in call:
                     chunk = self._generation.receive(event)
                     if chunk is not None:

@@ -123,4 +123,5 @@ def _ends(result: Result) -> Json:
     return {"stop_reason": reason, "stop_sequence": result.stop_string}
 
 
-MESSAGES = Api(MessageRequest, MessageWriter, problem_body, problem_event)
+_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+MESSAGES = Api(MessageRequest, MessageWriter, problem_body, problem_event, ping=_PING)

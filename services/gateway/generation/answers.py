@@ -22,19 +22,32 @@ class Answers:
         self._reads_messages = reads_messages
         self._early: list[tuple[int, Chunk | None]] = []
         self._reading: dict[asyncio.Task[Chunk | None], int] = {}
-        self._iterators: list[AsyncIterator[Chunk]] = []
+        self._iterators = [aiter(stream) for stream in streams]
+
+    async def admitted(self) -> None:
+        """Wait until every request is admitted, or has its first chunk, and begin to read; raises OutriderError."""
+        for index in range(len(self._iterators)):
+            self._read_on(index)
+        await asyncio.gather(*(self._admission(first, index) for first, index in self._reading.items()))
+
+    async def _admission(self, first: "asyncio.Task[Chunk | None]", index: int) -> None:
+        told = asyncio.create_task(self._streams[index].admitted())
+        try:
+            await asyncio.wait((first, told), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+        if first.done():
+            first.result()
 
     async def begin(self) -> None:
-        """Wait for the first chunk of every answer, so that errors are known before anything is sent.
-
-        Raises OutriderError.
-        """
-        self._iterators = [aiter(stream) for stream in self._streams]
-        if len(self._iterators) == 1:  # without a task, which would cost time
-            self._early = [(0, await anext(self._iterators[0], None))]
+        """Wait for the first chunk of every answer: only then is its start known. Raises OutriderError."""
+        if len(self._iterators) == 1:  # whose other chunks are read without tasks, which would cost time
+            (first,) = self._reading or (_next(self._iterators[0]),)
+            self._early = [(0, await first)]
+            self._reading.clear()
             return
         unknown, held = set(range(len(self._iterators))), []
-        for index in unknown:
+        for index in unknown - set(self._reading.values()):
             self._read_on(index)
         while unknown:  # keep reading meanwhile: a target fails streams that are not read in time (backpressure)
             for index, chunk in await self._arrived():

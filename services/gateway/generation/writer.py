@@ -54,6 +54,8 @@ class Api(Generic[Request]):
     """Whether each event has a `sequence_number`."""
     last: bytes = b""
     """The bytes that end a stream, after its events."""
+    ping: bytes = b": this stream is alive\n\n"
+    """The bytes that say so after a silence; clients pass over comments."""
 
 
 def choices_of(results: Seq[Result]) -> list[Result]:

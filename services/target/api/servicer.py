@@ -98,8 +98,11 @@ class GenerationServicer(GenerationServiceServicer):
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
     ) -> None:
-        """Write `started`, `prefill`, `chunk` and `finished` messages, each as soon as it is known."""
+        """Write the headers once the request is admitted, then `started`, `prefill`, `chunk` and `finished` messages,
+        each as soon as it is known.
+        """
         async with self.writer(context) as writer, self.generation(request, context) as responses:
+            await writer.write_headers()
             async for response in responses:
                 await writer.write(response)
 

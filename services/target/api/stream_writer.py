@@ -7,6 +7,7 @@ from typing import Any, Self
 from google.protobuf.message import Message
 from grpc import aio
 
+from outrider.servers.channel import ADMITTED
 from services.service.errors import ReaderStalledError
 
 Context = aio.ServicerContext[Any, Any]
@@ -32,6 +33,10 @@ class StreamWriter:
         """Wait for the first message as long as the connection lasts, and raise its error if it could not be sent."""
         if isinstance(error, ReaderStalledError) and self._first is not None:
             await self._first
+
+    async def write_headers(self) -> None:
+        """Tell the caller that its request is admitted: the first message may be long in coming."""
+        await self._context.send_initial_metadata(((ADMITTED, "1"),))
 
     async def write(self, message: Message) -> None:
         """Write a message once the reader has taken those before it; raises ReaderStalledError if it does not."""

@@ -16,13 +16,15 @@ class SentEvent:
 
 
 def read_events(lines: Iterable[str]) -> Iterator[SentEvent]:
-    """The events that lines make, without the one that only says that there are no more."""
+    """The events that lines make, without comments, and the one that only says that there are no more."""
     fields: dict[str, str] = {}
     for line in lines:
-        if line:
+        if line.startswith(":"):
+            fields["comment"] = line
+        elif line:
             key, _, value = line.partition(": ")
             fields[key] = value
         elif fields:
-            if fields["data"] != "[DONE]":
+            if fields.get("data", "[DONE]") != "[DONE]":
                 yield SentEvent(json.loads(fields["data"]), fields.get("event"), fields.get("id"))
             fields = {}

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 ChannelOption = tuple[str, int | str]
 Metadata = tuple[tuple[str, str], ...]
 
+ADMITTED = "outrider-admitted"
+"""In the headers of a stream whose request is admitted; its first message may be long in coming."""
+
 _TOKEN = re.compile(r"[!-~]+")
 
 _OPTIONS: tuple[ChannelOption, ...] = (

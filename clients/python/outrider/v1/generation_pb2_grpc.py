@@ -114,7 +114,8 @@ class GenerationServiceServicer:
     """
 
     def StreamGenerate(self, request, context):
-        """Continues a prompt and streams the text as it is generated.
+        """Continues a prompt and streams the text as it is generated. The headers, with `outrider-admitted`, come when the
+        request is admitted: its first message may be long in coming.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

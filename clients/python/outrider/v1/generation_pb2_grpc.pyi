@@ -41,7 +41,9 @@ class GenerationServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GenerationServiceAsyncStub: ...
     StreamGenerate: _grpc.UnaryStreamMultiCallable[_generation_pb2.StreamGenerateRequest, _generation_pb2.StreamGenerateResponse]
-    """Continues a prompt and streams the text as it is generated."""
+    """Continues a prompt and streams the text as it is generated. The headers, with `outrider-admitted`, come when the
+    request is admitted: its first message may be long in coming.
+    """
     Generate: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]
     """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
     StreamGenerate.
@@ -87,7 +89,9 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StreamGenerate: _aio.UnaryStreamMultiCallable[_generation_pb2.StreamGenerateRequest, _generation_pb2.StreamGenerateResponse]  # type: ignore[assignment]
-    """Continues a prompt and streams the text as it is generated."""
+    """Continues a prompt and streams the text as it is generated. The headers, with `outrider-admitted`, come when the
+    request is admitted: its first message may be long in coming.
+    """
     Generate: _aio.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]  # type: ignore[assignment]
     """Continues a prompt and returns the whole text at once. The same request returns the same bytes as with
     StreamGenerate.
@@ -136,7 +140,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.StreamGenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_generation_pb2.StreamGenerateResponse], _abc.AsyncIterator[_generation_pb2.StreamGenerateResponse]]:
-        """Continues a prompt and streams the text as it is generated."""
+        """Continues a prompt and streams the text as it is generated. The headers, with `outrider-admitted`, come when the
+        request is admitted: its first message may be long in coming.
+        """
 
     @_abc_1.abstractmethod
     def Generate(

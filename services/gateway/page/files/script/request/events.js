@@ -10,7 +10,7 @@ export async function* readEvents(response) {
       if (done) return;
       const parts = (pending + value).split("\n\n");
       pending = parts.pop();
-      yield* parts.map(parse);
+      yield* parts.map(parse).filter((event) => event.data !== null); // without comments, which fill a silence
     }
   } finally {
     reader.cancel().catch(() => {});
