@@ -62,11 +62,17 @@ def _written(text: str, kinds: SchemaKinds) -> str:
 
 def _other(text: str, kinds: SchemaKinds) -> str:
     """An argument that is no allowed string."""
-    found = [one for one in _read(_constant(text)) if not isinstance(one.value, str)]
-    best = next((one for one in found if kind_of(one.value) in kinds.others), None)
+    read = [*_read(_constant(text))]
+    best = next((one for one in read if _fits(one.value, kinds)), None)
     if best is None and not kinds.texts:  # of another type, which the caller can see
-        best = next(iter(found), None)
+        best = next((one for one in read if not isinstance(one.value, str)), None)
     return _quoted(text) if best is None else best.text
+
+
+def _fits(value: object, kinds: SchemaKinds) -> bool:
+    if isinstance(value, str):
+        return kinds.texts is None or value in kinds.texts
+    return kind_of(value) in kinds.others
 
 
 def _read(bare: str) -> Iterator[_Json]:

@@ -8,7 +8,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 Schema = Mapping[str, Any]
 _REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-_NO_SCHEMAS = frozenset({"const", "enum", "default", "examples"})  # their values may look like schemas
+NO_SCHEMAS = frozenset({"const", "enum", "default", "examples"})  # their values may look like schemas
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 _MOST_REFERENCES = 8  # from one to the next
 
 
@@ -49,6 +50,20 @@ class SchemaReferences:
         properties = self.resolved().get("properties")
         return properties if isinstance(properties, dict) else {}
 
+    def followed(self, schema: object) -> object:
+        """Return the part that a schema refers to, if it says nothing else about its values."""
+        for _ in range(_MOST_REFERENCES):
+            if not isinstance(schema, dict):
+                break
+            match {name: value for name, value in schema.items() if name not in _ANNOTATIONS}:
+                case {"$ref": _, **others} if not others and (target := self.target(schema)) is not None:
+                    schema = target
+                case {"allOf": [part], **others} if not others:
+                    schema = part
+                case _:
+                    break
+        return schema
+
     def _find(self, reference: str, base: str) -> object:
         url, fragment = urldefrag(reference)
         url = urldefrag(urljoin(base, url)).url if url else base
@@ -70,7 +85,7 @@ class SchemaReferences:
 
 def _parts(place: object) -> Iterator[object]:
     if isinstance(place, dict):
-        yield from (part for name, part in place.items() if name not in _NO_SCHEMAS)
+        yield from (part for name, part in place.items() if name not in NO_SCHEMAS)
     elif isinstance(place, list):
         yield from place
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from services.target.message.schema_kinds import SchemaKinds
 from services.target.message.schema_references import SchemaReferences
+from services.target.message.standalone_schema import standalone_schema
 from services.target.message.xml_form import XmlForm
 
 _ANY_KEY = r"KEY: /[^<>\n]+/"
 _ANY = "(?s:.*)"
 _ESCAPED_OR_SPECIAL = re.compile(r"\\.|/|\n", re.DOTALL)
 _SPECIAL = {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}
-_DEFINITIONS = ("$defs", "definitions")
 
 
 def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settings: Mapping[str, Any]) -> Iterator[str]:
@@ -29,14 +29,15 @@ def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settin
     needed = root.get("required")
     needed = needed if isinstance(needed, list) else []
     parts: list[str] = []
-    for number, (name, value) in enumerate(properties.items()):
+    for number, (name, value) in enumerate((name, references.followed(part)) for name, part in properties.items()):
         part = f"{rule}_{number}"
         parts.append(part if name in needed else f"{part}?")
         before = _quoted(f"{form.before_key}{name}{form.after_key}")
-        is_text = "string" in SchemaKinds.of(value, references).all
-        regex = _regex(value) if isinstance(value, dict) and is_text else None
+        kinds = SchemaKinds.of(value, references)
+        regex = _regex(value) if isinstance(value, dict) and "string" in kinds.all else None
         if regex is None:
-            yield f"{part}: {before} {_value(value, schema, form, settings, is_text=is_text)}"
+            written = _value(value, kinds, references, settings)
+            yield f"{part}: {before} {'free_value' if written is None else f'({written}) {_quoted(form.after_value)}'}"
         else:  # with the mark after it: a regex of its own would take the mark as part of the value
             yield f"{part}: {before} {part}_value"
             yield f"{part}_value[lazy]: /{_in_slashes(regex + re.escape(form.after_value))}/"
@@ -48,19 +49,17 @@ def free_rules(form: XmlForm) -> list[str]:
     return [_ANY_KEY, f"free_value[lazy]: TEXT {_quoted(form.after_value)}"]
 
 
-def _value(value: object, root: Mapping[str, Any], form: XmlForm, settings: Mapping[str, Any], *, is_text: bool) -> str:
-    """A value and the mark after it."""
-    end = _quoted(form.after_value)
-    if isinstance(value, dict) and not is_text:
-        refers = '"$ref"' in json.dumps(value)
-        definitions = {name: root[name] for name in _DEFINITIONS if refers and name in root}
-        return f"%json {json.dumps({'x-guidance': settings, **definitions, **value})} {end}"
+def _value(value: object, kinds: SchemaKinds, references: SchemaReferences, settings: Mapping[str, Any]) -> str | None:
+    """The rule of a value; None for one that may be any text."""
     match value:
-        case {"enum": [_, *_] as texts}:
-            return f"({' | '.join(_quoted(_bare(text)) for text in texts)}) {end}"
-        case {"const": text}:
-            return f"{_quoted(_bare(text))} {end}"
-    return "free_value"
+        case {"enum": [_, *_] as texts} if "string" in kinds.all:
+            return " | ".join(_quoted(_bare(text)) for text in texts)
+        case {"const": text} if "string" in kinds.all:
+            return _quoted(_bare(text))
+    if not isinstance(value, dict) or kinds.texts is None:
+        return None
+    schema = json.dumps({"x-guidance": settings, **standalone_schema(value, references)})
+    return " | ".join([*map(_quoted, sorted(kinds.texts)), *([f"%json {schema}"] if kinds.others else [])])
 
 
 def _regex(schema: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,7 @@ def read(schema: object, text: str) -> object:
         ({"anyOf": [INTEGER, {"const": "auto"}]}, "5", 5),
         ({"anyOf": [INTEGER, {"const": "auto"}]}, "auto", "auto"),
         ({"anyOf": [INTEGER, {"const": "auto"}]}, "[5]", "[5]"),
+        ({"anyOf": [INTEGER, {"const": "auto"}]}, '"auto"', "auto"),
         ({"enum": [1, "1.0", None]}, "1", 1),
         ({"enum": [1, "1.0", None]}, "1.0", "1.0"),
         ({"enum": [1, "1.0", None]}, "None", None),

@@ -221,6 +221,46 @@ def test_bare_values_follow_their_schemas(family):
 
 
 XML = [name for name, tools in TOOL_SYNTAXES.items() if tools.xml]
+REFERRED = {
+    "$id": "https://example.com/set.json",
+    "properties": {"positive": {"type": "integer", "minimum": 1}},
+    "$defs": {"a/b": {"$anchor": "c", "type": "integer", "minimum": 1}, "kind": {"enum": ["x", "y"]}},
+}
+
+
+@pytest.mark.parametrize("reference", ["#/properties/positive", "#c", "#/%24defs/a~1b", "set.json#c"])
+def test_values_follow_references_of_every_spelling(reference):
+    listed = {"type": "array", "items": {"$ref": reference}, "minItems": 1}
+    properties = {"one": {"$ref": reference, "title": "One"}, "several": listed, "kind": {"$ref": "#/$defs/kind"}}
+    schema = {**REFERRED, "properties": {**properties, **REFERRED["properties"]}, "required": [*properties]}
+    right = {"one": 5, "several": [5], "kind": "x"}
+    for family in (*XML, "hermes"):
+        bound = Bound(family, PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+        assert bound.allows(bound.calls(("set", json.dumps(right))))
+        for wrong in ({"one": 0}, {"several": [0]}, {"kind": "z"}):
+            assert not bound.allows(bound.calls(("set", json.dumps({**right, **wrong}))))
+
+
+@pytest.mark.parametrize("family", XML)
+def test_a_value_may_be_one_of_some_texts_or_of_another_type(family):
+    days = {"anyOf": [{"type": "integer", "maximum": 9}, {"const": "auto"}]}
+    schema = {"properties": {"days": days}, "required": ["days"]}
+    bound = Bound(family, PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+    parser = MessageParser(bound.syntax, ArgumentTypes({"set": schema}), is_thinking=False)
+    for right in (5, "auto"):
+        call = bound.calls(("set", json.dumps({"days": right})))
+        assert bound.allows(call)
+        assert json.loads(parser.feed(call)[-1].arguments) == {"days": right}
+    assert not any(bound.allows(bound.calls(("set", json.dumps({"days": wrong})))) for wrong in (10, "aut", "5.5"))
+
+
+def test_values_that_refer_to_themselves_follow_their_schema():
+    tree = {"type": "object", "properties": {"definitions": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+    tree |= {"additionalProperties": False, "required": ["definitions"]}
+    schema = {"properties": {"tree": {"$ref": "#/$defs/tree"}}, "required": ["tree"], "$defs": {"tree": tree}}
+    bound = Bound("glm", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+    assert bound.allows(bound.calls(("set", '{"tree": {"definitions": [{"definitions": []}]}}')))
+    assert not bound.allows(bound.calls(("set", '{"tree": {"definitions": [{"definition": []}]}}')))
 
 
 @pytest.mark.parametrize("family", XML)
