@@ -14,6 +14,7 @@ from services.target.message.xml_form import XmlForm
 
 _MOST_HEADER = 256  # characters between the mark that begins a call and its arguments
 _JSON = re.compile(r"(?P<before>\s*)\[\s*[{\]]|(?P<brace>[^{]*)\{")
+_NAMED = re.compile(r'\{\s*"name"\s*:\s*"(?P<name>[^"\\]{0,64})"')
 _SPACE = re.compile(r"\s*")
 
 
@@ -53,12 +54,23 @@ class JsonCallReader:
         """As in CallReader."""
         if self._json is None:
             self._json = self._begin(text)
-        return self._json.end(text) if self._json else None
+        if self._json is None:
+            return None
+        if self._tools is not None:
+            self._check_name(text, self._json)
+        return self._json.end(text)
 
     def calls(self, text: str) -> list[ToolCall]:
         """As in CallReader."""
         assert self._json is not None
         return read_calls(self._name, text[self._json.start :], tools=self._tools)
+
+    def _check_name(self, text: str, scanner: JsonScanner) -> None:
+        """Raise ValueError as soon as an object begins with a name that is no tool's, which need not end to be none."""
+        found = _NAMED.match(text, scanner.start)
+        if found is not None and found["name"] not in (self._tools or ()):
+            scanner.position = found.end()
+            raise ValueError("it is an object like any other")
 
     def _begin(self, text: str) -> JsonScanner | None:
         """A scanner of the JSON, which begins at the first brace, or at a bracket after nothing but white space.

@@ -172,7 +172,7 @@ def test_a_server_that_knows_no_calls_binds_none(unparsed: RunningTarget) -> Non
     assert told(deltas_of(streamed)) == ("", streamed.text, [])
 
 
-def test_a_template_for_tools_writes_the_prompt_and_shows_the_syntax(model: Path, tmp_path: Path) -> None:
+def test_a_template_for_tools_writes_prompts_and_shows_calls(model: Path, tmp_path: Path) -> None:
     folder = copy_of(model, tmp_path, chat_template="plain")
     (folder / "additional_chat_templates").mkdir()
     for_tools = "{% for tool in tools %}{{ tool.function.name }}<tool_call>{% endfor %} arguments"

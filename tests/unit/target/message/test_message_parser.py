@@ -118,6 +118,12 @@ def test_a_hundred_thousand_characters_are_read_in_no_time(text: str, family: st
     assert sum(len(part.arguments if isinstance(part, ToolCall) else part.text) for part in parts) > 90_000
 
 
+def test_an_object_with_a_name_that_is_no_tools_is_not_held_back():
+    text = '{"name": "Alice", "age": 3}'
+    for cut in range(len('{"name": "Alice"'), len(text)):
+        assert read(Answer("llama3_json", text, []), cut) == [[Content(text[:cut].rstrip())], [Content(text)]]
+
+
 def test_a_header_that_is_too_long_is_content_wherever_it_is_cut():
     text = "<tool_call>" + " " * 300 + '{"name": "f"}'
     assert read(Answer("hermes", text, []))[-1] == [Content(text)] == read(Answer("hermes", text, []), 100, 200)[-1]
