@@ -10,7 +10,8 @@ import grpc
 import openai
 import pytest
 
-from outrider import Result
+from outrider import Result, Token
+from services.gateway.openai.completions.writer import TokenLogprobs
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 from tests.harness.servers.server import wait_until
@@ -110,6 +111,31 @@ def test_an_echo_with_logprobs_has_an_entry_for_each_token(
     tops = [top for one in told for top in one.top_logprobs]
     assert tops[0] is None
     assert all(max(top, key=top.get) == tokens[-1].text for top in tops[-1:])
+
+
+@pytest.mark.parametrize("prompt", ["Hello world", " a <s> b", [1, 5, 9]])
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_token_is_found_at_its_offset(chat_client: openai.OpenAI, prompt: Any, stream: bool):
+    """This model's tokenizer begins each text with a token that the text does not show."""
+    asked: dict[str, Any] = {"model": "", "max_tokens": 2, "echo": True, "logprobs": 0, "extra_body": {"seed": 1}}
+    answer: Any = chat_client.completions.create(prompt=prompt, stream=stream, **asked)
+    choices = [part.choices[0] for part in (answer if stream else [answer])]
+    text = "".join(one.text for one in choices)
+    told = [one.logprobs for one in choices if one.logprobs]
+    places = [place for one in told for place in zip(one.text_offset, one.tokens, strict=True)]
+    assert [text[offset : offset + len(token)] for offset, token in places] == [token for _, token in places]
+    assert "".join(token for _, token in places) == text
+
+
+def test_a_blank_that_a_tokenizer_adds_has_no_place():
+    """As SentencePiece adds it before the first word; other tokenizers add a token at the end."""
+    tokens = [
+        Token(0, data, "", None, None, (), False, None, None, None, None)
+        for data in (b"<s>", b" Hello", b" caf\xc3", b"\xa9", b"</s>")
+    ]
+    lists = TokenLogprobs("Hello café").lists(tokens, of_prompt=True, with_top=False)
+    assert lists["tokens"] == ["", "Hello", "bytes:\\x20\\x63\\x61\\x66\\xc3", "bytes:\\xa9", ""]
+    assert lists["text_offset"] == [0, 0, 5, 9, 10]
 
 
 def test_a_stop_string_ends_the_text_and_is_reported(client: openai.OpenAI, gateway: RunningGateway):

@@ -132,6 +132,35 @@ def without_deltas(events: list[Any]) -> list[str]:
     return [*seen, text]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_item_that_is_cut_is_incomplete(chat_client: openai.OpenAI, stream: bool):
+    asked: dict[str, Any] = {"model": MODEL, "input": "a", **SAMPLED}
+    if stream:
+        with chat_client.responses.stream(**asked) as events:
+            *_, done, last = events
+        answer, ended = last.response, [done.item.status]
+    else:
+        answer, ended = chat_client.responses.create(**asked), []
+    assert {answer.status, *(item.status for item in answer.output), *ended} == {"incomplete"}
+
+
+def test_an_item_of_a_whole_answer_is_completed(chat_client: openai.OpenAI):
+    answer = chat_client.responses.create(model=MODEL, input="a", extra_body={"regex": "Yes|No", "seed": 5})
+    assert (answer.status, answer.output[0].status) == ("completed", "completed")
+
+
+def test_an_empty_streamed_answer_has_an_announced_item(chat_gateway: RunningGateway):
+    full = rpc(chat_gateway, [SAID])
+    assert full.message is not None
+    result = replace(full, text="", finish_reason=FinishReason.STOP_TOKEN, message=replace(full.message, content=""))
+    writer = ResponseWriter(ResponseRequest(input="a"), Head(Ticket.new(5), (full.started,), 1))
+    events = [*writer.end(0, result), *writer.tail([result])]
+    added = [event.data["item"]["id"] for event in events if event.name == "response.output_item.added"]
+    done = [event.data["item"] for event in events if event.name == "response.output_item.done"]
+    assert [item["id"] for item in done] == added
+    assert done == events[-1].data["response"]["output"] != []
+
+
 def test_fields_of_openais_service_are_passed_over(chat_gateway: RunningGateway):
     fields = {
         "truncation": "auto", "stream_options": {"include_obfuscation": False}, "client_metadata": {"a": "b"},

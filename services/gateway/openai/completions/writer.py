@@ -18,26 +18,35 @@ from services.gateway.openai.usage_so_far import UsageSoFar
 
 
 class TokenLogprobs:
-    """Keeps the offset of the next token in the text of one choice."""
+    """Finds each token of one choice in its text, which begins with the prompt if that is echoed."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt: str) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._prompt = prompt
         self._offset = 0
 
-    def lists(self, tokens: Iterable[Token], *, with_top: bool) -> dict[str, Any]:
+    def lists(self, tokens: Iterable[Token], *, of_prompt: bool, with_top: bool) -> dict[str, Any]:
         """Return the lists for the next tokens; the first token of a prompt has no log-probability."""
         tokens = tuple(tokens)
+        if tokens and not of_prompt:
+            self._offset = max(self._offset, len(self._prompt))
+        places = [self._place(token, of_prompt) for token in tokens]
         return {
-            "tokens": [token_text(token) for token in tokens],
+            "tokens": [text for text, _ in places],
             "token_logprobs": [token_logprob(token) for token in tokens],
             "top_logprobs": [_top(token) for token in tokens] if with_top else None,
-            "text_offset": [self._begin(token) for token in tokens],
+            "text_offset": [offset for _, offset in places],
         }
 
-    def _begin(self, token: Token) -> int:
-        offset = self._offset
-        self._offset += len(self._decoder.decode(token.bytes))
-        return offset
+    def _place(self, token: Token, of_prompt: bool) -> tuple[str, int]:
+        """Return a token's text as the whole text shows it, and where that begins."""
+        offset, name, text = self._offset, token_text(token), self._decoder.decode(token.bytes)
+        is_at_edge = of_prompt and offset in {0, len(self._prompt)}
+        if is_at_edge and not self._prompt.startswith(text, offset):  # the tokenizer has added it, or its blank
+            is_shown = len(text) > 1 and text[0] == " " and self._prompt.startswith(text[1:], offset)
+            name = text = text[1:] if is_shown else ""
+        self._offset += len(text)
+        return name, offset
 
 
 def _top(token: Token) -> dict[str, float | None] | None:
@@ -57,8 +66,9 @@ class CompletionWriter:
         self._usage = UsageSoFar(request, head)
         self._begun: set[int] = set()
         self._prompts = request.prompts()
-        self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
         self._to_echo = set(range(head.num_choices)) if request.echo else set()
+        echoed = (self._prompt_text(choice) if request.echo else "" for choice in range(head.num_choices))
+        self._logprobs = [TokenLogprobs(prompt) for prompt in echoed]
         self._kept: dict[int, dict[str, Any]] = {}
         self._base = {
             "id": f"cmpl-{head.ticket.name}",
@@ -71,7 +81,7 @@ class CompletionWriter:
     def piece(self, piece: Piece) -> Seq[Event]:
         """Return the events of a piece, if it adds text or has tokens to report."""
         self._usage.add(piece)
-        logprobs = self._of_tokens(piece.choice, piece.tokens)
+        logprobs = self._of_piece(piece)
         ids = self._ids(piece.token_ids)
         if piece.is_of_prompt:
             return self._echo(piece.choice, logprobs)
@@ -95,7 +105,12 @@ class CompletionWriter:
 
     def keep(self, piece: Piece) -> None:
         """Keep the log-probabilities of a piece's tokens for `whole`."""
-        self._keep(piece.choice, piece.tokens)
+        for name, values in (self._of_piece(piece) or {}).items():
+            columns = self._kept.setdefault(piece.choice, {})
+            if values is None:
+                columns[name] = None
+            else:
+                columns.setdefault(name, EncodedList()).extend(values)
 
     def whole(self, results: Seq[Result]) -> Json:
         """Return the whole answer as one object."""
@@ -104,17 +119,9 @@ class CompletionWriter:
 
     def _choice(self, index: int, result: Result) -> Json:
         text = self._prompt_text(index) + result.text if self._request.echo else result.text
-        self._keep(index, ())
+        self.keep(Piece(index, ()))
         ids = {**self._prompt_ids(index), **self._ids(result.token_ids)}
         return {"index": index, "text": text, "logprobs": self._kept.get(index), **ids, **self._end(result)}
-
-    def _keep(self, choice: int, tokens: Seq[Token]) -> None:
-        for name, values in (self._of_tokens(choice, tokens) or {}).items():
-            columns = self._kept.setdefault(choice, {})
-            if values is None:
-                columns[name] = None
-            else:
-                columns.setdefault(name, EncodedList()).extend(values)
 
     def _end(self, result: Result) -> dict[str, Any]:
         ours = outrider_fields(result)
@@ -139,10 +146,11 @@ class CompletionWriter:
         self._to_echo.discard(choice)
         return [] if text is None and logprobs is None else [self._event(choice, text or "", logprobs)]
 
-    def _of_tokens(self, choice: int, tokens: Seq[Token]) -> Json | None:
+    def _of_piece(self, piece: Piece) -> Json | None:
         if self._request.logprobs is None:
             return None
-        return self._logprobs[choice].lists(tokens, with_top=self._request.logprobs > 0)
+        with_top = self._request.logprobs > 0
+        return self._logprobs[piece.choice].lists(piece.tokens, of_prompt=piece.is_of_prompt, with_top=with_top)
 
     def _prompt_records(self, choice: int) -> tuple[Token, ...]:
         return self._head.prompt_records[choice // self._head.samples]

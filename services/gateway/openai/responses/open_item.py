@@ -56,8 +56,8 @@ class OpenItem:
             self._logprobs.extend(new)
         return new
 
-    def closed(self) -> Iterator[Event]:
-        """Yield the events of its end."""
+    def closed(self, status: str = "completed") -> Iterator[Event]:
+        """Yield the events of its end; the status of an item that is cut is `incomplete`."""
         text = "".join(self._text)
         if self._tool is not None:
             yield _event("response.function_call_arguments.done", **self._place, name=self._tool, arguments=text)
@@ -65,18 +65,18 @@ class OpenItem:
             logprobs: Json = {"logprobs": self._logprobs} if self.kind == "message" else {}
             yield _event(f"response.{_PARTS[self.kind]}.done", **self._place, content_index=0, text=text, **logprobs)
             yield self._part_event("done", self._logprobs)
-        yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole())
+        yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole(status))
 
-    def whole(self) -> Json:
-        """Return the complete item."""
-        return self._item("completed")
+    def whole(self, status: str = "completed") -> Json:
+        """Return the item after its end."""
+        return self._item(status)
 
     def _item(self, status: str) -> Json:
         item: Json = {"id": self._place["item_id"], "type": self.kind, "status": status}
         if self._tool is not None:
             name = str(self._place["item_id"]).removeprefix("fc_")
             return {**item, "call_id": f"call_{name}", "name": self._tool, "arguments": "".join(self._text)}
-        content = [self._part(self._logprobs)] if status == "completed" else []
+        content = [] if status == "in_progress" else [self._part(self._logprobs)]
         if self.kind == "reasoning":
             return {**item, "summary": [], "content": content}
         return {**item, "role": "assistant", "content": content}

@@ -41,9 +41,10 @@ class ResponseWriter:
             self._unsent += piece.tokens
         return [*self._begin(), *(() if piece.delta is None else self._delta(piece.delta))]
 
-    def end(self, _: int, __: Result) -> Seq[Event]:
-        """Return the events that end the last item."""
-        return [*self._begin(), *self._close()]
+    def end(self, _: int, result: Result) -> Seq[Event]:
+        """Return the events that end the last item; an empty answer has an empty message."""
+        is_empty = self._open is None and not self._items
+        return [*self._begin(), *(self._opened("message") if is_empty else ()), *self._close(_item_status(result))]
 
     def tail(self, results: Seq[Result]) -> Seq[Event]:
         """Return the last event, which repeats the whole response."""
@@ -116,15 +117,19 @@ class ResponseWriter:
         kind = OpenItem.KINDS[type(delta)]
         if self._open is None or self._open.kind != kind:
             yield from self._close()
-            self._open = OpenItem(kind, len(self._items), next(self._names_from(len(self._items))))
-            yield from self._open.opened()
+            yield from self._opened(kind)
+        assert self._open is not None
         yield self._open.more(delta.text, self._tokens_of(self._open))
 
-    def _close(self) -> Iterator[Event]:
+    def _opened(self, kind: str) -> Iterator[Event]:
+        self._open = OpenItem(kind, len(self._items), next(self._names_from(len(self._items))))
+        yield from self._open.opened()
+
+    def _close(self, status: str = "completed") -> Iterator[Event]:
         if self._open is not None:
             self._open.add(self._tokens_of(self._open))
-            self._items.append(self._open.whole())
-            yield from self._open.closed()
+            self._items.append(self._open.whole(status))
+            yield from self._open.closed(status)
             self._open = None
 
     def _tokens_of(self, item: OpenItem) -> list[Token]:
@@ -141,9 +146,9 @@ class ResponseWriter:
         deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
         if message.content or not (deltas or message.tool_calls):
             deltas.append(ContentDelta(str(message.content)))
-        self._kept.extend(map(token_record, self._unsent))  # of a stream without text
         items: list[Json] = []
-        for delta in (*deltas, *message.tool_calls):
+        every = (*deltas, *message.tool_calls)
+        for delta in every:
             name, index = next(names), len(items)
             if isinstance(delta, ToolCall):
                 item = OpenItem.of_call(index, name, delta)
@@ -151,7 +156,8 @@ class ResponseWriter:
             else:
                 item = OpenItem(OpenItem.KINDS[type(delta)], index, name, logprobs=self._kept)
                 item.more(delta.text)
-            items.append(item.whole())
+            is_cut = delta is every[-1] and not isinstance(delta, ToolCall)
+            items.append(item.whole(_item_status(result) if is_cut else "completed"))
         return items
 
     def _names_from(self, index: int) -> Iterator[str]:
@@ -159,6 +165,11 @@ class ResponseWriter:
         while True:
             yield f"{self._head.ticket.name}_{index}"
             index += 1
+
+
+def _item_status(result: Result) -> str:
+    """Return the status of the item in which an answer has ended."""
+    return "incomplete" if _STATUS.get(finish_reason(result)) == "incomplete" else "completed"
 
 
 def _usage(results: Seq[Result]) -> dict[str, Any]:
