@@ -57,6 +57,19 @@ def test_one_seed_gives_the_bytes_of_the_rpc(client: "anthropic.Anthropic", chat
     assert (final.stop_reason, final.usage.output_tokens) == ("max_tokens", 40)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-2E+999", "12345678901234567890"])
+def test_numbers_of_a_call_stay_as_the_model_writes_them(chat_gateway: RunningGateway, number: str):
+    arguments = f'{{"n": [{number}, 1.5]}}'
+    call = json.dumps(f'<tool_call>\n{{"name": "now", "arguments": {arguments}}}\n</tool_call>')
+    asked = {"model": MODEL, "max_tokens": 200, "messages": SAID, "tools": [NOW], "lark": f"start: {call}"}
+    asked |= {"max_thinking_tokens": 4, "seed": 5}
+    whole = chat_gateway.post("/v1/messages", asked)
+    assert whole.status_code == 200
+    assert f'"input":{{"n":[{number},1.5]}}' in whole.text
+    streamed = chat_gateway.post("/v1/messages", {**asked, "stream": True}).text
+    assert json.dumps(arguments)[1:-1] in streamed
+
+
 def test_calls_are_blocks_and_go_back(client: "anthropic.Anthropic", chat_gateway: RunningGateway):
     tool = {"name": "now", "parameters": NOW["input_schema"]}
     expected = rpc(chat_gateway, BEGUN, max_tokens=200, tools=[tool], tool_choice="required").message

@@ -1,6 +1,5 @@
 """MessageWriter: writes answers as objects and events of Anthropic's API."""
 
-import json
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
@@ -8,6 +7,7 @@ from outrider import ContentDelta, FinishReason, MessageDelta, ReasoningDelta, R
 from services.gateway.anthropic.problem_body import problem_body, problem_event
 from services.gateway.anthropic.request import MessageRequest
 from services.gateway.generation.cut import is_cut
+from services.gateway.generation.encoded_number import read_arguments
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of
@@ -89,7 +89,7 @@ class MessageWriter:
             case ReasoningDelta(text):
                 return {"type": "thinking", "thinking": text if is_whole else "", "signature": ""}
             case ToolCall():
-                arguments = json.loads(delta.arguments) if is_whole else {}
+                arguments = read_arguments(delta.arguments) if is_whole else {}
                 name = f"toolu_{self._head.ticket.name}_{index}"
                 return {"type": "tool_use", "id": name, "name": delta.name, "input": arguments}
 

@@ -4,6 +4,8 @@ import json
 import secrets
 from collections.abc import Callable, Iterable
 
+from services.gateway.generation.encoded_number import EncodedNumber
+
 
 class EncodedList:
     """A list whose entries are encoded as ASCII JSON when they are added; `encode` inserts it in an object's JSON."""
@@ -23,20 +25,24 @@ class EncodedList:
 
 
 def encode(value: object, *, is_ascii: bool) -> bytes:
-    """Encode an object with encoded lists anywhere in it; raises ValueError for numbers that JSON does not have."""
-    lists: list[EncodedList] = []
+    """Encode an object with encoded lists and numbers anywhere in it; raises ValueError for numbers that JSON does not
+    have.
+    """
+    encoded: list[EncodedList | EncodedNumber] = []
 
-    def stand_in(found: EncodedList) -> str:
-        lists.append(found)
+    def stand_in(found: EncodedList | EncodedNumber) -> str:
+        encoded.append(found)
         return found.mark
 
     rest = _encode(value, is_ascii=is_ascii, default=stand_in)
     parts: list[bytes] = []
-    for each in lists:
+    for each in encoded:
         before, _, rest = rest.partition(f'"{each.mark}"'.encode())
         parts += (before, bytes(each))
     return b"".join((*parts, rest))
 
 
-def _encode(value: object, *, is_ascii: bool, default: Callable[[EncodedList], object] | None = None) -> bytes:
+def _encode(
+    value: object, *, is_ascii: bool, default: Callable[[EncodedList | EncodedNumber], object] | None = None
+) -> bytes:
     return json.dumps(value, ensure_ascii=is_ascii, allow_nan=False, separators=(",", ":"), default=default).encode()
