@@ -33,7 +33,7 @@ def _grammar(rng: Random) -> Grammar:
     """A grammar that needs ever more states: a match may begin at each character, and ends much later."""
     ends = [f"{rng.choice(_PARTS)}.{{{rng.randint(3, 9)}}}" for _ in range(rng.randint(1, 4))]
     source = GrammarSource(GrammarKind.REGEX, (f"(.*)({'|'.join(ends)})",))
-    text = source.serialized(tokenizer())
+    text = source.serialized(tokenizer(), lambda *_: True)
     limits, own = _limits(rng), compiler(tokenizer(), VOCAB_SIZE)
 
     def read() -> LLMatcher:

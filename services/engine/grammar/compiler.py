@@ -1,6 +1,8 @@
 """GrammarCompiler: compiles the sources of grammars for the vocabulary of one model."""
 
+import json
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -63,7 +65,7 @@ class GrammarCompiler:
         message, for a grammar that is wrong, too large, or matches no text.
         """
         try:
-            text = source.serialized(self._vocabulary)
+            text = source.serialized(self._vocabulary, self._has_more_keys)
         except ValueError as error:
             raise GrammarError(str(error)) from error
         _check(self._read(source.kind, text))
@@ -71,7 +73,8 @@ class GrammarCompiler:
 
     def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
         """Compile a grammar that has passed `compile` before, without checking it again."""
-        return self._make(source, source.serialized(self._vocabulary), looks_ahead=looks_ahead, num_states=num_states)
+        text = source.serialized(self._vocabulary, self._has_more_keys)
+        return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
 
     def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
         def read() -> LLMatcher:
@@ -80,6 +83,18 @@ class GrammarCompiler:
         return Grammar(
             source, read, self._threads, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states
         )
+
+    def _has_more_keys(self, pattern: str, names: Seq[str]) -> bool:
+        """Whether an object without these properties may have a key that matches the pattern."""
+        schema = {
+            "type": "object",
+            "properties": dict.fromkeys(names, False),
+            "patternProperties": {pattern: True},
+            "additionalProperties": False,
+            "x-guidance": {"whitespace_flexible": False},
+        }
+        text = json.dumps({"grammars": [{"json_schema": schema}]})
+        return bytes(self._read(GrammarKind.JSON_SCHEMA, text).compute_ff_bytes()) != b"{}"
 
     def _read(self, kind: GrammarKind, text: str) -> LLMatcher:
         return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[kind])

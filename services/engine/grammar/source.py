@@ -8,6 +8,7 @@ from enum import Enum, auto
 from llguidance import LLMatcher
 
 from services.engine.grammar.reasoning import ReasoningMarks
+from services.engine.grammar.schema import HasMoreKeys, held_schema, held_schemas_in_lark
 from services.engine.text.tokenizer import Tokenizer
 
 # Without a bound, a model may write nothing but white space. A schema's own settings replace it.
@@ -39,24 +40,28 @@ class GrammarSource:
         marks = () if self.reasoning is None else (self.reasoning.start, self.reasoning.end)
         return sum(len(text.encode()) for text in (*self.texts, *marks))
 
-    def serialized(self, tokenizer: Tokenizer) -> str:
-        """Return the grammar in llguidance's own format; raises ValueError for a JSON schema that is not JSON."""
+    def serialized(self, tokenizer: Tokenizer, has_more_keys: HasMoreKeys) -> str:
+        """Return the grammar in llguidance's own format; raises ValueError for a JSON schema that cannot be followed.
+
+        `has_more_keys` examines patterns of keys in schemas.
+        """
+        own = self._own(has_more_keys)
         if self.reasoning is None:
-            return f'{{"grammars": [{{{self._own()}}}]}}'
+            return f'{{"grammars": [{{{own}}}]}}'
         lines = ["start: reasoning @text", *self.reasoning.lines(tokenizer)]
         before = json.dumps({"lark_grammar": "\n".join(lines)})
-        return f'{{"grammars": [{before}, {{"name": "text", {self._own()}}}]}}'
+        return f'{{"grammars": [{before}, {{"name": "text", {own}}}]}}'
 
-    def _own(self) -> str:
+    def _own(self, has_more_keys: HasMoreKeys) -> str:
         """The text's grammar as a field in JSON."""
         (text, *_) = self.texts
         match self.kind:
             case GrammarKind.JSON_SCHEMA:
-                return f'"json_schema": {_with_settings(text)}'
+                return f'"json_schema": {_with_settings(text, has_more_keys)}'
             case GrammarKind.REGEX:
                 return _lark(_of_regex(text))
             case GrammarKind.LARK:
-                return _lark(text)
+                return _lark(held_schemas_in_lark(text, has_more_keys))
             case GrammarKind.CHOICE:
                 return _lark(_of_regex("|".join(map(re.escape, self.texts))))
 
@@ -70,9 +75,11 @@ def _lark(text: str) -> str:
     return f'"lark_grammar": {json.dumps(text)}'
 
 
-def _with_settings(schema: str) -> str:
-    """A schema with settings for white space; its text is not encoded again, so numbers stay as they are."""
-    value = read_json(schema)  # the library would embed invalid JSON in its own, with confusing errors
+def _with_settings(schema: str, has_more_keys: HasMoreKeys) -> str:
+    """A schema that can be followed, with settings for white space."""
+    original = read_json(schema)  # the library would embed invalid JSON in its own, with confusing errors
+    if (value := held_schema(original, has_more_keys)) != original:
+        schema = json.dumps(value)
     if value is True:  # any JSON
         value, schema = {}, "{}"
     if not isinstance(value, dict) or _SETTINGS in value:

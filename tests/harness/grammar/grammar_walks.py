@@ -82,7 +82,7 @@ class Walk:
         def read() -> LLMatcher:
             return LLMatcher(self.vocabulary.compiler._tokenizer, text, log_level=0, limits=self.limits)
 
-        text = self.source.serialized(self.vocabulary.compiler._vocabulary)
+        text = self.source.serialized(self.vocabulary.compiler._vocabulary, lambda *_: True)
         if read().is_error():
             return None
         return Grammar(

@@ -185,7 +185,12 @@ def costly_grammar(name: str) -> Grammar:
     tokenizer = compiler(byte_tokenizer(), VOCAB_SIZE)._tokenizer
 
     def read() -> LLMatcher:
-        return LLMatcher(tokenizer, source.serialized(byte_tokenizer()), log_level=0, limits=LLParserLimits(**limits))
+        return LLMatcher(
+            tokenizer,
+            source.serialized(byte_tokenizer(), lambda *_: True),
+            log_level=0,
+            limits=LLParserLimits(**limits),
+        )
 
     return Grammar(
         source, read, compiler(byte_tokenizer(), VOCAB_SIZE)._threads, vocab_size=VOCAB_SIZE, looks_ahead=True
