@@ -1,8 +1,11 @@
 """Conversations that every family's chat template is tried on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from services.target.prompt.chat_renderer import make_renderer
 
 _FOLDER = Path(__file__).parent / "templates"
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -84,6 +87,12 @@ def template_of(name: str) -> str:
     """The text of a family's template, in which it is always the same day."""
     text = _templates()[name].read_text()
     return _TODAY + text if "strftime_now" in text else text
+
+
+@cache
+def renderer(name: str) -> Callable[[dict[str, Any]], dict[str, str]]:
+    """A function that renders conversations with a family's template, in this process."""
+    return make_renderer({"sources": {"default": template_of(name)}, "special_tokens": SPECIAL_TOKENS})
 
 
 def families() -> Iterator[str]:

@@ -8,13 +8,12 @@ from services.target.prompt.chat_renderer import make_renderer
 from services.target.prompt.repairs import REPAIRS, merge_turns
 from tests.unit.target.prompt.template_conversations import (
     RESULT,
-    SPECIAL_TOKENS,
     USER,
     WEATHER,
     called,
     families,
+    renderer,
     said,
-    template_of,
 )
 
 TOKIO = ("get_weather", {"city": "Tokio"})
@@ -23,9 +22,7 @@ FURTHER = [said("assistant", "It is clear."), said("user", "And Rome?")]
 
 def render(family: str, messages: list[dict]) -> str:
     question = {"messages": messages, "tools": [WEATHER], "add_generation_prompt": True}
-    return make_renderer({"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS})(question)[
-        "text"
-    ]
+    return renderer(family)(question)["text"]
 
 
 @pytest.mark.parametrize("family", sorted(families()))
@@ -77,9 +74,7 @@ def test_calls_are_split_for_a_template_that_takes_one():
 
 def test_without_a_system_role_its_text_begins_the_question():
     question = {"messages": [said("system", "Be brief."), said("user", "Hi")], "add_generation_prompt": True}
-    text = make_renderer({"sources": {"default": template_of("gemma")}, "special_tokens": SPECIAL_TOKENS})(question)[
-        "text"
-    ]
+    text = renderer("gemma")(question)["text"]
     assert "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>" in text
 
 
@@ -93,8 +88,7 @@ def test_a_refusal_that_no_repair_helps_is_the_first_one():
 def test_a_tool_without_a_description(family):
     tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
     question = {"messages": [USER], "tools": [tool], "add_generation_prompt": True}
-    setup = {"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS}
-    assert "<Paris>?" in make_renderer(setup)(question)["text"]
+    assert "<Paris>?" in renderer(family)(question)["text"]
 
 
 def test_merged_turns_keep_the_reasoning_of_both():

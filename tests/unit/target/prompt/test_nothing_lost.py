@@ -1,8 +1,6 @@
 """Every template's prompt has each text of a conversation once and in order, given as a string or in parts."""
 
 import re
-from collections.abc import Callable
-from functools import cache
 from itertools import count
 from typing import Any
 
@@ -11,12 +9,11 @@ import pytest
 from services.target.prompt.chat_renderer import make_renderer
 from tests.unit.target.prompt.template_conversations import (
     CLOCK,
-    SPECIAL_TOKENS,
     WEATHER,
     called,
     families,
+    renderer,
     said,
-    template_of,
 )
 
 FAMILIES = sorted(families())
@@ -57,11 +54,6 @@ CONVERSATIONS = {
 def in_parts(message: dict[str, Any]) -> dict[str, Any]:
     content = message["content"]
     return {**message, "content": [{"type": "text", "text": content}]}
-
-
-@cache
-def renderer(family: str) -> Callable[[dict[str, Any]], dict[str, str]]:
-    return make_renderer({"sources": {"default": template_of(family)}, "special_tokens": SPECIAL_TOKENS})
 
 
 def render(family: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str:

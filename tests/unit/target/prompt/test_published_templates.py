@@ -4,16 +4,12 @@ import json
 
 import pytest
 
-from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.unit.target.prompt.template_conversations import (
     CONVERSATIONS,
-    SPECIAL_TOKENS,
     expectations_of,
     families,
-    template_of,
+    renderer,
 )
-
-pytestmark = pytest.mark.process
 
 FAMILIES = [*families()]
 _CALLS = ("a call and its result", "two calls", "a call among words")
@@ -32,18 +28,11 @@ REFUSED = {
 """Conversations that these templates refuse, so that transformers renders none."""
 
 
-def rendered(template: ChatTemplate, conversation: dict) -> str | None:
-    try:
-        return template.render(**conversation)
-    except ChatTemplateError:
-        return None
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_conversation_is_rendered_as_by_transformers(family):
     expected = json.loads(expectations_of(family).read_text())
-    template = ChatTemplate(template_of(family), SPECIAL_TOKENS)
-    texts = {name: rendered(template, conversation) for name, conversation in CONVERSATIONS.items()}
+    render = renderer(family)
+    texts = {name: render({"add_generation_prompt": True, **one}).get("text") for name, one in CONVERSATIONS.items()}
     assert {name for name, text in expected.items() if text is None} == {*REFUSED.get(family, ())}
     others = {*REFUSED.get(family, ()), *LEFT_OUT.get(family, ())}
     assert all("get_weather" in texts[name] for name in LEFT_OUT.get(family, ()))
