@@ -1,5 +1,6 @@
 """GenerationRequest: the fields that the requests of all APIs share, and their conversion to options of the RPC."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -26,6 +27,9 @@ _TYPES = get_type_hints(GenerateOptions)
 _NAMES = tuple(name for name in _TYPES if name not in _OTHERS)
 _FIELDS: dict[str, Any] = {name: (_TYPES[name], None) for name in _NAMES}
 _Options: Any = create_model("Options", __base__=Part, **_FIELDS)
+
+
+_BIAS = re.compile(r"^logit_bias\[(\d+)\].*")  # the RPC has a list, HTTP an object
 
 
 def _zero_for_minus_one(value: object) -> object:
@@ -78,7 +82,8 @@ class GenerationRequest(_Options, GrammarFields, ABC):  # type: ignore[misc]
 
     def name_of(self, path: str) -> str:
         """Return the API's name of a field of the RPC's request."""
-        return self.path_in_use(api_name(path, {**self.rpc_names, **self.grammar_names()}))
+        name = self.path_in_use(api_name(path, {**self.rpc_names, **self.grammar_names()}))
+        return _BIAS.sub(lambda found: f'logit_bias["{[*self.logit_bias][int(found[1])]}"]', name)
 
     def options(self) -> GenerateOptions:
         """Return the client's options; the target decides those that are absent or None."""

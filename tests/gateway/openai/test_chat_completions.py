@@ -141,7 +141,7 @@ def test_reasoning_is_separated_from_content(chat_client: openai.OpenAI, chat_ga
 @pytest.mark.parametrize(
     ("fields", "name", "said"),
     [
-        ({"messages": []}, "messages", "at least 1"),
+        ({"messages": []}, "messages", "must not be empty"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ""}}]}]},
          "messages[0].content[0].type", "'text'"),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "messages", "the first message cannot be"),
@@ -152,7 +152,7 @@ def test_reasoning_is_separated_from_content(chat_client: openai.OpenAI, chat_ga
         ({"messages": [*SAID, {"role": "assistant", "tool_calls": [{"function": {"name": "", "arguments": "{}"}}]}]},
          "messages[2].tool_calls[0].function.name", "is empty"),
         ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
-        ({"response_format": {"type": "xml"}}, "response_format", "json_schema"),
+        ({"response_format": {"type": "xml"}}, "response_format.type", "json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "colour"}}}},
          "response_format.json_schema.schema", ""),
         ({"json_schema": {"type": "colour"}}, "json_schema", ""),

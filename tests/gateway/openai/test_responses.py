@@ -145,7 +145,9 @@ def test_an_item_that_is_cut_is_incomplete(chat_client: openai.OpenAI, stream: b
 
 
 def test_an_item_of_a_whole_answer_is_completed(chat_client: openai.OpenAI):
-    answer = chat_client.responses.create(model=MODEL, input="a", extra_body={"regex": "Yes|No", "seed": 5})
+    answer = chat_client.responses.create(
+        model=MODEL, input="a", extra_body={"regex": "Yes|No", "reasoning_marks": [], "seed": 5}
+    )
     assert (answer.status, answer.output[0].status) == ("completed", "completed")
 
 
@@ -187,7 +189,7 @@ def test_fields_of_openais_service_are_passed_over(chat_gateway: RunningGateway)
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"input": []}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
+        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type"),
         ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "name": ""}]}, "input[2].name"),
         ({"tools": [NOW], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice.name"),
         ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text.format"),

@@ -88,6 +88,13 @@ class ResponseRequest(GenerationRequest, TemplateFields, IgnoredFields):
         None, description="Not supported: nothing is stored.", json_schema_extra=REFUSED
     )
 
+    @field_validator("input", mode="before")
+    @classmethod
+    def _has_items(cls, items: object) -> object:
+        if items == []:
+            raise ValueError("must not be empty")
+        return items
+
     @field_validator("previous_response_id")
     @classmethod
     def _nothing_is_stored(cls, name: str | None) -> str | None:
