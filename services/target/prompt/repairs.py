@@ -14,6 +14,7 @@ Repair = Callable[[list[Message]], list[Message]]
 _SHORT_ID = re.compile("[A-Za-z0-9]{9}")  # the only ids that Mistral's templates accept
 _DIGITS = string.digits + string.ascii_letters
 _PARAGRAPH = "\n\n"
+_ROLES = {**{role: role for role in ("system", "user", "assistant", "tool")}, "developer": "system"}
 _REASONING = ("reasoning_content", "thinking")  # the names that templates read
 
 
@@ -46,6 +47,11 @@ def split_calls(messages: list[Message]) -> list[Message]:
 def merge_system(messages: list[Message]) -> list[Message]:
     """The same as `merge_turns` without any system message: the first one becomes part of the user's first message."""
     return merge_turns([_as_user(message) for message in messages])
+
+
+def with_known_roles(messages: list[Message]) -> list[Message]:
+    """The messages with a developer's as system messages, and those of unknown roles as the user's."""
+    return [{**message, "role": _ROLES.get(message["role"], "user")} for message in messages]
 
 
 def unchanged(messages: list[Message]) -> list[Message]:
@@ -85,7 +91,7 @@ def _after(first: Repair, second: Repair) -> Repair:
     return lambda messages: second(first(messages))
 
 
-_TURNS: tuple[Repair, ...] = (unchanged, merge_turns, split_calls, merge_system)
+_TURNS: tuple[Repair, ...] = (unchanged, with_known_roles, merge_turns, split_calls, merge_system)
 REPAIRS: tuple[Repair, ...] = (
     *_TURNS,
     *(_after(repair, texts_apart) for repair in _TURNS),
@@ -131,7 +137,7 @@ def _each_call(message: Message) -> list[Message]:
 
 
 def _as_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] in ("system", "developer") else message
+    return message if message["role"] in ("user", "assistant", "tool") else {**message, "role": "user"}
 
 
 def _merged(messages: Iterable[Message]) -> list[Message]:

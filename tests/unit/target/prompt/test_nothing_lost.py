@@ -40,6 +40,8 @@ def conversation(*roles: str) -> list[dict[str, Any]]:
 CONVERSATIONS = {
     "several system messages": conversation("system", "system", "user", "assistant", "system", "user"),
     "a developer's": conversation("developer", "user", "assistant", "developer", "user"),
+    "an unknown role": conversation("system", "user", "assistant", "critic", "user", "calls", "critic"),
+    "a result of no call": conversation("user", "tool"),
     "a system message last": conversation("system", "user", "assistant", "system"),
     "calls": conversation("system", "user", "calls", "assistant", "user"),
     "results last": conversation("system", "user", "calls"),
@@ -82,6 +84,10 @@ def test_each_text_is_in_the_prompt_once_and_in_order(family, name):
 def test_one_part_is_rendered_as_its_text(family, name):
     messages = CONVERSATIONS[name]
     assert render(family, [*map(in_parts, messages)]) == render(family, messages)
+
+
+def test_a_developers_message_is_the_systems():
+    assert "<|system|>\nBe brief.</s>" in render("zephyr", [said("developer", "Be brief."), said("user", "Hi.")])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
