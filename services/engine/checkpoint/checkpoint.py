@@ -114,12 +114,17 @@ class Checkpoint:
         return self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raise CheckpointError if the tokenizer has ids that the model lacks; the reverse is padding."""
+        """Raise CheckpointError if the tokenizer has ids that the model lacks; the reverse is padding.
+
+        Tokens that were added to the vocabulary may lie beyond the model's: such as that of images, where sizes of a
+        family share a tokenizer, but not all of them read images. They are never drawn, and refused in prompts.
+        """
         size = self.config.vocab_size
         for token_id in range(size, tokenizer.vocab_size):
-            if (token := tokenizer.token_text(token_id)) not in self._source.foreign_tokens:
+            if not tokenizer.is_added(token_id):
+                token = shown(tokenizer.token_text(token_id))
                 raise CheckpointError(
-                    f"{tokenizer.where}: token {shown(token)} has id {token_id}; by vocab_size in "
+                    f"{tokenizer.where}: token {token} has id {token_id}; by vocab_size in "
                     f"{self._source.described_by} it must be from 0 to {size - 1}"
                 )
 

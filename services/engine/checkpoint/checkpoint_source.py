@@ -29,4 +29,3 @@ class CheckpointSource:
     folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of a folder's tensors with another row order
     ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
-    foreign_tokens: frozenset[str]  # of the tokenizer, which the embedding may lack

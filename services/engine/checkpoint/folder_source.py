@@ -35,7 +35,8 @@ from services.engine.checkpoint.token_rules import read_forced_ids, read_token_r
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
-_RECOMPUTED = ".rotary_emb.inv_freq"  # old checkpoints store what config.json implies
+# Old checkpoints store what config.json implies.
+_RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
 
 
@@ -50,6 +51,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     warn_of_ignored_settings(generation)
     tensors, idle = _open(folder, read_method(fields))
     names, others = _find_names(expand_names(architecture.names, config), tensors)
+    _require_values(tensors, names)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
     if architecture.stacks_experts:
         tensors = ExpertStacks(tensors)
@@ -70,26 +72,25 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         folder_orders=orders,
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
-        foreign_tokens=architecture.foreign_tokens,
     )
 
 
 def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]:
-    """Open the files; also returns the tensors without effect. Raises CheckpointError for tensors of unknown types."""
+    """Open the files; also returns the tensors without effect."""
     files = TensorFiles(folder)
     if method is None:
-        _require_values(files, files)
         return files, set()
     tensors = QuantisedTensors(files, method)
-    _require_values(files, (name for name in tensors if not tensors.is_matrix(name)))
     return tensors, tensors.idle_biases()
 
 
-def _require_values(files: TensorFiles, names: Iterable[str]) -> None:
+def _require_values(tensors: StoredTensors, names: Iterable[str]) -> None:
+    """Raise CheckpointError for a weight whose values are no floats, unless it is a quantised matrix."""
     for name in names:
-        if (kind := files.kind(name)) not in FLOATS:
+        is_matrix = isinstance(tensors, QuantisedTensors) and tensors.is_matrix(name)
+        if name in tensors and not is_matrix and (kind := tensors.kind(name)) not in FLOATS:
             raise CheckpointError(
-                f"{files.path(name)}: tensor {name!r} is {kind}; it must be {', '.join(FLOATS)}, or quantised as "
+                f"{tensors.path(name)}: tensor {name!r} is {kind}; it must be {', '.join(FLOATS)}, or quantised as "
                 "quantization_config says"
             )
 

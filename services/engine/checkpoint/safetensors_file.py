@@ -28,6 +28,15 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
     "U8": np.dtype("u1"),
+    # No weight may have these types, but buffers that nothing needs do.
+    "BOOL": np.dtype("u1"),
+    "F64": np.dtype("<f8"),
+    "F8_E5M2": np.dtype("u1"),
+    "F8_E8M0": np.dtype("u1"),
+    "I16": np.dtype("<i2"),
+    "U16": np.dtype("<u2"),
+    "U32": np.dtype("<u4"),
+    "U64": np.dtype("<u8"),
 }
 FLOATS = ("F32", "F16", "BF16")
 """The types of values that have no scales."""

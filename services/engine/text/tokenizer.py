@@ -47,9 +47,9 @@ class Tokenizer:
         self._infill_ids: Mapping[str, int] = {}  # which the file gives itself
         self._bytes = read_token_bytes(fields, vocabulary, where)
         self._longest_token = max(map(len, self._bytes), default=0)
-        self._special_ids = frozenset(
-            token_id for token_id, token in self._encoder.get_added_tokens_decoder().items() if token.special
-        )
+        added = self._encoder.get_added_tokens_decoder()
+        self._added_ids = frozenset(added)
+        self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
 
     @classmethod
     def from_model(cls, model: str | os.PathLike[str]) -> "Tokenizer":
@@ -141,6 +141,10 @@ class Tokenizer:
             for token_id, data in enumerate(self._bytes)
             if data.startswith(prefix) and token_id not in self._special_ids
         ]
+
+    def is_added(self, token_id: int) -> bool:
+        """Return whether the token was added to the vocabulary that texts are split into, or is only a gap in ids."""
+        return token_id in self._added_ids or not self.token_bytes(token_id)
 
     def is_special(self, token_id: int) -> bool:
         """Return whether the id is that of a control token."""

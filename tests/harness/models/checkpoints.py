@@ -251,6 +251,17 @@ def edit_json(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(fields | {name: value for name, value in changes.items() if value is not None}))
 
 
+def add_token(folder: Path, content: str) -> None:
+    """Add a token to a folder's tokenizer, with the first id that the model does not have."""
+    path = folder / "tokenizer.json"
+    description = json.loads(path.read_text())
+    vocabulary, added = description["model"]["vocab"], description["added_tokens"]
+    ids = {*vocabulary.values(), *(token["id"] for token in added)}
+    vocabulary |= {f"padding {token_id}": token_id for token_id in range(VOCAB_SIZE) if token_id not in ids}
+    added.append({**added[0], "id": VOCAB_SIZE, "content": content})
+    path.write_text(json.dumps(description))
+
+
 def edit_weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]) -> None:
     """Change the tensors of a checkpoint in one file."""
     tensors = load_file(folder / "model.safetensors")

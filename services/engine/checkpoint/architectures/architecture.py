@@ -22,7 +22,6 @@ class Architecture:
     norms_are_offsets: bool = False  # a norm multiplies by 1 + the stored weight
     stacks_experts: bool = False  # one tensor holds all experts, [experts, in, out], gate and up interleaved
     turns_neighbours: bool = False  # interleaved rotary embeddings pair neighbouring rows of a head, not its halves
-    foreign_tokens: frozenset[str] = frozenset()  # of the tokenizer, which the embedding may lack
 
 
 def fields(*groups: str) -> frozenset[str]:

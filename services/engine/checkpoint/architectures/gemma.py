@@ -93,6 +93,5 @@ GEMMA = {
             **{"max_position_embeddings": 131_072, "rope_theta": 1_000_000.0, "rope_local_base_freq": _LOCAL_THETA},
         },
         norms_are_offsets=True,
-        foreign_tokens=frozenset({"<image_soft_token>"}),  # all sizes share a tokenizer, but not all read images
     ),
 }

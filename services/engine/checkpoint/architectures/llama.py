@@ -89,8 +89,7 @@ def _read_granite(config: JsonFields, context_length: int) -> ModelConfig:
 
 _LLAMA = fields("hidden_act attention_bias mlp_bias")
 _WINDOWED = fields("hidden_act sliding_window layer_types")
-_NAMED = {"hidden_act": "silu"}  # no rms_norm_eps: a folder without it may be an OLMo, whose norms have no weights
-_DEFAULTS = _NAMED | {"rms_norm_eps": 1e-6}
+_DEFAULTS = {"hidden_act": "silu", "rms_norm_eps": 1e-6}
 
 LLAMA = {
     "LlamaForCausalLM": Architecture(
@@ -100,7 +99,7 @@ LLAMA = {
         read_config=_read_llama,
         fields=_LLAMA,
         names=tensor_names.LLAMA_NAMES,
-        defaults=_NAMED,
+        defaults=_DEFAULTS,
     ),
     "MistralForCausalLM": Architecture(
         model_type="mistral",
@@ -109,7 +108,7 @@ LLAMA = {
         read_config=_read_mistral,
         fields=_WINDOWED,
         names=tensor_names.LLAMA_NAMES,
-        defaults=_NAMED | {"num_key_value_heads": 8, "sliding_window": 4096},
+        defaults=_DEFAULTS | {"num_key_value_heads": 8, "sliding_window": 4096},
     ),
     "MinistralForCausalLM": Architecture(
         model_type="ministral",

@@ -59,7 +59,6 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         folder_orders=_folder_orders(config, folder_names) if architecture.turns_neighbours else {},
         ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # read as part of the configuration
         norms_are_offsets=False,  # the converter has added the 1
-        foreign_tokens=frozenset(),
     )
 
 

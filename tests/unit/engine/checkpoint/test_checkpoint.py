@@ -11,7 +11,15 @@ from safetensors.torch import load_file
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
-from tests.harness.models.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
+from tests.harness.models.checkpoints import (
+    VOCAB_SIZE,
+    Kind,
+    add_token,
+    copy_of,
+    edit_json,
+    edit_weights,
+    random_checkpoint,
+)
 
 Q_PROJ = "model.layers.2.self_attn.q_proj.weight"
 
@@ -137,19 +145,25 @@ def test_without_generation_config_nothing_is_recommended(folder):
     assert checkpoint.eos_token_ids == (1,)
 
 
-def test_gemma3s_image_token_may_lie_beyond_the_vocabulary(tmp_path):
-    """All sizes of Gemma 3 share a tokenizer; those that read text alone have no row for it."""
-    for kind in (Kind.GEMMA3, Kind.LLAMA):
-        folder = copy_of(random_checkpoint(kind), tmp_path / kind)
-        path = folder / "tokenizer.json"
-        description = json.loads(path.read_text())
-        description["model"]["vocab"]["<image_soft_token>"] = VOCAB_SIZE
-        path.write_text(json.dumps(description))
-        checkpoint, tokenizer = load_checkpoint(folder), Tokenizer.from_folder(folder)
-        if kind is Kind.GEMMA3:
-            checkpoint.check_vocabulary(tokenizer)
-        else:
-            with pytest.raises(
-                CheckpointError, match=f"'<image_soft_token>' has id {VOCAB_SIZE}; .* to {VOCAB_SIZE - 1}"
-            ):
-                checkpoint.check_vocabulary(tokenizer)
+def test_an_added_token_may_lie_beyond_the_vocabulary(folder):
+    """As that of images in Gemma 3, whose sizes share a tokenizer: those that read text alone have no row for it."""
+    add_token(folder, "<image>")
+    checkpoint, tokenizer = load_checkpoint(folder), Tokenizer.from_folder(folder)
+    assert tokenizer.vocab_size == VOCAB_SIZE + 1
+    checkpoint.check_vocabulary(tokenizer)
+    path = folder / "tokenizer.json"
+    description = json.loads(path.read_text())
+    description["model"]["vocab"]["extra"] = VOCAB_SIZE
+    path.write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match=f"'extra' has id {VOCAB_SIZE}; .* to {VOCAB_SIZE - 1}"):
+        checkpoint.check_vocabulary(Tokenizer.from_folder(folder))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bool, torch.int16, torch.float8_e5m2])
+def test_buffers_that_nothing_needs_may_have_any_type(folder, dtype):
+    buffers = {
+        f"model.layers.0.self_attn.rotary_emb.{name}": torch.ones(4).to(dtype) for name in ("inv_freq", "cos_cached")
+    }
+    before = load_checkpoint(folder).identity()
+    edit_weights(folder, lambda tensors: tensors.update(buffers))
+    assert load_checkpoint(folder).identity() == before

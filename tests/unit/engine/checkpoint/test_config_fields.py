@@ -130,19 +130,29 @@ def test_unknown_fields_are_named_once(folder, caplog):
 
 SIBLINGS = """
     apertus arcee afmoe cohere cohere2 deepseek_v3 dots1 exaone4 glm glm4 gpt_oss granite granitemoe jamba
-    llama4_text minimax mixtral nemotron olmo olmo3 olmoe phi phimoe qwen2_moe qwen3_moe qwen3_next
+    llama4_text minimax mixtral nemotron olmo3 olmoe phi phimoe qwen2_moe qwen3_moe qwen3_next
     recurrent_gemma smollm3 stablelm starcoder2 zamba2
 """
 
 
 @pytest.mark.parametrize("model_type", [*re.findall(r"\w+", SIBLINGS)])
 def test_a_sibling_under_another_s_label_is_refused(model_type):
-    """As transformers writes it with all of its defaults, but for the two fields that say what it is."""
+    """As transformers writes it with all of its defaults, but for the two fields that say what it is.
+
+    An OLMo's fields are a Llama's; it is refused for want of its norms' weights.
+    """
     fields = json.loads(CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
     for label in ("LlamaForCausalLM", "MistralForCausalLM"):
         labelled = fields | {"architectures": [label], "model_type": ARCHITECTURES[label].model_type}
         with pytest.raises(CheckpointError, match=r"config\.json: (rope_parameters: )?field '"):
             read_architecture(JsonFields(labelled, "config.json"))
+
+
+def test_fields_that_are_left_out_have_the_defaults_of_transformers(folder):
+    fields = json.loads((folder / "config.json").read_text())
+    del fields["rms_norm_eps"]
+    (folder / "config.json").write_text(json.dumps(fields))
+    assert load_checkpoint(folder).config.norm_eps == CONFIG_MAPPING["llama"]().rms_norm_eps
 
 
 # generation_config.json
