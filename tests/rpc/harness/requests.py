@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.target.api.chat import callable_tools
 from tests.harness.servers.server import RunningTarget
 
 PROMPT = "import os\nimport sys\n\ndef main(argv):\n"
@@ -74,9 +75,11 @@ def stream(target: RunningTarget, request: generation_pb2.StreamGenerateRequest,
 def continued(
     request: generation_pb2.StreamGenerateRequest, whole: Streamed, count: int
 ) -> generation_pb2.StreamGenerateRequest:
-    """The request that continues after so many tokens."""
+    """The request that continues after so many tokens, with the tools that the answer may call."""
     rest = generation_pb2.StreamGenerateRequest()
     rest.CopyFrom(request)
+    if request.prompt.HasField("chat"):
+        rest.output.tools.MergeFrom(callable_tools(request))
     rest.prompt.token_ids.ids[:] = whole.started.prompt_token_ids
     rest.continue_from.fingerprint = whole.started.fingerprint
     rest.continue_from.token_ids[:] = whole.token_ids[:count]

@@ -10,7 +10,6 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.target.api.chat import callable_tools
 from tests.harness.models.checkpoints import copy_of
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.chat_examples import NONE, REQUIRED, USE_CITY, USER, chat
@@ -64,7 +63,6 @@ def test_every_cut_continues_with_the_next_delta(by_token: RunningTarget) -> Non
     for count in cuts_of(whole):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
-        rest.output.tools.MergeFrom(request.prompt.chat.tools)
         streamed = stream(by_token, rest)
         before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
@@ -88,7 +86,6 @@ def test_text_that_shows_a_call_is_content_at_every_cut(by_token: RunningTarget,
     assert (told(deltas_of(whole)), whole.text) == (("", SHOWN, []), SHOWN)
     for count in cuts_of(whole):
         rest = continued(request, whole, count)
-        rest.output.tools.MergeFrom(callable_tools(request))
         streamed = stream(by_token, rest)
         before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
@@ -121,7 +118,6 @@ def test_typed_arguments_keep_their_schemas_after_every_cut(other_family: Runnin
     for count in cuts_of(whole):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
-        rest.output.tools.MergeFrom(request.prompt.chat.tools)
         streamed = stream(other_family, rest)
         before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
