@@ -1,7 +1,7 @@
 """The `outrider` command, which runs the services and calls them; each subcommand is a module."""
 
+import argparse
 import importlib
-import sys
 from collections.abc import Container
 from collections.abc import Sequence as Seq
 
@@ -42,18 +42,22 @@ _GROUPS = {
 _COMMANDS = {name: command for group in _GROUPS.values() for name, command in group.items()}
 
 
-def main(argv: Seq[str] | None = None) -> int:
-    """Run one command and return its exit code; only the modules of that command are loaded."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+def main(argv: Seq[str]) -> int:
+    """Run one command and return its exit code."""
+    arguments = read_arguments(argv)
+    code: int = arguments.run(arguments)
+    return code
+
+
+def read_arguments(argv: Seq[str]) -> argparse.Namespace:
+    """Return the arguments of one command, whose `run` runs it; only the modules of that command are loaded."""
     parser = build_parser(argv[:1])
     if argv and not argv[0].startswith("-") and argv[0] not in _COMMANDS:
         parser.error(f"there is no command {argv[0]}{did_you_mean(argv[0], _COMMANDS)}")
     try:
-        arguments = parser.parse_args(with_file(argv) if argv[:1] and argv[0] in _SERVICES else argv)
+        return parser.parse_args(with_file(argv) if argv[:1] and argv[0] in _SERVICES else argv)
     except ConfigFileError as error:
         parser.error(str(error))
-    code: int = arguments.run(arguments)
-    return code
 
 
 class _MainParser(CommandParser):

@@ -38,7 +38,14 @@ class ServiceProcess:
         self._name = name
         # -P: do not import from the working directory, which may be another project with a `services` folder.
         command = [sys.executable, "-P", "-m", "services.cli.bound_service", name, *options]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            process_group=0,  # so that Ctrl-C in a terminal reaches this process only, which then stops the service
+        )
         os.sched_setaffinity(self._child.pid, cores)
         self.address = ""
         self._serves = False
