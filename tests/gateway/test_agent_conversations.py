@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import openai
@@ -24,7 +25,7 @@ EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
 
 
 SYNTAXES = {"qwen3": "hermes", "mistral-small-3.2": "mistral_args", "glm-4.6": "glm", "qwen3-coder": "qwen3_coder"}
-SHOWN = {family: f"An example: {written_call(syntax)} so." for family, syntax in SYNTAXES.items()}
+SHOWN = {family: f"So: {written_call(syntax)}." for family, syntax in SYNTAXES.items()}
 SHOWN |= dict.fromkeys(("llama-3", "gpt-oss"), '{"name": "Alice", "parameters": {"age": 3}}')
 
 
@@ -59,7 +60,9 @@ def content_by_doors(gateway: RunningGateway, form: dict[str, Any]) -> Iterator[
 
 
 def test_text_that_shows_a_call_is_content(agent_gateway: RunningGateway, family: str):
-    assert [*content_by_doors(agent_gateway, {"choice": [SHOWN[family]]})] == [(SHOWN[family], "stop")] * 4
+    num_doors = 4 if family in ("qwen3", "llama-3") else 1  # with a mark, and without one
+    answers = islice(content_by_doors(agent_gateway, {"choice": [SHOWN[family]]}), num_doors)
+    assert [*answers] == [(SHOWN[family], "stop")] * num_doors
 
 
 WEATHER: dict[str, Any] = {"name": "weather", "parameters": {"properties": {"days": {"enum": [1], "default": 1}}}}
