@@ -12,7 +12,10 @@ from services.engine.hub.hub_name import HubName
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _REQUIRED = (CONFIG, TOKENIZER)
 _OPTIONAL = (
-    *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
     "additional_chat_templates/tool_use.jinja",
 )
 _MOST_SHOWN = 40  # files, in an error
