@@ -35,6 +35,18 @@ def held_schema(schema: object, has_more_keys: HasMoreKeys) -> object:
         raise ValueError("it is nested too deeply") from error
 
 
+def moved_schema(schema: object, path: str) -> object:
+    """Return a schema whose references hold where it is a part of another one, at `path` from the other's root."""
+    if isinstance(schema, list):
+        return [moved_schema(each, path) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {field: value if field in _VALUES else moved_schema(value, path) for field, value in schema.items()}
+    if isinstance(reference := moved.get("$ref"), str) and reference.startswith("#"):
+        moved["$ref"] = f"#{path}{reference[1:]}"
+    return moved
+
+
 def held_schemas_in_lark(text: str, has_more_keys: HasMoreKeys) -> str:
     """Return a Lark grammar with its JSON schemas as `held_schema` returns them."""
     pieces, start = [], 0

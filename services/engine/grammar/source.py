@@ -52,18 +52,36 @@ class GrammarSource:
         before = json.dumps({"lark_grammar": "\n".join(lines)})
         return f'{{"grammars": [{before}, {{"name": "text", {own}}}]}}'
 
+    @property
+    def spacing(self) -> object:
+        """The settings of a JSON schema for white space; raises ValueError if it is no object in JSON."""
+        schema = read_json(_with_settings(self.texts[0]))
+        if not isinstance(schema, dict):
+            raise ValueError("it is no object in JSON")
+        return schema.get(_SETTINGS)
+
+    def as_rule(self, name: str) -> str:
+        """Return a rule of a Lark grammar that matches the text; raises ValueError for a schema that is no JSON.
+
+        The grammar must not be one in Lark, which has rules with names of their own.
+        """
+        if self.kind is GrammarKind.JSON_SCHEMA:
+            return f"{name}: %json {_with_settings(self.texts[0])}"
+        return _of_regex(self._regex()).replace("start:", f"{name}:", 1)
+
     def _own(self, has_more_keys: HasMoreKeys) -> str:
         """The text's grammar as a field in JSON."""
         (text, *_) = self.texts
         match self.kind:
             case GrammarKind.JSON_SCHEMA:
-                return f'"json_schema": {_with_settings(text, has_more_keys)}'
-            case GrammarKind.REGEX:
-                return _lark(_of_regex(text))
+                return f'"json_schema": {_with_settings(_held(text, has_more_keys))}'
             case GrammarKind.LARK:
                 return _lark(held_schemas_in_lark(text, has_more_keys))
-            case GrammarKind.CHOICE:
-                return _lark(_of_regex("|".join(map(re.escape, self.texts))))
+            case GrammarKind.REGEX | GrammarKind.CHOICE:
+                return _lark(_of_regex(self._regex()))
+
+    def _regex(self) -> str:
+        return self.texts[0] if self.kind is GrammarKind.REGEX else "|".join(map(re.escape, self.texts))
 
 
 def _of_regex(regex: str) -> str:
@@ -75,11 +93,16 @@ def _lark(text: str) -> str:
     return f'"lark_grammar": {json.dumps(text)}'
 
 
-def _with_settings(schema: str, has_more_keys: HasMoreKeys) -> str:
-    """A schema that can be followed, with settings for white space."""
+def _held(schema: str, has_more_keys: HasMoreKeys) -> str:
+    """A schema that can be followed; an unchanged one is not encoded again, so its numbers stay as they are."""
     original = read_json(schema)  # the library would embed invalid JSON in its own, with confusing errors
-    if (value := held_schema(original, has_more_keys)) != original:
-        schema = json.dumps(value)
+    value = held_schema(original, has_more_keys)
+    return schema if value == original else json.dumps(value)
+
+
+def _with_settings(schema: str) -> str:
+    """A schema with settings for white space, in the same text."""
+    value = read_json(schema)
     if value is True:  # any JSON
         value, schema = {}, "{}"
     if not isinstance(value, dict) or _SETTINGS in value:

@@ -11,6 +11,7 @@ from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
 from services.target.message.message_reader import MessageReader
 from services.target.message.reasoning_counter import ReasoningCounter
 from services.target.message.thought import PromptThought, thought_of
+from services.target.message.tool_grammar import is_with_form
 from services.target.models.served_model import ServedModel
 
 _FORMS = ("json_schema", "regex", "choice")  # a grammar in Lark may have calls anywhere, as those of tools have
@@ -62,7 +63,7 @@ def _message_reader(
     if not message.output.message_deltas:
         return None
     types = ArgumentTypes({tool.name: schema_of(tool) for tool in callable_tools(message)})
-    has_form = message.grammar.WhichOneof("kind") in _FORMS
+    has_form = message.grammar.WhichOneof("kind") in _FORMS or is_with_form(message.grammar.lark)
     return MessageReader(request, model.tokenizer, model.syntax, types, thought, has_form=has_form)
 
 

@@ -238,6 +238,18 @@ def binds_answer(chat: common_pb2.Chat) -> bool:
     return is_single or is_required(choice) or any(tool.strict for tool in chat.tools[: LIMITS.max_tools])
 
 
+def has_call_grammar(message: GenerationRequest, model: ServedModel) -> bool:
+    """Whether a grammar constrains the calls of an answer: of bound tools, or of any tools beside a form.
+
+    A grammar in Lark is no such form: it may have calls of its own.
+    """
+    if message.prompt.WhichOneof("input") != "chat":
+        return False
+    chat, kind = message.prompt.chat, message.grammar.WhichOneof("kind")
+    has_both = kind is not None and kind != "lark" and has_tools(chat) and model.syntax.tools is not None
+    return has_both or binds_answer(chat)
+
+
 def is_required(choice: common_pb2.ToolChoice) -> bool:
     """Whether the answer must call a tool."""
     return choice.HasField("tool") or choice.mode == _REQUIRED

@@ -1,4 +1,4 @@
-"""Grammar: reads and compiles the grammar that constrains an answer, be it the request's or that of its tools."""
+"""Grammar: reads and compiles the grammar that constrains an answer: the request's, that of its tools, or both."""
 
 import asyncio
 from dataclasses import replace
@@ -7,18 +7,18 @@ from outrider.v1 import common_pb2
 from services.draft_protocol.conversions import read_source
 from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.grammar import Grammar
-from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.source import GrammarSource
 from services.service.limits import LIMITS
 from services.service.validation import Violations
-from services.target.api.chat import is_required, schema_of
+from services.target.api.call_grammar import CallGrammar
+from services.target.api.chat import is_required
 from services.target.api.request_messages import GenerationRequest
 from services.target.message.thought import marks_before_answer, thought_of
-from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
 from services.target.models.served_model import ServedModel
 
 _MOST_MARK_BYTES = 64
 _KINDS = ("json_schema", "regex", "lark", "choice")
+_FOLLOWED = "what llguidance understands"
 
 
 async def read_grammar(
@@ -34,31 +34,20 @@ async def read_grammar(
 
     In the answer to a conversation, it holds after the reasoning.
     """
-    message = request.grammar
-    name = message.WhichOneof("kind")
-    if name is None:
-        found.add("grammar", "is of no kind", ", ".join(_KINDS))
+    if (source := _read_form(request.grammar, found)) is None:
         return None
-    if _has_empty_text(message):
-        found.add(f"grammar.{name}", "is empty, or has an empty text", "texts with at least one character")
-        return None
-    for mark in ("start", "end", "prefix"):
-        if (size := len(getattr(message.reasoning, mark).encode())) > _MOST_MARK_BYTES:
-            found.add(f"grammar.reasoning.{mark}", f"has {size} bytes", f"at most {_MOST_MARK_BYTES}")
-            return None
-    if message.reasoning.end and not (message.reasoning.start or message.reasoning.begun):
-        found.add("grammar.reasoning.start", "is empty", "a mark; or begun")
-        return None
-    source = read_source(message)
-    if request.prompt.WhichOneof("input") == "chat" and not message.HasField("reasoning"):
+    if request.prompt.WhichOneof("input") == "chat" and not request.grammar.HasField("reasoning"):
         thought = await asyncio.to_thread(thought_of, prompt, model.tokenizer, model.syntax)
         source = replace(source, reasoning=marks_before_answer(model.syntax, thought))
-    return await _compile(source, f"grammar.{name}", model.grammars, found, caller=caller, num_samples=num_samples)
-
-
-def _has_empty_text(message: common_pb2.Grammar) -> bool:
-    texts = read_source(message).texts
-    return not texts or not all(texts)
+    field = _field_of(request.grammar)
+    if (size := source.num_bytes) > LIMITS.max_grammar_bytes:
+        found.add(field, f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
+        return None
+    try:
+        return await model.grammars.compile(source, caller, num_states=num_samples)
+    except GrammarError as error:
+        found.add(field, f"cannot be followed: {error}", _FOLLOWED)
+        return None
 
 
 async def read_tool_grammar(
@@ -70,51 +59,54 @@ async def read_tool_grammar(
     caller: str,
     num_samples: int,
 ) -> Grammar | None:
-    """The compiled grammar that constrains an answer; None if the request has errors, which are in `found`."""
-    if message.HasField("grammar"):
-        found.add("grammar", "is set", "not to be, with a prompt.chat.tool_choice that binds the answer")
+    """The compiled grammar of an answer that calls tools or, unless it has to, has the request's form or any text.
+
+    None if the request has errors, which are in `found`.
+    """
+    form = None
+    if message.HasField("grammar") and not is_required(message.prompt.chat.tool_choice):
+        form = _read_form(message.grammar, found)
+        if message.grammar.HasField("lark"):
+            found.add("grammar.lark", "is set", "another grammar, with tools that bind the answer to their schemas")
     if found:
         return None
-    field = "prompt.chat.tools"
-    try:
-        source = await asyncio.to_thread(_bound_grammar, message.prompt.chat, prompt, model)
-    except ValueError as error:
-        found.add(field, str(error), "schemas that can be followed")
-        return None
-    return await _compile(source, field, model.grammars, found, caller=caller, num_samples=num_samples)
-
-
-def _bound_grammar(chat: common_pb2.Chat, prompt: tuple[int, ...], model: ServedModel) -> GrammarSource:
-    """The grammar's source; raises ValueError for schemas that cannot be constrained to."""
-    assert model.syntax.tools is not None
-    choice = chat.tool_choice
-    required = is_required(choice)
-    named = choice.HasField("tool")
-    rule = CallRule(
-        tools=[
-            BoundTool(tool.name, schema_of(tool) if required or tool.strict else None)
-            for tool in chat.tools
-            if not named or tool.name == choice.tool
-        ],
-        is_required=required,
-        is_parallel=not named and (choice.parallel or not choice.HasField("parallel")),
+    calls = CallGrammar(
+        message.prompt.chat,
+        form,
+        prompt,
+        model,
+        has_own_marks=message.grammar.HasField("reasoning"),
+        caller=caller,
+        num_samples=num_samples,
     )
-    thought = thought_of(prompt, model.tokenizer, model.syntax)
     try:
-        return tool_grammar(rule, model.syntax.tools, model.syntax, thought, most_bytes=LIMITS.max_grammar_bytes)
-    except RecursionError as error:
-        raise ValueError("a schema is nested too deeply") from error
-
-
-async def _compile(
-    source: GrammarSource, field: str, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
-) -> Grammar | None:
-    """The compiled grammar; None if it is invalid, with the reason added to `found` for the field it comes from."""
-    if (size := source.num_bytes) > LIMITS.max_grammar_bytes:
-        found.add(field, f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
-        return None
-    try:
-        return await grammars.compile(source, caller, num_states=num_samples)
+        return await calls.compile()
     except GrammarError as error:
-        found.add(field, f"cannot be followed: {error}", "what llguidance understands")
+        if not calls.add_faults(found):
+            field = "prompt.chat.tools" if form is None else _field_of(message.grammar)
+            found.add(field, f"cannot be followed: {error}", _FOLLOWED)
         return None
+
+
+def _read_form(message: common_pb2.Grammar, found: Violations) -> GrammarSource | None:
+    """The source of a request's grammar; None if it is invalid, with the reason added to `found`."""
+    name = message.WhichOneof("kind")
+    if name is None:
+        found.add("grammar", "is of no kind", ", ".join(_KINDS))
+        return None
+    source = read_source(message)
+    if not source.texts or not all(source.texts):
+        found.add(f"grammar.{name}", "is empty, or has an empty text", "texts with at least one character")
+        return None
+    for mark in ("start", "end", "prefix"):
+        if (size := len(getattr(message.reasoning, mark).encode())) > _MOST_MARK_BYTES:
+            found.add(f"grammar.reasoning.{mark}", f"has {size} bytes", f"at most {_MOST_MARK_BYTES}")
+            return None
+    if message.reasoning.end and not (message.reasoning.start or message.reasoning.begun):
+        found.add("grammar.reasoning.start", "is empty", "a mark; or begun")
+        return None
+    return source
+
+
+def _field_of(message: common_pb2.Grammar) -> str:
+    return f"grammar.{message.WhichOneof('kind')}"

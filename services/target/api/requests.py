@@ -24,7 +24,7 @@ from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_SALT_BYTES
 from services.service.validation import Violations
 from services.target.api.best_of import check_best_of, ranking_output
-from services.target.api.chat import binds_answer
+from services.target.api.chat import has_call_grammar
 from services.target.api.grammar import read_grammar, read_tool_grammar
 from services.target.api.infill import read_infill_ends
 from services.target.api.output_options import read_output
@@ -102,15 +102,16 @@ async def read_request_grammar(
 ) -> Grammar | None:
     """The compiled grammar of the answer, if there is one; each caller has at most one compiled at a time."""
     num_samples = min(num_generated(message), model.max_samples)
-    if message.prompt.WhichOneof("input") == "chat" and binds_answer(message.prompt.chat):
+    if message.HasField("grammar"):
+        if message.prompt.heal:
+            found.add("prompt.heal", "is true", "false, or not set, with a grammar")
+            found.add("grammar", "is set", "not to be, with prompt.heal")
+        if message.grammar.prefer_end and message.stop.min_tokens > 0:
+            found.add("grammar.prefer_end", "is true", "false, or not set, with stop.min_tokens")
+    if has_call_grammar(message, model):
         return await read_tool_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
     if not message.HasField("grammar"):
         return None
-    if message.prompt.heal:
-        found.add("prompt.heal", "is true", "false, or not set, with a grammar")
-        found.add("grammar", "is set", "not to be, with prompt.heal")
-    if message.grammar.prefer_end and message.stop.min_tokens > 0:
-        found.add("grammar.prefer_end", "is true", "false, or not set, with stop.min_tokens")
     return await read_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
 
 

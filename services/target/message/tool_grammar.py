@@ -7,6 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any
 
+from services.engine.grammar.schema import moved_schema
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
 from services.target.message.thought import PromptThought, marks_before_answer
@@ -16,6 +17,7 @@ from services.target.message.xml_rules import free_rules, xml_rules
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _ANY_TEXT = "TEXT: /(?s:.*)/"
 _OBJECT = {"type": "object"}
+_FORM = "answer_form"  # the rule of the text that may come instead of calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,14 @@ class BoundTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRule:
-    """The calls that an answer may have; if none is required, it may have any text before and between them."""
+    """The calls that an answer may have; if none is required, it may have any text before and between them, or, with a
+    form, a text of this form instead of calls.
+    """
 
     tools: Seq[BoundTool]
     is_required: bool
     is_parallel: bool
+    form: GrammarSource | None = None
 
 
 def tool_grammar(
@@ -43,7 +48,14 @@ def tool_grammar(
     Raises ValueError if it is larger than `most_bytes`.
     """
     text = "\n".join(_Lark(rule, tools, syntax, most_bytes).lines())
-    return GrammarSource(GrammarKind.LARK, (text,), reasoning=marks_before_answer(syntax, thought, is_call=True))
+    marks = marks_before_answer(syntax, thought, is_call=True)
+    prefers_end = rule.form is not None and rule.form.prefers_end and not rule.is_required
+    return GrammarSource(GrammarKind.LARK, (text,), prefers_end, marks)
+
+
+def is_with_form(lark: str) -> bool:
+    """Whether a grammar is one of calls, or of a text of a form instead."""
+    return f"\n{_FORM}:" in lark
 
 
 class _Lark:
@@ -56,12 +68,16 @@ class _Lark:
         self._answer = syntax.reasoning.answer if syntax.reasoning else ""
 
     def lines(self) -> list[str]:
-        answer = self._required() if self._rule.is_required else self._free()
-        return [*answer, *self._calls(), _ANY_TEXT]
+        return [*self._start(), *self._calls(), _ANY_TEXT]
 
-    def _required(self) -> list[str]:
+    def _start(self) -> list[str]:
         opening, closing = self._written(self._tools.opening), self._written(self._tools.closing)
-        return [f"start: {opening} call {self._further()} {closing}"]
+        calls = f"{opening} call {self._further()} {closing}"
+        if self._rule.is_required:
+            return [f"start: {calls}"]
+        if (form := self._rule.form) is not None:
+            return [f"start: {self._written(self._answer)} {_FORM} | {calls}", form.as_rule(_FORM)]
+        return self._free()
 
     def _further(self) -> str:
         """Calls after the first one, if there may be any."""
@@ -88,6 +104,8 @@ class _Lark:
     def _calls(self) -> list[str]:
         rules = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
         form, size = self._tools.xml, 0
+        if self._is_json_beside_json:
+            return [*rules, *(f"call_{index}: {self._json_call(tool)}" for index, tool in enumerate(self._rule.tools))]
         if form is not None:
             rules += free_rules(form)
         for index, tool in enumerate(self._rule.tools):
@@ -105,9 +123,30 @@ class _Lark:
 
     def _call(self, index: int, mark: str | None = None) -> str:
         """One call; with `mark`, the rest of the first call after this mark."""
+        if self._is_json_beside_json:
+            return f"call_{index}"
         text = self._tools.call if mark is None else (self._tools.opening + self._tools.call).removeprefix(mark)
         before, _, after = text.replace(NAME, self._rule.tools[index].name).partition(ARGUMENTS)
         return f"{self._written(before)} arguments_{index} {self._written(after)}"
+
+    @property
+    def _is_json_beside_json(self) -> bool:
+        """Whether calls and the form are objects, which differ in their keys only.
+
+        The library then needs a schema of the whole call: it would read a literal text as far as it equals the form.
+        """
+        form = self._rule.form
+        return form is not None and form.kind is GrammarKind.JSON_SCHEMA and self._tools.call.startswith("{")
+
+    def _json_call(self, tool: BoundTool) -> str:
+        fields = json.loads(self._tools.call.replace(NAME, tool.name).replace(ARGUMENTS, "{}"))
+        properties: dict[str, object] = {name: {"const": value} for name, value in fields.items()}
+        (arguments,) = (name for name, value in fields.items() if value == {})
+        schema = {**_OBJECT, **(tool.schema or {})}
+        properties[arguments] = moved_schema(schema, f"/properties/{arguments}")
+        assert self._rule.form is not None
+        whole = {"properties": properties, "required": [*fields], "additionalProperties": False}
+        return f"%json {json.dumps({'x-guidance': self._rule.form.spacing, **_OBJECT, **whole})}"
 
     def _written(self, text: str) -> str:
         """A literal text, in which marks are single tokens."""

@@ -142,8 +142,8 @@ BAD_CHATS = {
     ),
     "a schema that nothing follows": bad(
         chat(tools=[{"name": "h", "parameters": '{"minProperties": 2, "maxProperties": 1}', "strict": True}]),
-        "tools",
-        "cannot be followed",
+        "tools[0].parameters",
+        "of 'h' cannot be followed",
     ),
     "an unknown choice": bad(chat(tools=[F], tool_choice={"mode": 9}), "tool_choice.mode", "is 9; allowed: TOOL_"),
     "a choice without tools": bad(chat(tool_choice={"mode": REQUIRED}), "tool_choice.mode", "there are no tools"),

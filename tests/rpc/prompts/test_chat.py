@@ -190,12 +190,75 @@ def test_an_answer_to_an_open_thought_is_reasoning(unparsed: RunningTarget) -> N
     assert told(deltas_of(streamed)) == (streamed.text.lstrip(), "", [])
 
 
-def test_a_choice_that_binds_leaves_no_room_for_a_grammar(target: RunningTarget) -> None:
+FORM = {"type": "object", "properties": {"sky": {"enum": ["clear", "grey"]}}, "required": ["sky"]}
+FORM |= {"additionalProperties": False, "x-guidance": {"whitespace_flexible": False}}
+BESIDE_FORM: dict[str, dict[str, Any]] = {
+    "auto": {"tools": [USE_CITY]},
+    "strict": {"tools": [{**USE_CITY, "strict": True}]},
+    "single": {"tools": [{**USE_CITY, "strict": True}], "tool_choice": {"parallel": False}},
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_FORM)
+@pytest.mark.parametrize(("avoided", "wanted"), [(b"<", "form"), (b"{", "calls")])
+def test_beside_a_form_the_answer_is_calls_or_the_form(
+    target: RunningTarget, name: str, avoided: bytes, wanted: str
+) -> None:
+    request = request_of(2, **BESIDE_FORM[name])
+    request.grammar.json_schema = json.dumps(FORM)
+    request.sampling.begin_suppress_token_ids.extend(target.engine.model.tokenizer.ids_beginning_with(avoided))
+    _, content, calls = told(deltas_of(streamed := stream(target, request)))
+    if wanted == "form":
+        assert (json.loads(content)["sky"] in ("clear", "grey"), calls) == (True, [])
+        return
+    assert streamed.text.startswith('<tool_call>\n{"name": "')
+    assert content == "" or streamed.reason == "FINISH_REASON_MAX_TOKENS"
+    if name != "auto":
+        arguments = [json.loads(text) for _, text in calls]
+        assert arguments
+        assert all(re.fullmatch("[A-Z][a-z]{2,5}", one["city"]) for one in arguments)
+
+
+def test_a_form_has_no_effect_on_required_calls(target: RunningTarget) -> None:
     request = request_of(**REQUIRED_CALLS)
+    plain = stream(target, request)
     request.grammar.regex = "a"
+    assert stream(target, request).token_ids == plain.token_ids
+
+
+UNHELD = {"name": "unheld", "parameters": '{"properties": {"a": {"const": 9007199254740993}}}'}
+
+
+def test_strict_tools_that_cannot_be_held_are_named(target: RunningTarget) -> None:
+    tools = [{**USE_CITY, "strict": True}, {**UNHELD, "strict": True}, UNHELD | {"name": "loose"}]
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(target, request_of(tools=tools))
+    ((field, said),) = violations(failure.value).items()
+    assert field == "prompt.chat.tools[1].parameters"
+    assert "of 'unheld' cannot be followed: const has 9007199254740993" in said
+
+
+def test_a_tool_that_cannot_be_held_refuses_no_other(target: RunningTarget) -> None:
+    request = request_of(tools=[USE_CITY, UNHELD], tool_choice={"mode": REQUIRED, "parallel": False})
+    lark = stream(target, request).started.grammar.lark
+    assert "[A-Z][a-z]{2,5}" in lark
+    assert "9007199254740993" not in lark
+
+
+def test_bound_tools_leave_no_room_for_a_grammar_in_lark(target: RunningTarget) -> None:
+    request = request_of(**BESIDE_FORM["strict"])
+    request.grammar.lark = 'start: "a"'
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, request)
-    assert [*violations(failure.value)] == ["grammar"]
+    assert [*violations(failure.value)] == ["grammar.lark"]
+
+
+def test_a_form_that_cannot_be_held_is_named(target: RunningTarget) -> None:
+    request = request_of(**BESIDE_FORM["strict"])
+    request.grammar.regex = "(("
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(target, request)
+    assert [*violations(failure.value)] == ["grammar.regex"]
 
 
 @pytest.mark.parametrize(

@@ -662,7 +662,8 @@ class Tool(_message.Message):
     """
     strict: _builtins.bool
     """Whether the arguments must follow the schema if the model decides by itself to call the tool. With a `ToolChoice`
-    that requires a call, the arguments of all tools must. Default: false.
+    that requires a call, the arguments of all tools must, except those of a tool whose schema cannot be followed.
+    Default: false.
     """
     def __init__(
         self,

@@ -9,6 +9,7 @@ import pytest
 
 from services.engine.grammar.bounds import check_bounds
 from services.engine.grammar.compiler import GrammarCompiler
+from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.text.tokenizer import Tokenizer
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.channel_parser import ChannelParser
@@ -71,12 +72,13 @@ class Bound:
         is_required: bool,
         is_parallel: bool = True,
         tools: Seq[BoundTool] = TOOLS,
+        form: GrammarSource | None = None,
     ) -> None:
         reasoning = reasoning_of(family)
         self.tools: ToolSyntax = TOOL_SYNTAXES[family]
         self.syntax = MessageSyntax.find("", tokenizer(), tool_parser=family, reasoning_parser=reasoning)
         self.is_thinking = thought is PromptThought.OPEN
-        rule = CallRule(tools=tools, is_required=is_required, is_parallel=is_parallel)
+        rule = CallRule(tools=tools, is_required=is_required, is_parallel=is_parallel, form=form)
         source = tool_grammar(rule, self.tools, self.syntax, thought, most_bytes=1 << 20)
         check_bounds(source)
         self._grammar = compiler().compile(source)
@@ -307,3 +309,45 @@ def test_definitions_that_every_value_repeats_are_too_large():
     schema = {"properties": dict.fromkeys(map(str, range(200)), count), "$defs": {"count": {"enum": [*range(10_000)]}}}
     with pytest.raises(ValueError, match="more than 1048576 bytes"):
         Bound("glm", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", schema)])
+
+
+NAMED = {"type": "object", "properties": {"name": {"const": "Alice"}, "age": {"$ref": "#/$defs/age"}}}
+NAMED |= {"required": ["name", "age"], "additionalProperties": False, "$defs": {"age": {"enum": [3, 4]}}}
+FORMS = {
+    "json": (GrammarSource(GrammarKind.JSON_SCHEMA, (json.dumps(NAMED, indent=1),)), '{"name": "Alice", "age": 3}'),
+    "regex": (GrammarSource(GrammarKind.REGEX, ("a/b|(c )+",)), "c c "),
+    "choice": (GrammarSource(GrammarKind.CHOICE, ("yes (no)", "\n/")), "yes (no)"),
+}
+REFERRING = {"type": "object", "properties": {"city": {"$ref": "#/$defs/city"}, "unit": {"const": "c"}}}
+REFERRING |= {"required": ["city"], "additionalProperties": False, "$defs": {"city": {"enum": ["Paris", "Rome"]}}}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_beside_a_form_an_answer_is_calls_or_that_form(family: str, kind: str):
+    form, text = FORMS[kind]
+    is_parallel = kind != "regex"
+    tools = [BoundTool("get_weather", REFERRING), BoundTool("now", None)]
+    bound = Bound(family, PromptThought.CLOSED, is_required=False, is_parallel=is_parallel, tools=tools, form=form)
+    assert bound.allows(bound.says(text))
+    assert bound.allows(bound.calls(WEATHER))
+    assert bound.allows(bound.calls(NOW))
+    assert bound.allows(bound.calls(WEATHER, NOW)) == (is_parallel and bound.tools.between is not None)
+    for wrong in (bound.says("Hello"), bound.says(text + "x"), text + bound.calls(NOW), bound.calls(WRONG), ""):
+        assert not bound.allows(wrong)
+
+
+@pytest.mark.parametrize("family", ["hermes", "llama3_json", "mistral_args"])
+def test_the_form_and_calls_come_after_the_reasoning(family: str):
+    form, text = FORMS["json"]
+    bound = Bound(family, PromptThought.OPEN, is_required=False, form=form)
+    end = bound.syntax.reasoning.end + bound.syntax.reasoning.after
+    for answer in (text, bound.calls(NOW)):
+        assert bound.allows(f"Hm.{end}{answer}")
+
+
+def test_a_form_that_prefers_its_end_keeps_to_it():
+    form = GrammarSource(GrammarKind.REGEX, ("a+",), prefers_end=True)
+    bound = Bound("hermes", PromptThought.CLOSED, is_required=False, form=form)
+    assert bound.allows("a")
+    assert not bound.allows("aa")
