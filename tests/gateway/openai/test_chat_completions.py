@@ -157,7 +157,7 @@ def test_reasoning_is_separated_from_content(chat_client: openai.OpenAI, chat_ga
          "response_format.json_schema.schema", ""),
         ({"json_schema": {"type": "colour"}}, "json_schema", ""),
         ({"regex": "a", "response_format": {"type": "json_object"}}, "response_format", "is given beside regex"),
-        ({"regex": "a", "tools": [NOW], "tool_choice": "required"}, "regex", "is set"),
+        ({"lark": 'start: "a"', "tools": [NOW], "parallel_tool_calls": False}, "lark", "is set"),
         ({"add_generation_prompt": True, "continue_final_message": True}, "add_generation_prompt", "is true"),
         ({"functions": [{}]}, "functions", "is not supported"),
     ],
