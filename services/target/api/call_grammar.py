@@ -1,6 +1,7 @@
 """CallGrammar: compiles the grammar of an answer that may call tools, and finds the tools whose schemas prevent it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +18,8 @@ from services.target.message.tool_grammar import BoundTool, CallRule, tool_gramm
 from services.target.models.served_model import ServedModel
 
 logger = logging.getLogger(__name__)
+
+_MAX_SEARCH = 10.0  # seconds to find the tools that cannot be followed; each compilation may take two
 
 
 class CallGrammar:
@@ -84,16 +87,22 @@ class CallGrammar:
         }
 
     async def _faults(self, tools: Mapping[int, BoundTool]) -> dict[int, str]:
-        """What is wrong with the schemas of tools that cannot be followed even alone."""
+        """What is wrong with the schemas of tools that cannot be followed even alone, as far as there is time."""
         faults: dict[int, str] = {}
-        for index, tool in tools.items():
-            if tool.schema is None:
-                continue
-            try:
-                await self._compiled({index: tool}, None, num_samples=1)
-            except GrammarError as error:
-                faults[index] = str(error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_SEARCH):
+                for index, tool in tools.items():
+                    if tool.schema is not None and (fault := await self._fault({index: tool})):
+                        faults[index] = fault
         return faults
+
+    async def _fault(self, tools: Mapping[int, BoundTool]) -> str:
+        """Why tools cannot be bound without a form; "" if they can."""
+        try:
+            await self._compiled(tools, None, num_samples=1)
+        except GrammarError as error:
+            return str(error)
+        return ""
 
     async def _compiled(self, tools: Mapping[int, BoundTool], form: GrammarSource | None, num_samples: int) -> Grammar:
         try:

@@ -239,12 +239,10 @@ def binds_answer(chat: common_pb2.Chat) -> bool:
 
 
 def has_call_grammar(message: GenerationRequest, model: ServedModel) -> bool:
-    """Whether a grammar constrains the calls of an answer: of bound tools, or of any tools beside a form.
+    """Whether a grammar constrains the calls in the answer to a conversation: of bound tools, or of any beside a form.
 
     A grammar in Lark is no such form: it may have calls of its own.
     """
-    if message.prompt.WhichOneof("input") != "chat":
-        return False
     chat, kind = message.prompt.chat, message.grammar.WhichOneof("kind")
     has_both = kind is not None and kind != "lark" and has_tools(chat) and model.syntax.tools is not None
     return has_both or binds_answer(chat)

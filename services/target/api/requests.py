@@ -108,7 +108,7 @@ async def read_request_grammar(
             found.add("grammar", "is set", "not to be, with prompt.heal")
         if message.grammar.prefer_end and message.stop.min_tokens > 0:
             found.add("grammar.prefer_end", "is true", "false, or not set, with stop.min_tokens")
-    if has_call_grammar(message, model):
+    if message.prompt.WhichOneof("input") == "chat" and has_call_grammar(message, model):
         return await read_tool_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
     if not message.HasField("grammar"):
         return None
