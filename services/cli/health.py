@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from outrider.errors import as_error
 from services.cli.connection import add_tls_options, open_channel, read_credentials
 from services.cli.terminal import Terminal
 from services.engine.config import ConfigError
@@ -39,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The HealthCheckResponse.ServingStatus, None without an answer, and the progress of a service that is loading."""
+    """The HealthCheckResponse.ServingStatus, None without an answer, and the progress of a service that is loading, or
+    why there is no answer.
+    """
 
     status: int | None
     detail: str = ""
@@ -50,7 +53,7 @@ def ask(channel: grpc.Channel) -> Health:
     health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
     try:
         answer, call = health.Check.with_call(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
-    except grpc.RpcError:
-        return Health(None)
+    except grpc.RpcError as error:
+        return Health(None, str(as_error(error)))
     details = [value for key, value in call.trailing_metadata() or () if key == DETAIL]
     return Health(int(answer.status), printable("".join(details)))

@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from outrider.servers import unreached
 from outrider.types import Received
 from outrider.v1 import errors_pb2
 
@@ -20,7 +21,6 @@ _BROKEN_CODES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 _BROKEN_MARKS = ("RST_STREAM", "GOAWAY", "Stream removed")
 # And how it reports, as UNAVAILABLE, that a connection went with a call on it. One that never was is another matter.
 _LOST_MARKS = (*_BROKEN_MARKS, "Socket closed", "Transport closed", "reset by peer", "Broken pipe", "recvmsg", "ping")
-_UNREACHED = ("failed to connect", "DNS resolution failed")
 
 
 class OutriderError(Exception):
@@ -154,8 +154,9 @@ def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:
 
 
 def _unavailable(message: str) -> Unavailable:
-    error = Unavailable(message)
-    error.unreached = message.startswith(_UNREACHED)
+    is_unreached = message.startswith(unreached.MARKS)
+    error = Unavailable(unreached.reason_of(message) if is_unreached else message)
+    error.unreached = is_unreached
     error.broke = any(mark in message for mark in _LOST_MARKS) and not error.unreached
     return error
 

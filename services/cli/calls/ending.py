@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Callable
 
-from outrider import InvalidArgument, OutriderError
+from outrider import InvalidArgument, OutriderError, Unavailable
 from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+
+NOBODY, REMEDY = "nobody answers", "; start a target with `outrider up`"
 
 
 def exit_code(command: str, act: Callable[[Terminal, Terminal], int]) -> int:
@@ -21,6 +23,9 @@ def exit_code(command: str, act: Callable[[Terminal, Terminal], int]) -> int:
     except BrokenPipeError:
         out.discard()
         return UNREAD
+    except Unavailable as error:
+        err.error(f"outrider {command}: {error}{REMEDY if NOBODY in str(error) else ''}")
+        return 1
     except (OutriderError, OSError, ValueError) as error:
         err.error(f"outrider {command}: {error}")
         return 1

@@ -41,9 +41,9 @@ def test_a_server_is_known_by_its_certificate_and_name(
     with target_server(model, server=tls_config(authority.issue())) as target:
         with client_of(target.address, authority) as client:
             assert client.model_info().name == model.name
-        assert_kept_out(target.address, stranger, None, "CERTIFICATE_VERIFY_FAILED")
+        assert_kept_out(target.address, stranger, None, "is not signed by an authority that is trusted")
         port = target.address.rpartition(":")[2]
-        assert_kept_out(f"127.0.0.1:{port}", authority, None, "Hostname Verification Check failed")
+        assert_kept_out(f"127.0.0.1:{port}", authority, None, "is for another host name")
 
 
 @pytest.mark.parametrize("issue", [CertificateAuthority.expired, lambda authority: authority.issue("elsewhere")])
@@ -51,7 +51,7 @@ def test_a_certificate_that_has_ended_or_is_anothers_is_none(
     model: Path, authority: CertificateAuthority, issue: Issue
 ) -> None:
     with target_server(model, server=tls_config(issue(authority)), loads=False) as target:
-        assert_kept_out(target.address, authority, None, "certificate has expired|Hostname Verification Check failed")
+        assert_kept_out(target.address, authority, None, "has expired|is for another host name")
 
 
 def test_only_clients_with_a_certificate_come_in(
@@ -62,7 +62,9 @@ def test_only_clients_with_a_certificate_come_in(
         with client_of(target.address, authority, authority.issue("someone")) as client:
             assert client.model_info().name == model.name
         for files in (None, stranger.issue("someone"), authority.expired("late")):
-            assert_kept_out(target.address, authority, files, "failed to connect|closed|reset by peer|Broken pipe")
+            assert_kept_out(
+                target.address, authority, files, "failed to connect|closes the connection|reset by peer|Broken pipe"
+            )
 
 
 def test_the_link_to_a_draft_is_encrypted_and_changes_no_byte(
@@ -138,7 +140,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
             assert late.model_info().name == model.name
         assert "the previous contents stay in use" in caplog.text
         new.key.rename(files.key)
-        assert_kept_out(rotated.address, authority, None, "CERTIFICATE_VERIFY_FAILED")
+        assert_kept_out(rotated.address, authority, None, "is not signed by an authority that is trusted")
         with client_of(rotated.address, stranger) as late:
             assert late.model_info().name == model.name
         halfway.gate.set()

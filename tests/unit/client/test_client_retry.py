@@ -1,5 +1,7 @@
 """Retries go round the addresses, slow down, and end."""
 
+import math
+
 import pytest
 
 from outrider.errors import (
@@ -10,6 +12,7 @@ from outrider.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from outrider.servers.pool import Pool, Server
 from outrider.servers.retry import Attempts, RetryPolicy
 
 
@@ -156,3 +159,11 @@ def test_a_cancellation_at_the_deadline_is_deadline_exceeded() -> None:
 
 def test_no_deadline() -> None:
     assert Attempts(RetryPolicy(1, 1.0), 1).time_left() is None
+
+
+def test_a_client_gives_up_soon_until_a_server_has_answered() -> None:
+    pool = Pool(["a:1"], lambda _: Server(None), RetryPolicy(10, 1.0))
+    first = pool.attempts(None)
+    assert first._policy.connect_timeout == 2.5
+    first.progressed()
+    assert pool.attempts(None)._policy.connect_timeout == math.inf

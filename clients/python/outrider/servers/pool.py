@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from outrider.servers.channel import Metadata
@@ -11,6 +11,7 @@ from outrider.servers.retry import Attempts, RetryPolicy
 from outrider.v1 import common_pb2, generation_pb2
 
 PREFIX_HEADER = "outrider-prefix"
+_FIRST_CONNECT_SECONDS = 2.5  # the patience of a client that no server has ever answered: the address may be wrong
 _MOST_BYTES = 1024  # of a beginning; of token ids, each has four
 
 Stub = TypeVar("Stub")
@@ -40,6 +41,7 @@ class Pool(Generic[Stub]):
         self.cancels: set[Callable[[], None]] = set()
         """What ends the streams that are under way."""
         self._policy = policy
+        self._has_answer = False
 
     def close(self) -> None:
         """End the streams that are under way, those too that wait for a server, and let none begin."""
@@ -49,7 +51,13 @@ class Pool(Generic[Stub]):
 
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""
-        return Attempts(self._policy, len(self.servers), first=self.preferred, timeout=timeout)
+        policy = self._policy
+        if not self._has_answer:
+            policy = replace(policy, connect_timeout=min(policy.connect_timeout, _FIRST_CONNECT_SECONDS))
+        return Attempts(policy, len(self.servers), first=self.preferred, timeout=timeout, on_answer=self._note_answer)
+
+    def _note_answer(self) -> None:
+        self._has_answer = True
 
 
 def prefix_metadata(request: generation_pb2.StreamGenerateRequest) -> Metadata:

@@ -59,8 +59,10 @@ class Attempts:
         *,
         first: int = 0,
         timeout: float | None = None,
+        on_answer: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`on_answer` is called when a server has answered in any way."""
         self.address = first
         """Index of the address to use now."""
         self._policy = policy
@@ -68,6 +70,7 @@ class Attempts:
         self._refused: set[int] = set()
         self._failures = 0
         self._num_broken = 0
+        self._on_answer = on_answer
         self._clock = clock
         self._unreached_since = clock()
         self._deadline = None if timeout is None else self._unreached_since + timeout
@@ -82,7 +85,8 @@ class Attempts:
         return left
 
     def progressed(self) -> None:
-        """Count retries anew."""
+        """Count retries anew, as a server has answered."""
+        self._on_answer()
         self._failures = self._num_broken = 0
 
     def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
@@ -121,6 +125,7 @@ class Attempts:
 
     def _check_unreached(self, error: OutriderError, pause: float, *, is_round_over: bool, resuming: bool) -> None:
         if resuming or not (isinstance(error, Unavailable) and error.unreached):
+            self._on_answer()
             self._unreached_since = self._clock()
         elif is_round_over and self._clock() + pause >= self._unreached_since + self._policy.connect_timeout:
             raise error
