@@ -31,11 +31,11 @@ class Answers:
         await asyncio.gather(*(self._admission(first, index) for first, index in self._reading.items()))
 
     async def _admission(self, first: "asyncio.Task[Chunk | None]", index: int) -> None:
-        told = asyncio.create_task(self._streams[index].admitted())
+        admission = asyncio.create_task(self._streams[index].admitted())
         try:
-            await asyncio.wait((first, told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((first, admission), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            admission.cancel()
         if first.done():
             first.result()
 

@@ -148,7 +148,7 @@ def test_a_sibling_under_another_s_label_is_refused(model_type):
             read_architecture(JsonFields(labelled, "config.json"))
 
 
-def test_fields_that_are_left_out_have_the_defaults_of_transformers(folder):
+def test_fields_left_out_have_transformers_defaults(folder):
     fields = json.loads((folder / "config.json").read_text())
     del fields["rms_norm_eps"]
     (folder / "config.json").write_text(json.dumps(fields))
