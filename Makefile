@@ -185,7 +185,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/python -m scripts.install -e clients/python -e ".[gateway,top]"
+	$(BIN)/python -m scripts.install -e clients/python -e ".[completion,gateway,top]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)

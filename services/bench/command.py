@@ -15,6 +15,7 @@ from services.cli.service_pair import ModelPair, demo_models
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, ConfigError
+from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
@@ -23,9 +24,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command to the parser."""
     parser.add_argument("--model", type=read_source, help=f"the target's model, {SOURCES} (default: the demo models)")
     parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="the draft's model, with --model")
+    formats = (STORED, *WEIGHT_FORMATS)
     for flag, choices, what in (
-        ("--weights", WEIGHT_FORMATS, "format of the target's weights"),
-        ("--draft-weights", WEIGHT_FORMATS, "format of the draft's weights"),
+        ("--weights", formats, "format of the target's weights"),
+        ("--draft-weights", formats, "format of the draft's weights"),
         ("--kv", KV_FORMATS, "format of keys and values"),
     ):
         parser.add_argument(flag, choices=choices, default="bf16", help=f"{what} (%(default)s)")

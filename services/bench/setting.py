@@ -124,7 +124,10 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
 def read_setting(arguments: argparse.Namespace, **others: Any) -> Setting:  # noqa: ANN401 - as in Setting
     """Return the setting with these options; `others` are its remaining fields. Raises ConfigError for a bad value."""
     names = ("device", *_COUNTS, *_LISTS)
-    return Setting(**{name: getattr(arguments, name) for name in names}, **others)
+    values = {name: getattr(arguments, name) for name in names}
+    if values["placements"] == ["none"]:
+        values["placements"] = []
+    return Setting(**values, **others)
 
 
 def _flag(name: str) -> str:

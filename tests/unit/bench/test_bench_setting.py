@@ -1,11 +1,13 @@
 """Setting: what `outrider bench` asks of the engines and the services."""
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from services.bench.setting import Setting
+from services.bench.command import add_options
+from services.bench.setting import Setting, read_setting
 from services.cli.service_pair import ModelPair
 from services.engine.config import ConfigError
 
@@ -38,3 +40,11 @@ def test_settings_that_cannot_be_measured_are_refused():
         replace(PAIR, models=ModelPair(Path("target"), None)).engine_config(of_draft=True)
     with pytest.raises(ConfigError, match="device is 'cuda:99'; it must be one of cpu"):
         replace(PAIR, device="cuda:99").engine_config()
+
+
+def test_options_say_stored_weights_and_no_placement():
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    arguments = parser.parse_args(["--weights", "stored", "--draft-weights", "stored", "--placements", "none"])
+    setting = read_setting(arguments, models=PAIR.models, weights=arguments.weights)
+    assert (setting.weights, setting.placements_in_use) == ("stored", [])
