@@ -2,12 +2,14 @@
 
 import argparse
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from services.cli import main
+from services.cli import health, main
 from services.draft import command as draft
 from services.engine.config import ConfigError, EngineConfig
 from services.gateway import command as gateway
@@ -25,7 +27,7 @@ def load(name: str, **variables: str) -> dict:
     return yaml.safe_load(text)["services"]
 
 
-BASE, GPU = load("compose.yaml"), load("compose.gpu.yaml")
+BASE, GPU, TLS = load("compose.yaml"), load("compose.gpu.yaml"), load("compose.tls.yaml")
 
 
 def parse(name: str, options: list[str]) -> argparse.Namespace:
@@ -147,8 +149,48 @@ def test_a_missing_second_gpu_is_refused_with_those_present(monkeypatch: pytest.
         gpu_configuration("draft", monkeypatch, OUTRIDER_DRAFT_DEVICE="cuda:1")
 
 
+@pytest.mark.parametrize("name", BASE)
+def test_over_tls_a_service_has_the_same_options_but_for_files(name: str) -> None:
+    plain, secured = parse(name, BASE[name]["command"]), parse(name, TLS[name]["command"])
+    changed = {field for field, value in vars(secured).items() if value != getattr(plain, field)}
+    assert {"insecure", "tls_key"} <= changed
+    assert all(field == "insecure" or "tls" in field for field in changed)
+    assert (plain.insecure, secured.insecure) == (True, False)
+    (mounted,) = {volume.split(":")[1] for volume in TLS[name]["volumes"]}
+    assert {value.parent for field in changed - {"insecure"} if (value := getattr(secured, field))} == {Path(mounted)}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_over_tls_health_is_asked_with_the_certificates_it_needs(name: str) -> None:
+    _, program, command, *arguments = TLS[name]["healthcheck"]["test"]
+    parser = argparse.ArgumentParser()
+    health.add_options(parser)
+    asked, served = parser.parse_args(arguments), parse(name, TLS[name]["command"])
+    assert (program, command, port_of(asked.address)) == ("outrider", "health", port_of(served.listen))
+    assert asked.tls_ca == Path("/certificates/ca.pem")
+    assert (asked.tls_cert is not None) == (served.tls_client_ca is not None)
+
+
+def test_a_services_certificates_are_made_as_the_page_says(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("OPENSSL IS NOT INSTALLED: THE RECIPE FOR CERTIFICATES IS NOT RUN")
+    page = (ROOT / "docs/operate/security.md").read_text()
+    (recipe,) = re.findall(r"\n\n((?:    .*\n)*    openssl (?:.*\n)*?)\n", page)
+    subprocess.run(["bash", "-euc", recipe], cwd=tmp_path, check=True, capture_output=True)
+    wanted = {
+        Path(option.partition("=")[2]).name
+        for service in TLS.values()
+        for option in service["command"]
+        if "-tls-" in option
+    }
+    assert wanted <= {path.name for path in tmp_path.iterdir()}
+    for name in TLS:
+        command = ["openssl", "verify", "-CAfile", "ca.pem", "-verify_hostname", name, f"{name}.pem"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+
 def test_every_variable_is_documented() -> None:
     documented = (ROOT / "docs/operate/deployment.md").read_text()
-    for name in ("compose.yaml", "compose.gpu.yaml"):
+    for name in ("compose.yaml", "compose.gpu.yaml", "compose.tls.yaml"):
         for variable in re.findall(r"\$\{(\w+)", (ROOT / name).read_text()):
             assert f"`{variable}`" in documented
