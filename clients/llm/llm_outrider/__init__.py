@@ -10,12 +10,14 @@ from pydantic import Field, create_model
 from outrider import Client, GenerateOptions, Message, OutriderError, Prompt, ReasoningDelta, Result, Stream
 
 _NOT_HERE = ("num_samples", "prompt_logprobs", "message_deltas", "add_generation_prompt")
+_ADDRESS = "localhost:50051"
 _KINDS = (int | None, float | None, bool | None)
 _OPTIONS: dict[str, Any] = {
     **{name: (hint, None) for name, hint in get_type_hints(GenerateOptions).items() if hint in _KINDS},
     "stop": (str | None, Field(None, description="Ends the answer before this text")),
     "speculation": (str | None, Field(None, description="never, auto or always")),
-    "address": (str, Field("localhost:50051", description="HOST:PORT of the server; several with commas")),
+    # Without a default here, which llm would prefer to the one that `llm models options set` has stored.
+    "address": (str | None, Field(None, description=f"HOST:PORT of the server; several with commas ({_ADDRESS})")),
 }
 
 
@@ -44,7 +46,7 @@ class Outrider(llm.Model):
     ) -> Iterator[Any]:
         """Yield the answer as it is written; raises llm.ModelError for what the server refuses."""
         options = prompt.options.model_dump(exclude_none=True)
-        addresses = options.pop("address").split(",")
+        addresses = options.pop("address", _ADDRESS).split(",")
         if prompt.schema:
             options["json_schema"] = prompt.schema
         try:

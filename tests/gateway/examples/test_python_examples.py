@@ -71,6 +71,15 @@ def test_llm_prints_the_rpcs_bytes_and_logs_the_response(llm, chat_gateway: Runn
     assert "sampling.temperature" in refused.stderr
 
 
+def test_options_that_llm_has_stored_count_beside_others(llm, chat_gateway: RunningGateway):
+    for name, value in (("address", chat_gateway.targets[0]), ("max_tokens", "3")):
+        assert llm("models", "options", "set", "outrider", name, value).returncode == 0
+    done = llm("-m", "outrider", "-o", "seed", "7", "Who?")
+    assert (done.returncode, done.stderr) == (0, "")
+    (kept,) = json.loads(llm("logs", "--json").stdout)
+    assert (kept["response_json"]["seed"], kept["output_tokens"]) == (7, 3)
+
+
 def test_llm_follows_a_schema(llm, chat_gateway: RunningGateway):
     schema = json.dumps({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]})
     asked = ["-m", "outrider", "-o", "address", chat_gateway.targets[0], "--schema", schema]
