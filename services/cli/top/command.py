@@ -13,6 +13,7 @@ from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.cli.connection import add_token_option, open_local_channel, read_token
 from services.cli.terminal import Terminal
+from services.cli.top.keys import waiting_for
 from services.cli.top.scrape import Scrape
 from services.service.printable import printable
 
@@ -33,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the metrics until Ctrl-C; returns the exit code, 1 if they cannot be read."""
+    """Show the metrics until q or Ctrl-C; returns the exit code, 1 if they cannot be read."""
     err = Terminal(sys.stderr)
     try:
         import rich  # noqa: F401 - the view needs it
@@ -78,9 +79,8 @@ def _watch(look: Callable[[], Scrape], interval: float, *, once: bool) -> None:
     if once:
         console.print(TopView(before, now).render())
         return
-    with Live(TopView(before, now).render(), console=console, screen=True) as live:
-        while True:
-            time.sleep(interval)
+    with waiting_for("q") as pressed, Live(TopView(before, now).render(), console=console, screen=True) as live:
+        while not pressed(interval):
             before, now = now, look()
             live.update(TopView(before, now).render())
 

@@ -3,6 +3,7 @@
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from services.cli.top.scrape import Scrape
 from services.service.printable import printable
@@ -20,7 +21,9 @@ class TopView:
     def render(self) -> Group:
         """Return all panels of the screen."""
         parts = [self._requests(), self._speculation(), self._links(), self._blocks(), self._callers()]
-        return Group(*(Panel(table, title=title, title_align="left") for title, table in parts))
+        models = ", ".join(map(printable, self._now.by("model_name", "num_requests_running")))
+        panels = (Panel(table, title=title, title_align="left") for title, table in parts)
+        return Group(Text(f"{models} · q ends"), *panels)
 
     def _rate(self, name: str, **labels: str) -> float:
         return (self._now.total(name, **labels) - self._before.total(name, **labels)) / self._seconds

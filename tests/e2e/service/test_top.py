@@ -8,6 +8,7 @@ from outrider import Client
 from services.cli import main
 from services.cli.top.scrape import Scrape
 from tests.e2e.harness.told_pair import ToldPair
+from tests.rpc.harness.typed_command import typed
 
 
 def test_top_shows_running_requests_and_their_callers(
@@ -24,6 +25,14 @@ def test_top_shows_running_requests_and_their_callers(
     assert re.search(r"up, lost \d+ times, round trip", shown)
     for words in ("KV blocks", "preemptions", "tokens per pass", "draft", "lookup"):
         assert words in shown
+
+
+def test_q_ends_top_and_leaves_the_terminal_as_it_was(told: ToldPair) -> None:
+    with typed("top", "--metrics-address", told.target_metrics, "--interval", "0.1") as command:
+        shown = command.until("q ends")
+        command.type("xq")
+        assert command.wait() == 0
+    assert "target · q ends" in shown
 
 
 def test_counts_are_summed_over_unrequested_labels(told: ToldPair) -> None:
