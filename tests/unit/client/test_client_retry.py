@@ -1,7 +1,5 @@
 """Retries go round the addresses, slow down, and end."""
 
-import math
-
 import pytest
 
 from outrider.errors import (
@@ -162,8 +160,20 @@ def test_no_deadline() -> None:
 
 
 def test_a_client_gives_up_soon_until_a_server_has_answered() -> None:
-    pool = Pool(["a:1"], lambda _: Server(None), RetryPolicy(10, 1.0))
-    first = pool.attempts(None)
-    assert first._policy.connect_timeout == 2.5
-    first.progressed()
-    assert pool.attempts(None)._policy.connect_timeout == math.inf
+    clock, gone, lost = Clock(), Unavailable("failed to connect"), Unavailable("Socket closed")
+    gone.unreached = lost.broke = True
+    answers: list[None] = []
+
+    def attempts() -> Attempts:
+        return Attempts(
+            RetryPolicy(10, 1.0), 1, first_connect_timeout=2.5, on_answer=lambda: answers.append(None), clock=clock
+        )
+
+    new, begun = attempts(), attempts()
+    begun.failed(lost)  # it was there, and has gone
+    assert answers == [None]
+    clock.now += 3
+    with pytest.raises(Unavailable, match="failed to connect"):
+        new.failed(gone)
+    begun.failed(gone)
+    assert Pool(["a:1"], lambda _: Server(None), RetryPolicy(10, 1.0)).attempts(None)._connect_timeout == 2.5

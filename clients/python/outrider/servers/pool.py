@@ -2,8 +2,9 @@
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from outrider.servers.channel import Metadata
@@ -51,10 +52,15 @@ class Pool(Generic[Stub]):
 
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""
-        policy = self._policy
-        if not self._has_answer:
-            policy = replace(policy, connect_timeout=min(policy.connect_timeout, _FIRST_CONNECT_SECONDS))
-        return Attempts(policy, len(self.servers), first=self.preferred, timeout=timeout, on_answer=self._note_answer)
+        patience = math.inf if self._has_answer else _FIRST_CONNECT_SECONDS
+        return Attempts(
+            self._policy,
+            len(self.servers),
+            first=self.preferred,
+            timeout=timeout,
+            first_connect_timeout=patience,
+            on_answer=self._note_answer,
+        )
 
     def _note_answer(self) -> None:
         self._has_answer = True
