@@ -14,9 +14,6 @@ from services.gateway.web.body import read_body
 from services.gateway.web.key import key_of
 from services.gateway.web.traces import Traces
 
-# So that a name with several addresses, such as that of a headless Service in Kubernetes, is all of these targets.
-_SPREAD = (("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),)
-
 
 class Gateway:
     """The clients of the targets, and the limits of requests."""
@@ -59,5 +56,4 @@ class Gateway:
             token=caller.key,
             max_retries=self._config.max_retries,
             connect_timeout=self._config.connect_seconds,
-            channel_arguments=_SPREAD,
         )

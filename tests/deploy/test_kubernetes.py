@@ -17,7 +17,6 @@ import yaml
 from services.cli import health
 from services.draft import command as draft
 from services.draft.server import SERVICE as DRAFT_SERVICE
-from services.gateway import command as gateway
 from services.service.options import server_config, telemetry_config
 from services.target import command as target
 from services.target.server import SERVICE as TARGET_SERVICE
@@ -26,7 +25,6 @@ ROOT = Path(__file__).parents[2] / "deploy/kubernetes"
 OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
 SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
 OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
-ON_CORES = ("cpu", "http")
 ALERTS = ROOT.parent / "observability/rules.yaml"
 
 pytestmark = pytest.mark.skipif(
@@ -146,7 +144,7 @@ def test_a_pod_is_unprivileged_and_has_its_own_cores_or_gpu(overlay: str, name: 
     assert its["securityContext"]["capabilities"]["drop"] == ["ALL"]
     arguments, resource = options(overlay, name), its["resources"]
     assert arguments.threads == int(resource["requests"]["cpu"])
-    if overlay in ON_CORES:
+    if overlay == "cpu":
         assert resource["requests"] == resource["limits"]
     else:
         assert (arguments.device, resource["limits"]["nvidia.com/gpu"]) == ("cuda:0", "1")
@@ -241,26 +239,3 @@ def test_the_pool_holds_the_targets_and_the_route_leads_to_it() -> None:
     ((rule),) = route["spec"]["rules"]
     assert rule["matches"][0]["path"]["value"] == f"/{TARGET_SERVICE}"
     assert rule["backendRefs"] == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "targets"}]
-
-
-def test_the_gateway_reaches_the_targets_and_is_reached() -> None:
-    every = resources("http")
-    spec = every["Deployment", "gateway"]["spec"]
-    pod, (its,) = spec["template"], spec["template"]["spec"]["containers"]
-    arguments = parsed(gateway, its["args"])
-    port = port_of(options("http", "target").listen)
-    service = every["Service", "target"]
-    assert arguments.target == [f"dns:///{service['metadata']['name']}:{port}"]
-    assert (service["spec"]["clusterIP"], its["image"]) == ("None", container("http", "target")["image"])
-    assert (
-        its["lifecycle"]["preStop"]["sleep"]["seconds"] + arguments.drain_seconds
-        < pod["spec"]["terminationGracePeriodSeconds"]
-    )
-    assert [each["containerPort"] for each in its["ports"]] == [port_of(arguments.listen)]
-    assert is_selected(every["Service", "gateway"]["spec"]["selector"], pod)
-    assert is_selected(every["PodDisruptionBudget", "gateway"]["spec"]["selector"]["matchLabels"], pod)
-    policy = every["NetworkPolicy", "gateway"]["spec"]
-    assert is_selected(policy["podSelector"]["matchLabels"], pod)
-    assert is_selected(policy["egress"][0]["to"][0]["podSelector"]["matchLabels"], pods("http")["target"])
-    ((client,),) = (rule["from"] for rule in every["NetworkPolicy", "target"]["spec"]["ingress"][:1])
-    assert is_selected(client["podSelector"]["matchLabels"], pod)

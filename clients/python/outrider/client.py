@@ -69,8 +69,7 @@ class Client:
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
         on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
         call that could connect to no server for `connect_timeout` seconds, which also bound each attempt to connect,
-        raises Unavailable; a stream that has begun is still resumed. As long as no server has ever answered this
-        client, that is after 2.5 seconds at the latest: its address may be wrong.
+        raises Unavailable; a stream that has begun is still resumed.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
@@ -217,9 +216,7 @@ class Client:
         while True:
             server = self._pool.servers[attempts.address]
             try:
-                answer = method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
-                attempts.progressed()
-                return answer
+                return method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
                 pause = attempts.failed(as_error(failure))
             self._pool.preferred = attempts.address

@@ -10,7 +10,6 @@ import pytest
 from services.gateway.web.bounded_protocol import _MOST_PENDING, _MOST_QUEUED
 from tests.gateway.harness.events import read_events
 from tests.gateway.harness.running_gateway import RunningGateway
-from tests.harness.servers.scripted_server import ScriptedServer
 
 ASKED = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -121,14 +120,3 @@ def test_an_old_client_gets_no_chunks(gateway: RunningGateway, is_streamed: bool
         assert "".join(event["choices"][0]["text"] for event in events) == expected
     else:
         assert json.loads(answer)["choices"][0]["text"] == expected
-
-
-def test_requests_are_spread_over_the_addresses_of_a_target():
-    with ScriptedServer() as one, ScriptedServer() as other:
-        name = f"ipv4:{one.address},{other.address}".replace("localhost", "127.0.0.1")
-        with RunningGateway(name, insecure=True) as gateway:
-            for _ in range(20):
-                assert gateway.post("/v1/completions", {"prompt": "a", "max_tokens": 1}).status_code == 200
-        counts = [len(server.servicer.requests) for server in (one, other)]
-    assert sum(counts) == 20
-    assert min(counts) >= 5, "the first may be alone until the other is connected"

@@ -10,7 +10,6 @@ from outrider.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from outrider.servers.pool import Pool, Server
 from outrider.servers.retry import Attempts, RetryPolicy
 
 
@@ -157,23 +156,3 @@ def test_a_cancellation_at_the_deadline_is_deadline_exceeded() -> None:
 
 def test_no_deadline() -> None:
     assert Attempts(RetryPolicy(1, 1.0), 1).time_left() is None
-
-
-def test_a_client_gives_up_soon_until_a_server_has_answered() -> None:
-    clock, gone, lost = Clock(), Unavailable("failed to connect"), Unavailable("Socket closed")
-    gone.unreached = lost.broke = True
-    answers: list[None] = []
-
-    def attempts() -> Attempts:
-        return Attempts(
-            RetryPolicy(10, 1.0), 1, first_connect_timeout=2.5, on_answer=lambda: answers.append(None), clock=clock
-        )
-
-    new, begun = attempts(), attempts()
-    begun.failed(lost)  # it was there, and has gone
-    assert answers == [None]
-    clock.now += 3
-    with pytest.raises(Unavailable, match="failed to connect"):
-        new.failed(gone)
-    begun.failed(gone)
-    assert Pool(["a:1"], lambda _: Server(None), RetryPolicy(10, 1.0)).attempts(None)._connect_timeout == 2.5

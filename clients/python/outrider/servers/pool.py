@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -12,7 +11,6 @@ from outrider.servers.retry import Attempts, RetryPolicy
 from outrider.v1 import common_pb2, generation_pb2
 
 PREFIX_HEADER = "outrider-prefix"
-_FIRST_CONNECT_SECONDS = 2.5  # the patience of a client that no server has ever answered: the address may be wrong
 _MOST_BYTES = 1024  # of a beginning; of token ids, each has four
 
 Stub = TypeVar("Stub")
@@ -42,7 +40,6 @@ class Pool(Generic[Stub]):
         self.cancels: set[Callable[[], None]] = set()
         """What ends the streams that are under way."""
         self._policy = policy
-        self._has_answer = False
 
     def close(self) -> None:
         """End the streams that are under way, those too that wait for a server, and let none begin."""
@@ -52,18 +49,7 @@ class Pool(Generic[Stub]):
 
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""
-        patience = math.inf if self._has_answer else _FIRST_CONNECT_SECONDS
-        return Attempts(
-            self._policy,
-            len(self.servers),
-            first=self.preferred,
-            timeout=timeout,
-            first_connect_timeout=patience,
-            on_answer=self._note_answer,
-        )
-
-    def _note_answer(self) -> None:
-        self._has_answer = True
+        return Attempts(self._policy, len(self.servers), first=self.preferred, timeout=timeout)
 
 
 def prefix_metadata(request: generation_pb2.StreamGenerateRequest) -> Metadata:

@@ -59,11 +59,8 @@ class Attempts:
         *,
         first: int = 0,
         timeout: float | None = None,
-        first_connect_timeout: float = math.inf,
-        on_answer: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Until a server has answered in any way, when `on_answer` is called, `first_connect_timeout` holds too."""
         self.address = first
         """Index of the address to use now."""
         self._policy = policy
@@ -71,8 +68,6 @@ class Attempts:
         self._refused: set[int] = set()
         self._failures = 0
         self._num_broken = 0
-        self._on_answer = on_answer
-        self._connect_timeout = min(policy.connect_timeout, first_connect_timeout)
         self._clock = clock
         self._unreached_since = clock()
         self._deadline = None if timeout is None else self._unreached_since + timeout
@@ -87,8 +82,7 @@ class Attempts:
         return left
 
     def progressed(self) -> None:
-        """Count retries anew, as a server has answered."""
-        self._answered()
+        """Count retries anew."""
         self._failures = self._num_broken = 0
 
     def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
@@ -127,14 +121,9 @@ class Attempts:
 
     def _check_unreached(self, error: OutriderError, pause: float, *, is_round_over: bool, resuming: bool) -> None:
         if resuming or not (isinstance(error, Unavailable) and error.unreached):
-            self._answered()
             self._unreached_since = self._clock()
-        elif is_round_over and self._clock() + pause >= self._unreached_since + self._connect_timeout:
+        elif is_round_over and self._clock() + pause >= self._unreached_since + self._policy.connect_timeout:
             raise error
-
-    def _answered(self) -> None:
-        self._connect_timeout = self._policy.connect_timeout
-        self._on_answer()
 
     def _check_broken(self, error: Unavailable, *, resuming: bool) -> None:
         self._num_broken += 1
