@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable
 
 from outrider import InvalidArgument, OutriderError, Unavailable
+from outrider.servers.unreached import NOBODY
 from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
 
-NOBODY, REMEDY = "nobody answers", "; start a target with `outrider up`"
+_REMEDY = "; start a target with `outrider up`"
 
 
 def exit_code(command: str, act: Callable[[Terminal, Terminal], int]) -> int:
@@ -24,7 +25,7 @@ def exit_code(command: str, act: Callable[[Terminal, Terminal], int]) -> int:
         out.discard()
         return UNREAD
     except Unavailable as error:
-        err.error(f"outrider {command}: {error}{REMEDY if NOBODY in str(error) else ''}")
+        err.error(f"outrider {command}: {error}{_REMEDY if str(error).startswith(NOBODY) else ''}")
         return 1
     except (OutriderError, OSError, ValueError) as error:
         err.error(f"outrider {command}: {error}")

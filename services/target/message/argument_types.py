@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+from services.target.message.call_text import DECODER
 from services.target.message.schema_kinds import ANYTHING, SchemaKinds, kind_of
 from services.target.message.schema_references import Schema, SchemaReferences
 
@@ -94,7 +95,7 @@ def _constant(text: str) -> str:
 
 def _in_json(bare: str) -> Iterator[_Json]:
     try:
-        yield _Json(json.loads(bare, parse_constant=_refuse), bare)
+        yield _Json(DECODER.decode(bare), bare)
     except (ValueError, RecursionError):
         return
 
@@ -105,10 +106,6 @@ def _in_python(bare: str) -> Iterator[_Json]:
         yield _Json(json.loads(text), text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _quoted(text: str) -> str:

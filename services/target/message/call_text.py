@@ -14,7 +14,8 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+DECODER = json.JSONDecoder(parse_constant=_refuse)
+"""Reads JSON without NaN and the infinities, which Python's own reads too."""
 
 
 def read_calls(name: str | None, text: str, *, tools: Set[str] | None = None) -> list[ToolCall]:
@@ -24,7 +25,7 @@ def read_calls(name: str | None, text: str, *, tools: Set[str] | None = None) ->
     Raises ValueError if the text is no call.
     """
     try:
-        value = _DECODER.decode(text)
+        value = DECODER.decode(text)
         if name is not None:
             return [_checked(ToolCall(name, _arguments(text)))]
         if value:
@@ -42,7 +43,7 @@ def _checked(call: ToolCall) -> ToolCall:
 
 
 def _read_call(fields: dict[str, str], tools: Set[str] | None) -> ToolCall:
-    name = _DECODER.decode(fields.get("name", "null"))
+    name = DECODER.decode(fields.get("name", "null"))
     if not isinstance(name, str) or not name:
         raise ValueError("it has no name")
     arguments = next((fields[key] for key in _ARGUMENTS if key in fields), None)
@@ -53,9 +54,9 @@ def _read_call(fields: dict[str, str], tools: Set[str] | None) -> ToolCall:
 
 def _arguments(text: str) -> str:
     """The arguments as an object; some models write null for none, or write the object as a JSON string."""
-    value = _DECODER.decode(text)
+    value = DECODER.decode(text)
     if isinstance(value, str):
-        text, value = value, _DECODER.decode(value) if value.strip() else None
+        text, value = value, DECODER.decode(value) if value.strip() else None
     if value is None:
         return "{}"
     if not isinstance(value, dict):
@@ -67,7 +68,7 @@ def _items(text: str) -> Iterator[str]:
     """The text of each item of a list."""
     position = _after(text, 0)
     while text[position] != "]":
-        start, (_, position) = position, _DECODER.raw_decode(text, position)
+        start, (_, position) = position, DECODER.raw_decode(text, position)
         yield text[start:position]
         position = _next(text, position)
 
@@ -78,9 +79,9 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
         raise ValueError("it is no object")
     position = _after(text, 0)
     while text[position] != "}":
-        key, position = _DECODER.raw_decode(text, position)
+        key, position = DECODER.raw_decode(text, position)
         start = _after(text, _skip(text, position))
-        _, position = _DECODER.raw_decode(text, start)
+        _, position = DECODER.raw_decode(text, start)
         yield key, text[start:position]
         position = _next(text, position)
 

@@ -37,9 +37,8 @@ class SchemaKinds:
         return ANYTHING if found == _NOTHING else found
 
     def __or__(self, other: "SchemaKinds") -> "SchemaKinds":
-        is_any = self.texts is None or other.texts is None
         texts = None if self.texts is None or other.texts is None else self.texts | other.texts
-        return SchemaKinds(self.others | other.others, None if is_any else texts)
+        return SchemaKinds(self.others | other.others, texts)
 
     def __and__(self, other: "SchemaKinds") -> "SchemaKinds":
         texts = self.texts if other.texts is None else other.texts if self.texts is None else self.texts & other.texts

@@ -37,7 +37,7 @@ def test_ctrl_c_while_modules_load_ends_a_command(command: str, module: str) -> 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_services_are_no_longer_reached_by_ctrl_c_in_a_terminal() -> None:
+def test_ctrl_c_in_a_terminal_reaches_no_service_of_a_command() -> None:
     """The command that has started them stops them, so that none ends before it knows why."""
     code = (
         "import os, sys; from services.cli.service_process import ServiceProcess\n"

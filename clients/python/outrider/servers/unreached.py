@@ -6,10 +6,13 @@ from urllib.parse import unquote
 MARKS = ("failed to connect", "DNS resolution failed", "errors resolving")
 """How gRPC's messages begin where no connection could be made."""
 
+NOBODY = "nobody answers at "
+"""How the reason begins where no server listens at an address."""
+
 _ADDRESS = re.compile(r"last error: [A-Z_]+: (?:ipv[46]:)?(\S+): ")
 _REASONS = {
-    "Connection refused": "nobody answers at {}",
-    "No such file or directory": "nobody answers at {}",
+    "Connection refused": f"{NOBODY}{{}}",
+    "No such file or directory": f"{NOBODY}{{}}",
     "http1.x server": "{} speaks HTTP, as a gateway does, and not gRPC: the target has a port of its own",
     "WRONG_VERSION_NUMBER": "{} does not speak TLS; call it without certificates",
     "closed": "{} closes the connection: it may want TLS, or a certificate of its own authority",
