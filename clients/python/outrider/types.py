@@ -315,6 +315,8 @@ class ModelInfo:
     loras: tuple[LoraAdapter, ...] = ()
     has_infill: bool = False
     """Whether a prompt may have a `suffix`."""
+    has_draft: bool = False
+    """Whether a draft was connected when this was asked."""
 
     def _repr_html_(self) -> str:
         parts = self.fingerprint_parts

@@ -52,6 +52,7 @@ def _described(info: ModelInfo, state: ModelState, share: float) -> Json:
             "fingerprint": info.fingerprint,
             "has_chat_template": info.has_chat_template,
             "has_infill": info.has_infill,
+            "has_draft": info.has_draft,
         },
     }
 

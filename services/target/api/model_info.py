@@ -9,15 +9,15 @@ from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 
 
-def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResponse:
-    """The description of a model and its limits."""
-    parts = model.fingerprint
+def write_model_info(model: TargetModel, description: ModelDescription) -> generation_pb2.GetModelInfoResponse:
+    """The description of a model, its limits, and whether a draft is connected."""
+    parts = description.fingerprint
     return generation_pb2.GetModelInfoResponse(
-        name=model.name,
-        architecture=model.architecture,
-        context_length=model.context_length,
-        vocab_size=model.vocab_size,
-        eos_token_ids=model.eos_token_ids,
+        name=description.name,
+        architecture=description.architecture,
+        context_length=description.context_length,
+        vocab_size=description.vocab_size,
+        eos_token_ids=description.eos_token_ids,
         fingerprint=parts.digest,
         fingerprint_parts=generation_pb2.FingerprintParts(
             build=f"{parts.version}+{parts.build}",
@@ -30,11 +30,12 @@ def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResp
             chat_hash=parts.chat,
         ),
         limits=generation_pb2.Limits(**asdict(LIMITS)),
-        has_chat_template=model.has_chat_template,
-        has_infill=model.has_infill,
+        has_chat_template=description.has_chat_template,
+        has_infill=description.has_infill,
+        has_draft=model.drafts is not None and model.drafts.pool.is_linked,
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
-            for name, fingerprint in model.adapted.items()
+            for name, fingerprint in description.adapted.items()
         ],
     )
 
@@ -47,7 +48,7 @@ def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
 def _write_model(model: TargetModel, models: TargetModels) -> generation_pb2.ServedModel:
     message = generation_pb2.ServedModel(name=model.name, state=_state(model, models), loaded_share=model.loaded_share)
     if (description := model.description) is not None:
-        message.info.CopyFrom(write_model_info(description))
+        message.info.CopyFrom(write_model_info(model, description))
     return message
 
 

@@ -197,8 +197,8 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.GetModelInfoResponse:
         """Describe a model; if it was loaded before, it need not be loaded now."""
         self.check_open()
-        description = self._find(request.model).description
-        return write_model_info(description or (await self.enter(context, request.model)).model.describe())
+        model = self._find(request.model)
+        return write_model_info(model, model.description or (await self.enter(context, request.model)).model.describe())
 
     async def ListModels(
         self, request: generation_pb2.ListModelsRequest, context: Context

@@ -10,7 +10,7 @@ import pytest
 from google.rpc import error_details_pb2
 
 import outrider
-from outrider.v1 import admin_pb2
+from outrider.v1 import admin_pb2, generation_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.engine.config import ConfigError
 from services.service.server_config import ServerConfig
@@ -143,6 +143,7 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
             assert streamed.result().token_ids == whole.token_ids
             assert streamed.result().finished.speculation.accepted > 0
         assert [each.absence for each in status(admin).drafts] == [""]
+        assert target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).has_draft
         of_link = f'{{draft="{draft.address}",model_name="{target.model.name}"}}'
         assert f"outrider:draft_link_up{of_link} 1.0" in metrics(admin)
         with pytest.raises(grpc.RpcError) as failure:
@@ -154,6 +155,7 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
             if number == 3:
                 assert not admin.RemoveDraft(admin_pb2.RemoveDraftRequest(address=draft.address)).drafts
         assert draft.address not in metrics(admin)
+        assert not target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).has_draft
         assert ids == whole.token_ids
         target.assert_all_free()
     draft.assert_all_free()
