@@ -1,9 +1,6 @@
 """Requests from the page: examples, links, and errors shown at the field to change."""
 
 from collections.abc import Callable
-from typing import Any
-
-from outrider.v1 import common_pb2, generation_pb2
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.gateway.page.scripted_passes import PassesServicer
 from tests.gateway.page.shown_page import ShownPage
@@ -11,7 +8,6 @@ from tests.harness.servers.scripted_server import ScriptedServer
 
 Show = Callable[..., ShownPage]
 PROMPT, SEED = "ab & #c", 5
-SLOWER = common_pb2.NO_SPECULATION_REASON_SLOWER
 
 
 def asked(shown: ShownPage) -> int:
@@ -73,28 +69,6 @@ def test_a_link_repeats_a_request_without_running_it(toy: RunningGateway, show: 
     assert other.answer() == text
     assert other.sent == shown.sent
     assert not any("ab" in request for request in (*shown.requests, *other.requests))
-
-
-def test_the_result_is_what_the_server_reports_of_its_draft(show: Show):
-    reports: list[tuple[dict[str, Any], str]] = [
-        ({"predicted": 4, "speedup": 1.62}, "1.6 × faster."),
-        ({"predicted": 4, "speedup": 0.91}, "A draft does not pay here: 0.91 × the speed."),
-        ({"predicted": 4, "speedup": 1.01}, "A draft makes no difference here."),
-        ({"no_speculation_reason": SLOWER, "no_speculation_detail": "so slow"}, "A draft does not pay here: so slow."),
-    ]
-
-    class Judged(PassesServicer):
-        def _finished(self, *args: Any) -> generation_pb2.Finished:
-            finished = super()._finished(*args)
-            finished.speculation.CopyFrom(common_pb2.SpeculationStats(**reports[len(self.requests) - 1][0]))
-            return finished
-
-    with ScriptedServer(servicer_type=Judged) as server, RunningGateway(server.address) as gateway:
-        shown = show(gateway.url)
-        shown.open()
-        for _, said in reports:
-            shown.ask(PROMPT)
-            assert shown.tab.text_content(".result strong") == said
 
 
 def test_figures_of_an_earlier_run_disappear_after_a_failure(show: Show):

@@ -154,7 +154,7 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     shown.begin(PROMPT)
     shown.tab.locator(".token.draft").first.wait_for(state="attached")
     shown.tab.click("text=Disconnect the draft")
-    shown.tab.wait_for_selector("text=Connect the draft")
+    shown.tab.wait_for_selector("#model:has-text('no draft')")
     may_hurry.set()
     text = shown.answer()
     assert text == said(gateway, max_tokens=110, ignore_eos=True)

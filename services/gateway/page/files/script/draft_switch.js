@@ -9,8 +9,9 @@ export class DraftSwitch {
   #button = find("draft-switch");
   #isTaken = false;
 
-  constructor(api, fail) {
-    this.#button.addEventListener("click", () => this.#set(api, this.#isTaken).catch(fail));
+  /** `changed` is called after each change, `fail` with the error of one that failed. */
+  constructor(api, changed, fail) {
+    this.#button.addEventListener("click", () => this.#set(api, this.#isTaken).then(changed).catch(fail));
   }
 
   /** Shows the button, if there is a draft and the key allows to disconnect it. */

@@ -14,15 +14,14 @@ import { followTheme } from "./theme.js";
 
 const api = new Api(followKey(begin));
 const form = new Form();
-const draftSwitch = new DraftSwitch(api, fail);
+const draftSwitch = new DraftSwitch(api, showModel, fail);
 const session = new Session(api, form, (view, pass) => pointing.point(view, pass));
 const pointing = new Pointing(() => session.views);
 
 async function begin() {
   try {
-    const [model] = (await api.get("/v1/models")).data;
-    find("model").textContent = `${model.id} · ${model.outrider.architecture}, context of ${model.max_model_len}`;
-    setModes(model.outrider.has_chat_template);
+    const { has_chat_template: hasTemplate } = await showModel();
+    setModes(hasTemplate);
     await draftSwitch.begin(api);
     form.clear();
     readLink(fill);
@@ -30,6 +29,15 @@ async function begin() {
     find("model").textContent = "";
     fail(error);
   }
+}
+
+/** Shows the first model, and whether it has a draft by now; returns what the gateway adds to OpenAI's description. */
+async function showModel() {
+  const [{ id, max_model_len: context, outrider }] = (await api.get("/v1/models")).data;
+  document.body.dataset.draft = outrider.has_draft ? "linked" : "none";
+  const parts = [id, `${outrider.architecture}, context of ${context}`, outrider.has_draft ? "" : "no draft"];
+  find("model").textContent = parts.filter(Boolean).join(" · ");
+  return outrider;
 }
 
 function setModes(hasTemplate) {
@@ -60,6 +68,7 @@ async function run(isCompared) {
   setBusy(true);
   try {
     await session.ask(isCompared);
+    await showModel();
   } catch (error) {
     fail(error);
   } finally {

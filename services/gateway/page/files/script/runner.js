@@ -27,7 +27,7 @@ export class Runner {
     this.#control = new AbortController();
     try {
       const alone = isCompared ? await this.#one(aloneOf(body), turn, "The target alone") : null;
-      await this.#one(body, turn, isCompared ? "With the draft" : "The answer", alone);
+      await this.#one(body, turn, isCompared ? "With predictions" : "The answer", alone);
     } finally {
       this.#control = null;
     }
