@@ -1,6 +1,7 @@
 """Requests from the page: examples, links, and errors shown at the field to change."""
 
 from collections.abc import Callable
+
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.gateway.page.scripted_passes import PassesServicer
 from tests.gateway.page.shown_page import ShownPage

@@ -12,6 +12,9 @@ import { readLink } from "./request/link.js";
 import { Session } from "./session.js";
 import { followTheme } from "./theme.js";
 
+const COMPOSING = 229; // the code of keys that belong to an input method, also where `isComposing` is false
+const PHONE = matchMedia("(hover: none)"); // its keyboard has no other key for a line break
+
 const api = new Api(followKey(begin));
 const form = new Form();
 const draftSwitch = new DraftSwitch(api, showModel, fail);
@@ -89,8 +92,16 @@ function fail(error) {
   if (error.status === 401) askForKey();
 }
 
+/** Whether a key sends: with Control always, in a conversation also alone, unless it ends the composition of a character. */
+function isSending({ key, ctrlKey, metaKey, shiftKey, altKey, isComposing, keyCode, target }) {
+  if (key !== "Enter") return false;
+  if (ctrlKey || metaKey) return true;
+  const isComposed = isComposing || keyCode === COMPOSING;
+  return target === find("prompt") && form.mode === "chat" && !(shiftKey || altKey || isComposed || PHONE.matches);
+}
+
 function press(event) {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+  if (isSending(event)) {
     event.preventDefault();
     run(event.shiftKey);
   } else if (event.key === "Escape") {
@@ -113,6 +124,7 @@ find("forget").addEventListener("click", () => {
 });
 find("modes").addEventListener("change", showMode);
 document.addEventListener("keydown", press);
+find("parameters").addEventListener("toggle", ({ target }) => target.open && target.scrollIntoView({ block: "nearest" }));
 followTheme(find("theme"));
 clearFigures();
 addEventListener("hashchange", () => readLink(fill));
