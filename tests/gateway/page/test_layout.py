@@ -6,16 +6,10 @@ from typing import Any
 import pytest
 
 from tests.gateway.harness.running_gateway import RunningGateway
+from tests.gateway.page.contrast import READABLE, contrast, luminance
 from tests.gateway.page.shown_page import ShownPage
 
-NUMBERS = "one => getComputedStyle(one)[{}].match(/\\d+/g).slice(0, 3).map(Number)"
 WIDTHS = [360, 390, 1280, 2200]
-
-
-def luminance(colour: Any) -> float:
-    parts = [value / 255 for value in colour]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -23,14 +17,14 @@ def luminance(colour: Any) -> float:
 def test_every_token_can_be_read(shown: ShownPage, theme: Any, is_chosen: bool):
     shown.tab.emulate_media(color_scheme="dark" if (theme == "dark") != is_chosen else "light")
     shown.tab.select_option("#theme", theme if is_chosen else "system")
-    ground = luminance(shown.tab.locator(".text").evaluate(NUMBERS.format("'backgroundColor'")))
+    ground = luminance(shown.tab.locator(".text"), "backgroundColor")
     assert (ground < 0.5) == (theme == "dark")
     shown.tab.locator(".token").first.hover()
-    marked = luminance(shown.tab.locator(".in-pass").first.evaluate(NUMBERS.format("'backgroundColor'")))
+    marked = luminance(shown.tab.locator(".in-pass").first, "backgroundColor")
     for name in ("draft", "alternate", "lookup", "own"):
-        colour = luminance(shown.tab.locator(f".token.{name}").first.evaluate(NUMBERS.format("'color'")))
+        colour = luminance(shown.tab.locator(f".token.{name}").first, "color")
         for other in (ground, marked):
-            assert (max(colour, other) + 0.05) / (min(colour, other) + 0.05) >= 4.5, name
+            assert contrast(colour, other) >= READABLE, name
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -1,5 +1,6 @@
 // AnswerView: shows one answer: its tokens as they arrive, its passes, and at the end its text as Markdown if wanted.
 
+import { copyButton } from "../copy.js";
 import { make } from "../dom.js";
 import { meanRate, recentRate } from "../figures/rates.js";
 import { renderMarkdown } from "./markdown.js";
@@ -36,9 +37,10 @@ export class AnswerView {
     this.#rate.textContent = parts.filter(Boolean).join(" · ");
   }
 
-  /** Shows that no more tokens will come. */
+  /** Shows that no more tokens will come: the text can be copied. */
   end(isMarkdown) {
     this.text.end();
+    if (this.answer.text !== "") this.#header.append(copyButton(() => this.answer.text));
     const nodes = isMarkdown && this.answer.text.trim() !== "" && renderMarkdown(this.answer.text);
     if (!nodes) return;
     this.prose = make("div", { class: "prose" }, ...nodes);

@@ -2,13 +2,14 @@
 
 import { lexer } from "../../vendor/marked/marked.esm.js";
 import { make } from "../dom.js";
+import { codeBlock } from "./code.js";
 
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
 const PLAIN = { paragraph: "p", blockquote: "blockquote", strong: "strong", em: "em", del: "del" };
 
 const MAKERS = {
   heading: (token) => make(`h${Math.min(token.depth + 2, 6)}`, {}, ...inner(token)), // below the headings of the page
-  code: (token) => make("pre", {}, make("code", {}, token.text)),
+  code: (token) => codeBlock(token.text, token.lang),
   codespan: (token) => make("code", {}, token.text),
   list: (token) => make(token.ordered ? "ol" : "ul", token.ordered ? { start: token.start } : {}, ...token.items.map(toNode)),
   list_item: (token) => make("li", {}, ...inner(token)),
