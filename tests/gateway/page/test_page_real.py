@@ -66,6 +66,16 @@ def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, mo
     assert {*shown.kinds(0)} == {"own"} < {*shown.kinds(1)}
 
 
+def test_a_continued_answer_has_the_bytes_of_one_that_was_not_cut(gateway: RunningGateway, show: Show):
+    shown = show(gateway.url)
+    shown.open()
+    shown.fill(**SAMPLED, max_tokens="20")
+    shown.tab.locator("[name=ignore_eos]").check()
+    shown.ask(PROMPT)
+    shown.tab.click("text=Continue")
+    assert shown.answer() == said(gateway, max_tokens=40, ignore_eos=True)
+
+
 def test_a_models_text_is_no_markup(gateway: RunningGateway, show: Show):
     shown = show(gateway.url)
     shown.open()

@@ -18,7 +18,7 @@ const PHONE = matchMedia("(hover: none)"); // its keyboard has no other key for 
 const api = new Api(followKey(begin));
 const form = new Form();
 const draftSwitch = new DraftSwitch(api, showModel, fail);
-const session = new Session(api, form, (view, pass) => pointing.point(view, pass));
+const session = new Session(api, form, (view, pass) => pointing.point(view, pass), perform);
 const pointing = new Pointing(() => session.views);
 
 async function begin() {
@@ -65,12 +65,14 @@ function fill(fields) {
   showMode();
 }
 
-async function run(isCompared) {
+const run = (isCompared) => perform(() => session.ask(isCompared));
+
+async function perform(work) {
   if (session.isBusy) return;
   form.clear();
   setBusy(true);
   try {
-    await session.ask(isCompared);
+    await work();
     await showModel();
   } catch (error) {
     fail(error);

@@ -4,7 +4,7 @@ import { Replay } from "./answer/replay.js";
 import { Thread } from "./answer/thread.js";
 import { find } from "./dom.js";
 import { Conversation } from "./request/conversation.js";
-import { linkTo } from "./request/link.js";
+import { changedLink, linkTo } from "./request/link.js";
 import { Runner } from "./runner.js";
 
 export class Session {
@@ -13,10 +13,12 @@ export class Session {
   #form;
   #runner;
   #replay;
+  #perform;
 
-  /** `point(view, pass)` describes a pass during a replay. */
-  constructor(api, form, point) {
+  /** `point(view, pass)` describes a pass during a replay; `perform(work)` runs what a click begins, and shows its errors. */
+  constructor(api, form, point, perform) {
     this.#form = form;
+    this.#perform = perform;
     this.#runner = new Runner(api);
     this.#replay = new Replay(point);
   }
@@ -77,9 +79,26 @@ export class Session {
     const thread = this.#thread;
     try {
       await this.#runner.run(body, turn, isCompared);
-      turn.end((view) => this.#replay.play(view));
+      this.#end(turn, body);
     } finally {
       if (turn.isEmpty) thread.remove(turn);
+    }
+  }
+
+  #end(turn, body, step = body.max_tokens) {
+    const replay = (view) => this.#replay.play(view);
+    turn.end(replay, () => this.#perform(() => this.#lengthen(turn, { ...body, max_tokens: body.max_tokens + step }, step)));
+  }
+
+  // By one seed the longer answer begins with the bytes of the shorter one.
+  async #lengthen(turn, body, step) {
+    this.#replay.stop();
+    try {
+      await this.#runner.lengthen(body, turn);
+      turn.address &&= changedLink(turn.address, "max_tokens", body.max_tokens);
+      this.#end(turn, body, step);
+    } finally {
+      if (body.messages) this.#conversation.keep(body.messages, turn.text);
     }
   }
 }

@@ -13,9 +13,9 @@ export class Thread {
     return this.#turns.flatMap((turn) => turn.views);
   }
 
-  /** Begins a turn; earlier ones that the conversation does not continue from are removed. */
+  /** Begins a turn; earlier ones are closed, or removed if the conversation does not continue from them. */
   begin(asked, address) {
-    for (const turn of this.#turns.filter((one) => !one.isKept)) this.remove(turn);
+    for (const turn of this.#turns) turn.isKept ? turn.close() : this.remove(turn);
     const turn = new Turn(asked, address);
     this.#turns.push(turn);
     this.place.append(turn.element);
