@@ -1,4 +1,4 @@
-"""Contrast: how well a colour on the page can be told from the one below it, as WCAG defines it."""
+"""Contrast: how well a colour on the page can be seen on the one below it, as WCAG defines it."""
 
 from playwright.sync_api import Locator
 

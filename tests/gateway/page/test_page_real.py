@@ -66,7 +66,7 @@ def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, mo
     assert {*shown.kinds(0)} == {"own"} < {*shown.kinds(1)}
 
 
-def test_a_continued_answer_has_the_bytes_of_one_that_was_not_cut(gateway: RunningGateway, show: Show):
+def test_a_continued_answer_has_the_bytes_of_an_uncut_one(gateway: RunningGateway, show: Show):
     shown = show(gateway.url)
     shown.open()
     shown.fill(**SAMPLED, max_tokens="20")
