@@ -38,12 +38,12 @@ class Terminal:
         else:
             self._write("".join(map(_coloured, chunk.tokens)))
 
-    def legend(self, *, lookup: bool = False) -> None:
+    def legend(self, *, draft: bool = True, lookup: bool = False) -> None:
         """Write the meaning of the colours of predicted text, if the stream has colours."""
-        if self._is_coloured:
+        if self._is_coloured and draft:
             self._line(_GREEN, "green: what the draft had predicted")
-            if lookup:
-                self._line(_CYAN, "cyan: what was predicted from the text's own repetitions")
+        if self._is_coloured and lookup:
+            self._line(_CYAN, "cyan: what was predicted from the text's own repetitions")
 
     def heading(self, text: str) -> None:
         """Write a line in bold."""

@@ -11,11 +11,13 @@ from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
+from outrider import Client, OutriderError
 from services.cli.command_parser import CommandParser
 from services.cli.service_pair import (
     PLACEMENTS,
     CoreAssignment,
     ModelPair,
+    ServicePair,
     demo_models,
     options_of_draft,
     running_pair,
@@ -124,8 +126,8 @@ def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int
     ):
         if models.draft and arguments.device == draft_device == CPU:
             Terminal(sys.stderr).note(cores.describe())
-        _print_calls(pair.target.address, metrics, out)
-        return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
+        _print_calls(pair, metrics, out, may_ask=not _has_tls(arguments.options))
+        return _serve(pair, arguments.http, _flag("--allow-demo-controls", admin), out)
 
 
 def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
@@ -134,24 +136,52 @@ def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
     return ModelPair(read_source(first.value), draft, first.name, named)
 
 
-def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str], out: Terminal) -> int:
+def _serve(pair: ServicePair, http: str | None, gateway_options: list[str], out: Terminal) -> int:
     """Serve HTTP if wanted, and return the target's exit code; raises ServiceFailedError if the gateway ends first."""
+    target = pair.target
     with _gateway(http, target.address, gateway_options) as gateway:
         if gateway is not None:
             out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
-            out.text(f"a page that shows the draft at work is at http://{gateway.address}/\n")
+            shown = "the draft at work" if pair.draft else "where each token comes from"
+            out.text(f"a page that shows {shown} is at http://{gateway.address}/\n")
             if first_ended(target, gateway) is gateway:
                 raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
         return target.wait()
 
 
-def _print_calls(address: str, metrics: str | None, out: Terminal) -> None:
-    """Print what a user may run next; options with their default values are left out."""
+def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, may_ask: bool) -> None:
+    """Print what a user may run next, without options that have their default values, and what the colours mean.
+
+    With `may_ask` the target is asked whether its model can chat.
+    """
+    address = pair.target.address
     where = "" if address == _LISTEN else f" --address {address}"
     out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
     out.text(f'  outrider generate "def quicksort" --max-tokens 100{where}\n')
+    if may_ask and _can_chat(address):
+        out.text(f"  outrider chat{where}\n")
     if metrics == _METRICS and importlib.util.find_spec("rich"):  # which `top` needs
         out.text("  outrider top\n")
+    out.legend(draft=pair.draft is not None, lookup=True)
+
+
+def _can_chat(address: str) -> bool:
+    """Return whether the first model has a chat template; False also if the target describes it with a key only."""
+    try:
+        with Client(_local(address), max_retries=0) as client:
+            return client.model_info().has_chat_template
+    except OutriderError:
+        return False
+
+
+def _local(address: str) -> str:
+    """Return the address at which this machine reaches a service that listens on `address`."""
+    host, _, port = address.rpartition(":")
+    return f"{_LOOPBACK.get(host, host)}:{port}"
+
+
+def _has_tls(options: Seq[str]) -> bool:
+    return any(option.startswith("--tls") for option in options)
 
 
 @contextmanager
@@ -199,7 +229,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--allow-demo-controls is for the callers of --http, which is not given")
     if arguments.allow_demo_controls and any(option.startswith("--admin") for option in arguments.options):
         raise ConfigError("--allow-demo-controls has an admin address of its own; it goes with no other of the target")
-    if arguments.http and any(option.startswith("--tls") for option in arguments.options):
+    if arguments.http and _has_tls(arguments.options):
         problem = "--http asks the target in clear text; with --tls options of it, start `outrider gateway` by itself"
         raise ConfigError(problem)
 
@@ -210,8 +240,7 @@ def _gateway(listen: str | None, target: str, further: list[str]) -> Iterator[Se
     if listen is None:
         yield None
         return
-    host, _, port = target.rpartition(":")
-    options = ["--target", f"{_LOOPBACK.get(host, host)}:{port}", "--listen", listen, *further]
+    options = ["--target", _local(target), "--listen", listen, *further]
     with ServiceProcess("gateway", options, cores=CoreAssignment.shared().target) as gateway:
         gateway.wait_until_serving()
         yield gateway

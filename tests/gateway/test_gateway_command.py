@@ -129,10 +129,16 @@ def test_up_speaks_http_too(demo: RunningTarget):
     local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--allow-demo-controls"]
     with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
         assert process.stdout is not None
-        url = next(line for line in process.stdout if line.startswith(_API)).removeprefix(_API).strip()
+        suggested = []
+        for line in process.stdout:
+            if line.startswith(_API):
+                break
+            suggested.append(line)
+        assert not any("outrider chat" in each for each in suggested), "the demo model has no chat template"
+        url = line.removeprefix(_API).strip()
         asked = {"prompt": "import", "seed": 5, "max_tokens": 8}
         answer = httpx2.post(f"{url}/completions", json=asked, timeout=60).json()
-        page = process.stdout.readline().removeprefix("a page that shows the draft at work is at ").strip()
+        page = process.stdout.readline().removeprefix("a page that shows where each token comes from is at ").strip()
         assert httpx2.get(f"{page}page/settings.json", timeout=60).json() == {"demo_controls": True}
         assert httpx2.post(f"{page}demo/draft", json={}, timeout=60).json() == {"linked": 0, "absent": 0, "taken": 0}
         press_ctrl_c(process)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence as Seq
 from typing import cast
 
-from outrider import Client, GenerateOptions, Loop, MessageDelta, Prompt, Result, Token, ToolCall
+from outrider import Client, GenerateOptions, Loop, MessageDelta, Prompt, Result, Token, ToolCall, ToolCallStart
 from services.cli.calls.ending import exit_code
 from services.cli.calls.generate_options import add_options
 from services.cli.calls.prompt import read_prompt
@@ -46,7 +46,13 @@ def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: 
 
 
 def _shown(delta: MessageDelta) -> str:
-    return f"{delta.name}({delta.arguments})\n" if isinstance(delta, ToolCall) else delta.text
+    match delta:
+        case ToolCallStart(name):
+            return f"{name}("
+        case ToolCall():
+            return ")\n"
+        case _:
+            return delta.text
 
 
 def _list(tokens: Seq[Token], out: Terminal) -> None:

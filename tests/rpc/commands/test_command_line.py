@@ -118,6 +118,12 @@ def test_generate_sends_a_conversation(target: RunningTarget) -> None:
     assert generate(target, "--chat", "hello").stdout == expected.text + "\n"
 
 
+def test_generate_prints_calls(target: RunningTarget, tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text('[{"name": "now"}]')
+    asked = ["--chat", "--tools", str(tmp_path / "tools.json"), "--tool-choice", "now", "--max-tokens", "200", "hello"]
+    assert generate(target, *asked).stdout == "now({})\n\n"
+
+
 def test_generate_names_every_bad_field(target: RunningTarget) -> None:
     done = generate(target, "--temperature", "-1", "--top-p", "2", "")
     assert (done.returncode, done.stdout) == (1, "")

@@ -23,6 +23,10 @@ from tests.harness.servers.server import RunningTarget, engine_config, target_se
 from tests.rpc.harness.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.harness.faulty_targets import fails, faulty_target, loads_forever, serving_address
 from tests.rpc.harness.requests import PROMPT
+from tests.rpc.harness.typed_command import typed
+
+DRAFT_COLOUR = "green: what the draft had predicted"
+LOOKUP_COLOUR = "cyan: what was predicted from the text's own repetitions"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,7 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
         found = re.fullmatch(r"outrider is up on (\S+); Ctrl-C stops it.*\n", process.stdout.readline())
         assert found is not None
         assert found[1] in process.stdout.readline()
+        assert process.stdout.readline() == f"  outrider chat --address {found[1]}\n"
         with outrider.Client(found[1], max_retries=0) as client:
             assert len(client.generate(PROMPT, max_tokens=24, ignore_eos=True).token_ids) == 24
             repeats = client.generate(
@@ -50,6 +55,16 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
             assert PROMPT not in log
             with pytest.raises(outrider.Unavailable):
                 client.generate(PROMPT)
+
+
+@pytest.mark.parametrize("has_draft", [True, False])
+def test_up_says_which_colours_mean_predicted(model: Path, has_draft: bool) -> None:
+    draft = ["--draft", str(model)] if has_draft else []
+    with typed("up", "--model", str(model), *draft, "--listen", "127.0.0.1:0", "--", *SMALL) as command:
+        said = command.until(LOOKUP_COLOUR)
+        command.press_ctrl_c()
+        assert command.wait() == 0
+    assert (DRAFT_COLOUR in said) == has_draft
 
 
 def test_top_shows_the_service_that_up_started(model: Path) -> None:
