@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.decoder.native import SamplingState
 
 
@@ -14,17 +15,13 @@ class Alternate:
     and after it what the draft predicts in that case. It shares the sequence's blocks, and copies those that it writes.
     """
 
-    cache_scope = None
-
     def __init__(
         self, sequence: DraftedSequence, position: int, *, epoch: int, num_tokens: int, vocab_size: int
     ) -> None:
         """The branch is complete with `num_tokens` tokens from its position on."""
         self.position = position
         self.epoch = epoch
-        self.tokens = sequence.tokens[:position]
-        self.num_computed = 0
-        self.blocks: list[int] = []
+        self.text = CachedTokens(sequence.tokens[:position], cache_scope=sequence.text.cache_scope)
         self.is_sent = False
         self.adapter = sequence.adapter
         self._sequence = sequence
@@ -33,9 +30,9 @@ class Alternate:
         self._vocab_size = vocab_size
 
     @property
-    def num_pending(self) -> int:
-        """Tokens that must be computed before the next one can be drawn."""
-        return len(self.tokens) - self.num_computed
+    def tokens(self) -> list[int]:
+        """The sequence's tokens before its position, then its own."""
+        return self.text.tokens
 
     @property
     def num_missing(self) -> int:

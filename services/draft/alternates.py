@@ -29,14 +29,14 @@ class Alternates:
         self._begin(sequence)
         for alternate in self.of(sequence):
             if num_draws := min(alternate.num_draws, longest_run):
-                yield ScheduledTokens(alternate, alternate.num_pending, num_draws)
+                yield ScheduledTokens(alternate, alternate.text.num_pending, num_draws)
 
     def settle(
         self, sequence: DraftedSequence, alternate: Alternate, scheduled: ScheduledTokens, drawn: Seq[int]
     ) -> bool:
         """Append the tokens drawn for an alternate; returns whether it is complete and so to be sent."""
-        alternate.num_computed += scheduled.num_tokens + max(len(drawn) - 1, 0)
         alternate.tokens.extend(drawn)
+        alternate.text.settle(scheduled.num_tokens + max(len(drawn) - 1, 0))
         if not drawn:
             self._end(sequence, alternate)
         alternate.is_sent = bool(drawn) and alternate.num_missing == 0
@@ -48,9 +48,7 @@ class Alternates:
         for alternate in self.of(sequence):
             is_meant = alternate.position == end - 1 and alternate.tokens[position:end] == [*token_ids]
             if is_meant and position == sequence.num_committed and alternate.is_possible:
-                sequence.tokens, alternate.tokens = alternate.tokens, sequence.tokens
-                sequence.blocks, alternate.blocks = alternate.blocks, sequence.blocks
-                sequence.num_computed, alternate.num_computed = alternate.num_computed, sequence.num_computed
+                sequence.text, alternate.text = alternate.text, sequence.text
                 sequence.epoch = alternate.epoch
                 sequence.num_sent = len(sequence.tokens) if alternate.is_sent else end
                 self._end(sequence, alternate)
@@ -75,18 +73,18 @@ class Alternates:
         taken = {alternate.position for alternate in self.of(sequence)}
         end = min(sequence.num_committed + sequence.num_alternates, len(sequence.tokens))
         for position in range(sequence.num_committed, end):
-            if position in taken or position > sequence.num_computed:
+            if position in taken or position > sequence.text.num_computed:
                 continue
             num_tokens = min(_NUM_TOKENS, self._context_length - position)
             epoch = sequence.begin_epoch()
             alternate = Alternate(sequence, position, epoch=epoch, num_tokens=num_tokens, vocab_size=self._vocab_size)
-            self._blocks.share(alternate, sequence, position - 1)
-            if not self._blocks.can_grow(alternate, position + num_tokens - 1):
-                self._blocks.release(alternate)
+            self._blocks.share(alternate.text, sequence.text, position - 1)
+            if not self._blocks.can_grow(alternate.text, position + num_tokens - 1):
+                self._blocks.release(alternate.text)
                 return
-            self._blocks.grow(alternate, position + num_tokens - 1)
+            self._blocks.grow(alternate.text, position + num_tokens - 1)
             self._alternates.setdefault(sequence, []).append(alternate)
 
     def _end(self, sequence: DraftedSequence, alternate: Alternate) -> None:
         self._alternates[sequence].remove(alternate)
-        self._blocks.release(alternate)
+        self._blocks.release(alternate.text)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.draft.vocabulary.translation import Run, Translation
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.matcher import GrammarMatcher
@@ -66,10 +67,8 @@ class DraftedSequence:
         For a target with another vocabulary, `min_tokens` counts the draft's own generated tokens, which may be a few
         more; grammars are left to the target, and so are allowed tokens where the translation is through bytes.
         """
-        self.tokens: list[int] = []  # committed, then predicted
+        self.text = CachedTokens(cache_scope=cache_scope)  # its tokens are the committed ones, then predicted ones
         self.num_committed = 0
-        self.num_computed = 0  # leading tokens whose keys and values are in the cache
-        self.blocks: list[int] = []
         self.window = 0
         self.is_awaited = False  # whether the target waits for all of the window
         self.least_chance = 0.0  # the chain stops growing when the probability that it is right falls below this
@@ -78,7 +77,6 @@ class DraftedSequence:
         self.epoch = self._last_epoch = 1
         self.num_sent = 0  # leading tokens that the target knows, if it has the same vocabulary
         self.num_predicted = 0  # in total
-        self.cache_scope = cache_scope  # as `CachePolicy.scope`
         self.adapter, self.traceparent = adapter, traceparent  # of its request, if the target gave them
         self._translation = translation
         self._params = translation.own_params(sampling)
@@ -90,9 +88,9 @@ class DraftedSequence:
             self._grammar = RewindableMatcher(grammar.matcher(stop_ids=masked_ids))
 
     @property
-    def num_pending(self) -> int:
-        """Tokens that must be computed before the next one can be drawn."""
-        return len(self.tokens) - self.num_computed
+    def tokens(self) -> list[int]:
+        """The tokens of its text."""
+        return self.text.tokens
 
     @property
     def chain(self) -> list[int]:
@@ -149,9 +147,9 @@ class DraftedSequence:
         is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
         is_contradicted = is_rewound or agreed < end or not own.keeps_chain
         if is_contradicted:
-            self._cut(agreed)
-            self.tokens.extend(token_ids[agreed - position :])
-            self.num_computed = min(self.num_computed, agreed, max(end - 1, 0))  # the last row is needed to draw
+            self.text.rewind(agreed, token_ids[agreed - position :])
+            if self._grammar is not None:
+                self._grammar.cut(max(0, agreed - self._num_prompt))
         if is_contradicted or not own.keeps_epoch:
             self.epoch, self.num_sent = self.begin_epoch(), end
         if is_rewound:
@@ -204,11 +202,6 @@ class DraftedSequence:
     def _is_masked(self) -> bool:
         """Whether every draw has a mask."""
         return self._grammar is not None or self._params.allowed_tokens is not None
-
-    def _cut(self, length: int) -> None:
-        del self.tokens[length:]
-        if self._grammar is not None:
-            self._grammar.cut(max(0, length - self._num_prompt))
 
     @property
     def _num_own_prompt(self) -> int | None:

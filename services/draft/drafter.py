@@ -135,7 +135,7 @@ class Drafter:
         if wanted or sequence.is_awaited:
             sequence.grant(min(wanted, self._config.max_window), is_awaited=True, least_chance=least_chance)
         self._alternates.prune(sequence)
-        self._blocks.shrink(sequence, sequence.num_computed)
+        self._blocks.shrink(sequence.text, sequence.text.num_computed)
         self._keep(sequence)
         if sequence.num_committed > self._config.context_length:  # the text may be more tokens here than at the target
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
@@ -154,12 +154,12 @@ class Drafter:
             if self._traces is not None:
                 self._traces.end(sequence, reason)
             self._alternates.end_all(sequence)
-            self._blocks.release(sequence)
+            self._blocks.release(sequence.text)
 
     def num_blocks(self, link: DraftLink) -> int:
         """KV blocks of all of a link's sequences and alternates."""
         return sum(
-            len(sequence.blocks) + sum(len(alternate.blocks) for alternate in self._alternates.of(sequence))
+            len(sequence.text.blocks) + sum(len(alternate.text.blocks) for alternate in self._alternates.of(sequence))
             for sequence in link.sequences.values()
         )
 
@@ -221,12 +221,13 @@ class Drafter:
         return max(1, int(min(self._config.max_run, self._config.run_seconds / max(self._draw_seconds, 1e-9))))
 
     def _schedule(self, sequence: DraftedSequence, budget: int) -> ScheduledTokens | None:
-        self._blocks.reuse(sequence)
-        num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
+        self._blocks.reuse(sequence.text)
+        num_pending = sequence.text.num_pending
+        num_tokens = min(num_pending, self._config.prefill_chunk, budget)
         room = self._config.context_length - len(sequence.tokens)
         longest = room if sequence.is_awaited else self._longest_run()
-        draws = min(sequence.credit, longest, room) if num_tokens == sequence.num_pending else 0
-        is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
+        draws = min(sequence.credit, longest, room) if num_tokens == num_pending else 0
+        is_idle = num_tokens == 0 or (num_tokens == num_pending == 1 and draws == 0)
         return None if is_idle else ScheduledTokens(sequence, num_tokens, draws, sequence.least_chance)
 
     def _make_room(self, follower: _Follower, scheduled: ScheduledTokens) -> ScheduledTokens | None:
@@ -235,20 +236,20 @@ class Drafter:
         If there are not even blocks for its tokens, a sequence with predictions waits until they are verified; for any
         other, sequences of another link are released, or else the sequence itself.
         """
-        sequence = follower.sequence
-        end = sequence.num_computed + scheduled.num_tokens
-        if not self._blocks.can_grow(sequence, end + scheduled.num_draws):
+        sequence, text = follower.sequence, follower.sequence.text
+        end = text.num_computed + scheduled.num_tokens
+        if not self._blocks.can_grow(text, end + scheduled.num_draws):
             for other in self._followers():
                 self._alternates.end_all(other.sequence)
         if not sequence.chain:
-            self._reclaim(follower.link, self._blocks.blocks_for(end) - len(sequence.blocks))
+            self._reclaim(follower.link, self._blocks.blocks_for(end) - len(text.blocks))
         room = self._room(follower)
         if end > room:
             if not sequence.chain:
                 self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
             return None
         num_draws = min(scheduled.num_draws, room - end + 1)
-        self._blocks.grow(sequence, end + max(num_draws - 1, 0))
+        self._blocks.grow(text, end + max(num_draws - 1, 0))
         return replace(scheduled, num_draws=num_draws)
 
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
@@ -256,15 +257,15 @@ class Drafter:
         share = self._blocks.num_blocks // len(self.links)
         while self._blocks.num_free < num_blocks and self.num_blocks(link) + num_blocks <= share:
             richest = max(self.links, key=self.num_blocks)  # it has more than a share
-            largest = max(richest.sequences, key=lambda sequence_id: len(richest.sequences[sequence_id].blocks))
+            largest = max(richest.sequences, key=lambda sequence_id: len(richest.sequences[sequence_id].text.blocks))
             self._release(richest, largest, ReleaseReason.OUT_OF_MEMORY)
 
     def _room(self, follower: _Follower) -> int:
         """Tokens that a sequence's blocks can hold once it has all the blocks that it can get."""
-        link, blocks = follower.link, self._blocks
+        link, text, blocks = follower.link, follower.sequence.text, self._blocks
         quota = blocks.blocks_for(link.quotas.max_cached_tokens) - self.num_blocks(link)
-        num_more = min(max(0, quota), blocks.num_available(follower.sequence))
-        return (len(follower.sequence.blocks) + num_more) * blocks.block_size
+        num_more = min(max(0, quota), blocks.num_available(text))
+        return (len(text.blocks) + num_more) * blocks.block_size
 
     def _settle(self, follower: _Follower, scheduled: ScheduledTokens, token_ids: list[int]) -> None:
         sequence, alternate = follower.sequence, scheduled.sequence
@@ -272,9 +273,9 @@ class Drafter:
             if self._alternates.settle(sequence, alternate, scheduled, token_ids):
                 self._send_alternate(follower, alternate)
             return
-        sequence.num_computed += scheduled.num_tokens + max(len(token_ids) - 1, 0)
-        self._keep(sequence)
         sequence.predicted(token_ids, num_asked=scheduled.num_draws)
+        sequence.text.settle(scheduled.num_tokens + max(len(token_ids) - 1, 0))
+        self._keep(sequence)
         self.counts.tokens += len(token_ids)
         self._send_run(follower.link, follower.sequence_id)
 
@@ -294,7 +295,7 @@ class Drafter:
         )
 
     def _keep(self, sequence: DraftedSequence) -> None:
-        self._blocks.keep(sequence, min(sequence.num_computed, sequence.num_committed))
+        self._blocks.keep(sequence.text, min(sequence.text.num_computed, sequence.num_committed))
 
     def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
         self.close(link, sequence_id, reason.name)

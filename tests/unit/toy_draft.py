@@ -41,9 +41,9 @@ class ToyRunner:
 
     def _extend(self, scheduled: ScheduledTokens) -> list[int]:
         history = [*scheduled.sequence.tokens]
-        end = scheduled.sequence.num_computed + scheduled.num_tokens
+        end = scheduled.sequence.text.num_computed + scheduled.num_tokens
         assert end == len(history) or not scheduled.num_draws
-        assert len(scheduled.sequence.blocks) * 4 >= end + max(scheduled.num_draws - 1, 0)
+        assert len(scheduled.sequence.text.blocks) * 4 >= end + max(scheduled.num_draws - 1, 0)
         mask = scheduled.sequence.mask if scheduled.num_draws else None
         num_draws = min(scheduled.num_draws, self.num_sure) if scheduled.least_chance else scheduled.num_draws
         for index in range(num_draws):

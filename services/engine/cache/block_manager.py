@@ -6,22 +6,10 @@ needed: then the least recently used one is evicted.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.prefix_cache import Key, PrefixCache
-
-
-class BlockOwner(Protocol):
-    """A sequence of either service; `blocks` is its block table, in the order of its tokens."""
-
-    tokens: list[int]
-    num_computed: int
-    blocks: list[int]
-
-    @property
-    def cache_scope(self) -> str | None:
-        """Only sequences of the same scope may find its blocks; None: no other sequence may."""
 
 
 class BlockManager:
@@ -78,84 +66,84 @@ class BlockManager:
         """Return how many blocks hold this many tokens."""
         return -(-num_tokens // self.block_size)
 
-    def num_available(self, sequence: BlockOwner) -> int:
+    def num_available(self, text: CachedTokens) -> int:
         """Return how many further blocks a sequence can get, less one for a copy if it may not write its last block."""
-        return self.num_free - (not self._may_write_next(sequence))
+        return self.num_free - (not self._may_write_next(text))
 
-    def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
+    def can_grow(self, text: CachedTokens, num_tokens: int) -> bool:
         """Return whether the sequence's blocks can grow to `num_tokens` without preemption of another sequence."""
-        return self._num_missing(sequence, num_tokens) <= self.num_free
+        return self._num_missing(text, num_tokens) <= self.num_free
 
-    def can_grow_together(self, lengths: Iterable[tuple[BlockOwner, int]]) -> bool:
+    def can_grow_together(self, lengths: Iterable[tuple[CachedTokens, int]]) -> bool:
         """Return whether all of the sequences can grow to their numbers of tokens at the same time."""
-        return sum(self._num_missing(sequence, num_tokens) for sequence, num_tokens in lengths) <= self.num_free
+        return sum(self._num_missing(text, num_tokens) for text, num_tokens in lengths) <= self.num_free
 
-    def _num_missing(self, sequence: BlockOwner, num_tokens: int) -> int:
+    def _num_missing(self, text: CachedTokens, num_tokens: int) -> int:
         """Return how many free blocks growing to `num_tokens` takes."""
-        num_kept = len(sequence.blocks) if self._may_write_next(sequence) else sequence.num_computed // self.block_size
+        num_kept = len(text.blocks) if self._may_write_next(text) else text.num_computed // self.block_size
         return max(0, self.blocks_for(num_tokens) - num_kept)
 
-    def grow(self, sequence: BlockOwner, num_tokens: int) -> None:
+    def grow(self, text: CachedTokens, num_tokens: int) -> None:
         """Give the sequence blocks for its first `num_tokens` tokens; it may write those after the computed ones.
 
         Call it only if `can_grow`.
         """
-        if not self._may_write_next(sequence):
-            self._make_own(sequence)
-        while len(sequence.blocks) < self.blocks_for(num_tokens):
-            sequence.blocks.append(self._take())
+        if not self._may_write_next(text):
+            self._make_own(text)
+        while len(text.blocks) < self.blocks_for(num_tokens):
+            text.blocks.append(self._take())
 
-    def shrink(self, sequence: BlockOwner, num_tokens: int) -> None:
+    def shrink(self, text: CachedTokens, num_tokens: int) -> None:
         """Take back the blocks beyond the sequence's first `num_tokens` tokens."""
-        self._cut(sequence, self.blocks_for(num_tokens))
+        self._cut(text, self.blocks_for(num_tokens))
 
-    def release(self, sequence: BlockOwner) -> None:
+    def release(self, text: CachedTokens) -> None:
         """Take back all blocks; the sequence then has no computed tokens."""
-        self._cut(sequence, 0)
-        sequence.num_computed = 0
+        self._cut(text, 0)
+        text.num_computed = 0
 
-    def share(self, sequence: BlockOwner, other: BlockOwner, num_tokens: int) -> None:
+    def share(self, text: CachedTokens, other: CachedTokens, num_tokens: int) -> None:
         """Let a sequence without blocks share those of its first tokens with `other`, which has computed the same."""
         for block in other.blocks[: self.blocks_for(num_tokens)]:
             self._own(block)
-            sequence.blocks.append(block)
-        sequence.num_computed = num_tokens
+            text.blocks.append(block)
+        text.num_computed = num_tokens
 
-    def reuse(self, sequence: BlockOwner, most: int | None = None) -> None:
+    def reuse(self, text: CachedTokens, most: int | None = None) -> None:
         """Give a sequence the cached full blocks of its next tokens, up to its first `most` tokens.
 
         `most` is at most, and by default, all tokens but the last: that one must be computed for its logits.
         """
         size = self.block_size
-        most = len(sequence.tokens) - 1 if most is None else most
-        is_cached = self._is_cached(sequence) and all(block in self._cache for block in sequence.blocks[-1:])
-        while is_cached and sequence.num_computed == len(sequence.blocks) * size <= most - size:
-            key = self._key(sequence, len(sequence.blocks))
+        most = len(text.tokens) - 1 if most is None else most
+        is_cached = self._is_cached(text) and all(block in self._cache for block in text.blocks[-1:])
+        while is_cached and text.num_computed == len(text.blocks) * size <= most - size:
+            key = self._key(text, len(text.blocks))
             block = self._cache.find(key)
             if block is None and (block := self._bring_back(key)) is None:
                 return
             self._own(block)
-            sequence.blocks.append(block)
-            sequence.num_computed += size
+            text.blocks.append(block)
+            text.num_computed += size
 
-    def keep(self, sequence: BlockOwner, num_tokens: int) -> None:
+    def keep(self, text: CachedTokens, num_tokens: int) -> None:
         """Add the full blocks of the sequence's first tokens, which are computed and committed, to the prefix cache.
 
         A block whose tokens are cached already is exchanged for the cached one and released.
         """
-        if not self._is_cached(sequence):
+        if not self._is_cached(text):
             return
         first = end = num_tokens // self.block_size
-        while first > 0 and sequence.blocks[first - 1] not in self._cache:
+        while first > 0 and text.blocks[first - 1] not in self._cache:
             first -= 1
         for index in range(first, end):
-            block, key = sequence.blocks[index], self._key(sequence, index)
+            block, key = text.blocks[index], self._key(text, index)
             if (same := self._cache.find(key)) is None:
                 self._add(key, block)
             else:
                 self._own(same)
                 self._give_up(block)
-                sequence.blocks[index] = same
+                text.blocks[index] = same
 
     def forget(self) -> int:
         """Empty the prefix cache and the offload, and return how many blocks both held.
@@ -168,9 +156,9 @@ class BlockManager:
             count += self._offload.forget()
         return count
 
-    def check_integrity(self, sequences: Iterable[BlockOwner]) -> None:
+    def check_integrity(self, texts: Iterable[CachedTokens]) -> None:
         """Raise AssertionError unless every block is free, or owned by as many of `sequences` as were counted."""
-        owners = Counter(block for sequence in sequences for block in sequence.blocks)
+        owners = Counter(block for text in texts for block in text.blocks)
         num_owners = [owners[block] for block in range(self.num_blocks)]
         free = [block for block, count in enumerate(num_owners) if count == 0]
         if num_owners != self._num_owners or sorted([*self._empty, *self._cache.idle]) != free:
@@ -179,37 +167,37 @@ class BlockManager:
         if self._offload is not None:
             self._offload.check_integrity({block for block in range(self.num_blocks) if block in self._cache})
 
-    def _is_cached(self, sequence: BlockOwner) -> bool:
-        return self._keeps_prefixes and sequence.cache_scope is not None
+    def _is_cached(self, text: CachedTokens) -> bool:
+        return self._keeps_prefixes and text.cache_scope is not None
 
-    def _key(self, sequence: BlockOwner, index: int) -> Key:
+    def _key(self, text: CachedTokens, index: int) -> Key:
         """Return the key of a sequence's block; the blocks before it must be cached."""
         start = index * self.block_size
-        assert sequence.cache_scope is not None
-        prefix = sequence.blocks[index - 1] if index else sequence.cache_scope
-        return prefix, tuple(sequence.tokens[start : start + self.block_size])
+        assert text.cache_scope is not None
+        prefix = text.blocks[index - 1] if index else text.cache_scope
+        return prefix, tuple(text.tokens[start : start + self.block_size])
 
     def _may_write(self, block: int) -> bool:
         return self._num_owners[block] == 1 and block not in self._cache
 
-    def _may_write_next(self, sequence: BlockOwner) -> bool:
+    def _may_write_next(self, text: CachedTokens) -> bool:
         """Return whether the sequence may write its next rows into its blocks."""
-        index = sequence.num_computed // self.block_size
-        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # and so all after it
+        index = text.num_computed // self.block_size
+        return index >= len(text.blocks) or self._may_write(text.blocks[index])  # and so all after it
 
-    def _make_own(self, sequence: BlockOwner) -> None:
+    def _make_own(self, text: CachedTokens) -> None:
         """Take back the blocks after the computed tokens, and replace a partly computed block by a copy."""
-        self._cut(sequence, self.blocks_for(sequence.num_computed))
-        if sequence.num_computed % self.block_size:
+        self._cut(text, self.blocks_for(text.num_computed))
+        if text.num_computed % self.block_size:
             assert self._copy_block is not None
-            block, copy = sequence.blocks.pop(), self._take()
+            block, copy = text.blocks.pop(), self._take()
             self._copy_block(block, copy)
-            sequence.blocks.append(copy)
+            text.blocks.append(copy)
             self._give_up(block)
 
-    def _cut(self, sequence: BlockOwner, num_blocks: int) -> None:
-        while len(sequence.blocks) > num_blocks:
-            self._give_up(sequence.blocks.pop())
+    def _cut(self, text: CachedTokens, num_blocks: int) -> None:
+        while len(text.blocks) > num_blocks:
+            self._give_up(text.blocks.pop())
 
     def _take(self) -> int:
         block = self._empty.pop() if self._empty else self._evict()

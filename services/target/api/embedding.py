@@ -113,7 +113,7 @@ def _write_response(
         response.embeddings.add(
             values=to_vector(sequence.prompt_results.vector, dimensions, is_normalised=is_normalised).tolist(),
             prompt_tokens=sequence.num_prompt,
-            cached_tokens=sequence.text.num_cached,
+            cached_tokens=sequence.num_cached,
         )
     return response
 

@@ -53,7 +53,7 @@ def write_starts(
     sequences: Seq[Sequence], model: ServedModel, message: GenerationRequest
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
     """The start of each sample; the number of cached prompt tokens must be known."""
-    num_cached = sequences[0].text.num_cached
+    num_cached = sequences[0].num_cached
     with_prompt = message.output.prompt_token_ids
     for index, sequence in enumerate(sequences):
         response = _write_started(

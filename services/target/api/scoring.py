@@ -90,7 +90,7 @@ def _write_response(
         model=model.name,
         fingerprint=model.fingerprint.digest,
         prompt_tokens=first.request.num_shared,
-        cached_tokens=first.text.num_cached,
+        cached_tokens=first.num_cached,
         scores=map(_write_score, records),
     )
 

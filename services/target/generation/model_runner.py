@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence as Seq
 
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.decoder.native import Batch, Decoder, Logits
-from services.engine.lora.adapter import NO_ADAPTER
+from services.engine.run import Run, fill
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import Text
 
 
 class ModelRunner:
@@ -21,25 +21,12 @@ class ModelRunner:
         Each sequence's are the rows of its prompt's records, then the row that draws, then its predictions' rows. After
         those of all sequences come the rows of the guided sequences' negative texts, one for each draw.
         """
-        self._batch.clear()
-        for rows in scheduled:
-            self._append(rows, rows.sequence.text, rows.num_tokens, num_logits=rows.num_logits)
+        runs = [_run(rows, rows.sequence.text, rows.num_tokens, num_logits=rows.num_logits) for rows in scheduled]
         for rows in scheduled:
             for negative in rows.sequence.texts[1:]:
-                self._append(rows, negative, rows.num_negative, num_logits=rows.num_draws)
+                runs.append(_run(rows, negative, rows.num_negative, num_logits=rows.num_draws))
+        fill(self._batch, (run for run in runs if run.certain))
         return self._decoder.forward(self._batch)
-
-    def _append(self, rows: ScheduledRows, text: Text, num_tokens: int, *, num_logits: int) -> None:
-        if not num_tokens:
-            return
-        start = text.num_computed
-        self._batch.append(
-            text.tokens[start : start + num_tokens] + rows.predictions,
-            position=start,
-            blocks=text.blocks,
-            num_logits=num_logits,
-            adapter=lora.number if (lora := rows.sequence.request.lora) else NO_ADAPTER,
-        )
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
@@ -50,3 +37,9 @@ class ModelRunner:
                 row = first_row + positions.start - text.num_computed
                 work.take_states(self._decoder.hidden_states(row, len(positions)))
             first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences
+
+
+def _run(rows: ScheduledRows, text: CachedTokens, num_tokens: int, *, num_logits: int) -> Run:
+    certain = text.tokens[text.num_computed : text.num_computed + num_tokens]
+    adapter = rows.sequence.request.lora
+    return Run(text=text, certain=certain, rejectable=rows.predictions, num_logits=num_logits, adapter=adapter)

@@ -100,7 +100,7 @@ class RequestStatistics:
         if not live.is_scheduled:
             live.is_scheduled = True
             self.prompt_tokens += sequence.num_prompt
-            self.cached_tokens += sequence.text.num_cached
+            self.cached_tokens += sequence.num_cached
         if isinstance(event, Chunk):
             self._observe_tokens(live, len(event.records))
         elif isinstance(event, Finished):
@@ -190,7 +190,7 @@ def _log(sequence: Sequence) -> None:
         sequence.num_prompt,
         sequence.num_generated,
         len(sequence.request.received),
-        sequence.text.num_cached,
+        sequence.num_cached,
         sequence.end.name if isinstance(sequence.end, FinishReason) else "CANCELLED",
         max(timings.scheduled - timings.arrived, 0.0),
         max(timings.prefilled - timings.arrived, 0.0),

@@ -91,7 +91,7 @@ def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribut
         "gen_ai.usage.input_tokens": sum(sequence.num_prompt for sequence in with_own_prompts),
         "gen_ai.usage.output_tokens": sum(sequence.num_generated for sequence in sequences),
         "gen_ai.response.finish_reasons": reasons,
-        "outrider.cached_tokens": sum(sequence.text.num_cached for sequence in with_own_prompts),
+        "outrider.cached_tokens": sum(sequence.num_cached for sequence in with_own_prompts),
         "outrider.predicted_tokens": sum(sum(stats.offered) for stats in speculation),
         "outrider.accepted_tokens": sum(sum(stats.accepted) for stats in speculation),
     }

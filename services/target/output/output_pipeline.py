@@ -226,7 +226,7 @@ class OutputPipeline:
             stop_string=self._matched_stop,
             prompt_tokens=sequence.num_prompt,
             completion_tokens=sequence.num_generated,
-            cached_tokens=sequence.text.num_cached,
+            cached_tokens=sequence.num_cached,
             preemptions=sequence.num_preemptions,
             timings=sequence.timings,
             speculation=sequence.speculation,

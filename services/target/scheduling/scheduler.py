@@ -5,15 +5,16 @@ import time
 from bisect import insort
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.events import FinishReason
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
 from services.target.scheduling.limits import SchedulerConfig, StepLimit
 from services.target.scheduling.prompt_pace import PromptPace
 from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.sequence import Sequence, Text
+from services.target.sequence.sequence import Sequence
 
-_Lengths = list[tuple[Text, int]]  # in tokens
+_Lengths = list[tuple[CachedTokens, int]]  # in tokens
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass; each takes 0.6 MB with a vocabulary of 150 000 tokens
 
@@ -164,7 +165,7 @@ class Scheduler:
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
         for text, num_tokens in zip(sequence.texts, (rows.num_tokens, rows.num_negative), strict=False):
-            text.num_computed = min(text.num_computed + num_tokens + accepted_rows, len(text.tokens) - 1)
+            text.settle(num_tokens + accepted_rows)
             self._blocks.keep(text, text.num_computed)
             self._blocks.shrink(text, len(text.tokens))
         self._queue.charge(sequence, num_committed)
@@ -206,7 +207,7 @@ class Scheduler:
         self._grow(_lengths(sequence, 0))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
-            sequence.text.num_cached = sequence.text.num_computed
+            sequence.num_cached = sequence.text.num_computed
         insort(self.running, sequence, key=_start_time)
         return True
 
@@ -215,8 +216,8 @@ class Scheduler:
         if not self._fits_in(sequence):
             return False
         if (first := self._first_sample(sequence)) is not None:
-            for text, other in zip(sequence.texts, first.texts, strict=True):
-                self._blocks.share(text, other, text.num_shared)
+            for text, other, num_shared in zip(sequence.texts, first.texts, sequence.num_shared, strict=True):
+                self._blocks.share(text, other, num_shared)
         else:
             self._blocks.reuse(sequence.text, sequence.prompt_results.num_reusable)
             for text in sequence.texts[1:]:
@@ -239,7 +240,7 @@ class Scheduler:
         it, only those that they share.
         """
         if self._is_awaited(sequence):
-            return sum(max(0, text.num_shared - text.num_computed) for text in sequence.texts)
+            return sum(max(0, num_tokens) for num_tokens in _num_unshared(sequence))
         num_later = len(sequence.tokens) - sequence.prompt_results.num_needed
         return sequence.num_pending - num_later
 
@@ -288,7 +289,13 @@ def _is_decoding(sequence: Sequence) -> bool:
 
 def _has_shared(sequence: Sequence) -> bool:
     """Whether all tokens that further samples share are computed."""
-    return all(text.num_computed >= text.num_shared for text in sequence.texts)
+    return all(num_tokens <= 0 for num_tokens in _num_unshared(sequence))
+
+
+def _num_unshared(sequence: Sequence) -> list[int]:
+    """How many of the tokens that further samples share are still to be computed, of each text."""
+    pairs = zip(sequence.texts, sequence.num_shared, strict=True)
+    return [num_shared - text.num_computed for text, num_shared in pairs]
 
 
 def _split(sequence: Sequence, num_rows: int) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterable
 
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
 from services.engine.request import Request
 from services.target.sequence.draw_state import DrawState
@@ -12,25 +12,6 @@ from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
 from services.target.sequence.prompt_results import PromptResults
 from services.target.sequence.token_stream import TokenStream
-
-
-class Text:
-    """An owner of KV blocks. A guided sequence has two texts: its own, and the same answer after a negative prompt."""
-
-    def __init__(self, prompt: Iterable[int], *, num_shared: int, cache_scope: str | None) -> None:
-        """All samples share the first `num_shared` tokens, or all tokens if there are fewer."""
-        self.tokens = list(prompt)
-        self.cache_scope = cache_scope
-        self.num_shared = min(num_shared, len(self.tokens)) - 1
-        """Leading tokens that a first sample computes for all samples: no sample draws from their rows."""
-        self.num_computed = 0  # leading tokens whose keys and values are in the cache
-        self.num_cached = 0  # tokens found in the cache at the start
-        self.blocks: list[int] = []
-
-    @property
-    def num_pending(self) -> int:
-        """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
-        return len(self.tokens) - self.num_computed
 
 
 class Sequence:
@@ -49,6 +30,12 @@ class Sequence:
         self.first_sample = first_sample
         self.texts = _texts(request)
         """The texts that are computed: its own, and if it is guided the same answer after the negative prompt."""
+        self.num_shared = [
+            min(request.num_shared, len(self.tokens)) - 1,
+            *(text.num_pending - 1 for text in self.texts[1:]),
+        ]
+        """Leading tokens of each text that a first sample computes for all samples: no sample draws from their rows."""
+        self.num_cached = 0  # tokens of its own text that were found in the cache at the start
         self.draw = DrawState(request)
         self.prompt_results = _prompt_results(request, self.tokens, self.draw)
         self.limit = _limit(request, context_length)  # the most tokens of the answer
@@ -61,7 +48,7 @@ class Sequence:
         self.speculation = SpeculationStats()
 
     @property
-    def text(self) -> Text:
+    def text(self) -> CachedTokens:
         """Its own text: the prompt and the answer."""
         return self.texts[0]
 
@@ -118,14 +105,11 @@ class Sequence:
         return self.stream.is_full or not self.draw.allowed.grammar.is_ready
 
 
-def _texts(request: Request) -> tuple[Text, ...]:
+def _texts(request: Request) -> tuple[CachedTokens, ...]:
     scope = request.cache.scope(request.lora)
     prompt = request.prompt if request.healing is None else request.prompt[:-1]
-    own = Text(prompt, num_shared=request.num_shared, cache_scope=scope)
-    if request.guidance is None:
-        return (own,)
-    negative = request.guidance.negative_prompt
-    return own, Text(negative, num_shared=len(negative), cache_scope=scope)
+    prompts = [prompt] if request.guidance is None else [prompt, request.guidance.negative_prompt]
+    return tuple(CachedTokens(each, cache_scope=scope) for each in prompts)
 
 
 def _prompt_results(request: Request, tokens: list[int], draw: DrawState) -> PromptResults:

@@ -37,11 +37,11 @@ class OfflineDraft:
         translation = IdentityTranslation(self.size) if vocabulary is None else translation_along(vocabulary, params)
         sequence = DraftedSequence(params, translation, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[])
         sequence.commit(0, tokens)
-        self.model.blocks.grow(sequence, len(sequence.tokens) + COUNT)
+        self.model.blocks.grow(sequence.text, len(sequence.tokens) + COUNT)
         (drawn,) = self._runner.extend([ScheduledTokens(sequence, len(sequence.tokens), COUNT)])
         sequence.predicted(drawn)
         run = sequence.next_run()
-        self.model.blocks.shrink(sequence, 0)
+        self.model.blocks.shrink(sequence.text, 0)
         assert run.position == len(tokens)
         return [*run.token_ids]
 

@@ -142,7 +142,7 @@ def _is_partial(rows: ScheduledRows) -> bool:
     """
     sequence = rows.sequence
     end = sequence.text.num_computed + rows.num_tokens
-    stops_for_others = sequence.request.num_samples > 1 and end == sequence.text.num_shared
+    stops_for_others = sequence.request.num_samples > 1 and end == sequence.num_shared[0]
     return end < sequence.prompt_results.num_needed and not stops_for_others
 
 

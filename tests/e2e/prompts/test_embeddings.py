@@ -65,7 +65,7 @@ async def test_a_warm_cache_serves_the_last_token_and_not_the_mean():
         warm = stepper.submit(embedded(pooling))
         stepper.run()
         assert await told(warm) == await alone(pooling)
-        cached.append(warm.sequence.text.num_cached)
+        cached.append(warm.sequence.num_cached)
     assert expected == await alone(Pooling.LAST)
     assert cached[0] >= len(PROMPT) - 32
     assert cached[1:] == [0, 0]

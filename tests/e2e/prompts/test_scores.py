@@ -83,7 +83,7 @@ async def test_a_warm_cache_saves_all_rows_but_the_scored_ones():
     warm = submit(stepper, scored())
     stepper.run()
     assert await told(warm) == await told(cold)
-    assert warm[0].sequence.text.num_cached >= len(PROMPT) - 2 * 16
+    assert warm[0].sequence.num_cached >= len(PROMPT) - 2 * 16
     assert stepper.runner.num_tokens - before < before
 
 

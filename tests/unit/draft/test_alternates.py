@@ -27,7 +27,7 @@ def branch(place: int, length: int = 6) -> list[int]:
 
 def check_blocks(draft: Draft, link: DraftLink) -> None:
     draft.blocks.check_integrity(
-        owner for sequence in link.sequences.values() for owner in (sequence, *draft.alternates(sequence))
+        owner.text for sequence in link.sequences.values() for owner in (sequence, *draft.alternates(sequence))
     )
 
 

@@ -25,7 +25,7 @@ def with_chain(chain: list[int], *, window: int = 8) -> DraftedSequence:
     sequence.window = window
     sequence.commit(0, PROMPT)
     sequence.predicted(chain)
-    sequence.num_computed = len(sequence.tokens) - 1
+    sequence.text.num_computed = len(sequence.tokens) - 1
     return sequence
 
 
@@ -34,7 +34,7 @@ def test_a_commit_that_agrees_keeps_the_chain_and_its_epoch(size):
     sequence = with_chain([4, 5, 6])
     epoch = sequence.epoch
     sequence.commit(3, [4, 5, 6][:size])
-    assert (sequence.tokens, sequence.epoch, sequence.num_pending) == ([*PROMPT, 4, 5, 6], epoch, 1)
+    assert (sequence.tokens, sequence.epoch, sequence.text.num_pending) == ([*PROMPT, 4, 5, 6], epoch, 1)
     assert sequence.chain == [4, 5, 6][size:]
 
 
@@ -46,16 +46,16 @@ def test_a_commit_that_differs_or_runs_past_starts_an_epoch(token_ids, num_compu
     epoch = sequence.epoch
     sequence.commit(3, token_ids)
     assert (sequence.tokens, sequence.chain) == ([*PROMPT, *token_ids], [])
-    assert (sequence.epoch, sequence.num_computed) == (epoch + 1, num_computed)
+    assert (sequence.epoch, sequence.text.num_computed) == (epoch + 1, num_computed)
 
 
 def test_saying_a_commit_twice_changes_nothing():
     sequence = with_chain([4, 5, 6])
     sequence.commit(3, [4])
-    before = (list(sequence.tokens), sequence.epoch, sequence.num_computed, sequence.chain)
+    before = (list(sequence.tokens), sequence.epoch, sequence.text.num_computed, sequence.chain)
     sequence.commit(3, [4])
     sequence.commit(0, [*PROMPT, 4])
-    assert (sequence.tokens, sequence.epoch, sequence.num_computed, sequence.chain) == before
+    assert (sequence.tokens, sequence.epoch, sequence.text.num_computed, sequence.chain) == before
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_rewind_forgets_the_tokens_after_it(position, token_ids, tokens):
     sequence.commit(position, token_ids)
     assert (sequence.tokens, sequence.num_committed, sequence.chain) == (tokens, len(tokens), [])
     assert sequence.epoch == epoch + 1
-    assert not tokens or sequence.num_pending >= 1, "the next token is drawn from the last one's row"
+    assert not tokens or sequence.text.num_pending >= 1, "the next token is drawn from the last one's row"
     if len(tokens) >= len(PROMPT):
         assert sequence.sampling is not history
         assert sequence.sampling.num_generated == len(tokens) - len(PROMPT)
@@ -148,7 +148,7 @@ def following(chain: bytes) -> DraftedSequence:
     sequence.window = 20
     sequence.commit(0, PROMPT)
     sequence.predicted([*chain])
-    sequence.num_computed = len(sequence.tokens) - 1
+    sequence.text.num_computed = len(sequence.tokens) - 1
     return sequence
 
 

@@ -31,7 +31,7 @@ async def test_a_reopened_sequence_continues_from_its_blocks():
     draft.run()
     assert num_computed(draft) == 2
     assert await predicted(again) == {1: toy_tokens(LONG, 3)}
-    draft.blocks.check_integrity(again.sequences.values())
+    draft.blocks.check_integrity(sequence.text for sequence in again.sequences.values())
 
 
 async def test_links_share_blocks_of_a_common_prefix():
@@ -41,9 +41,9 @@ async def test_links_share_blocks_of_a_common_prefix():
         draft.begin(link, prompt=[*LONG, *tail], window=1)
         draft.run()
     assert num_computed(draft) == len(LONG) + 1 + 4
-    mine, other = (link.sequences[1].blocks for link in links)
+    mine, other = (link.sequences[1].text.blocks for link in links)
     assert mine[:5] == other[:5]
-    draft.blocks.check_integrity(sequence for link in links for sequence in link.sequences.values())
+    draft.blocks.check_integrity(sequence.text for link in links for sequence in link.sequences.values())
 
 
 async def test_a_prompt_that_comes_in_pieces_is_found_piece_by_piece():
@@ -93,13 +93,13 @@ async def test_a_rewind_into_a_cached_block_continues_in_a_copy():
     link = draft.join()
     draft.begin(link, prompt=LONG, window=1)
     draft.run()
-    (cached,) = (sequence.blocks[2] for sequence in link.sequences.values())
+    (cached,) = (sequence.text.blocks[2] for sequence in link.sequences.values())
     draft.drafter.commit(link, 1, 10, [200, 201, 202])
     draft.run()
     ((source, copy),) = draft.copies
     assert source == cached
-    assert link.sequences[1].blocks[2] == copy
-    draft.blocks.check_integrity(link.sequences.values())
+    assert link.sequences[1].text.blocks[2] == copy
+    draft.blocks.check_integrity(sequence.text for sequence in link.sequences.values())
     num_computed(draft)
     draft.begin(link, 2, prompt=LONG, window=1)
     draft.run()

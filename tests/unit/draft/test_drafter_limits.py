@@ -34,7 +34,7 @@ class Targets:
 
     def check(self) -> None:
         owners = [
-            owner
+            owner.text
             for link in self._links
             for each in link.sequences.values()
             for owner in (each, *self._draft.alternates(each))

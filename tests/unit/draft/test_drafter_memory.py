@@ -14,7 +14,7 @@ async def test_blocks_follow_the_tokens_and_all_come_back():
     assert draft.blocks.num_blocks - draft.blocks.num_free < held
     draft.begin(link, 2)
     draft.run()
-    draft.blocks.check_integrity(link.sequences.values())
+    draft.blocks.check_integrity(sequence.text for sequence in link.sequences.values())
     draft.drafter.close(link, 1)
     draft.drafter.leave(link)
     draft.blocks.check_integrity([])
@@ -35,7 +35,7 @@ async def test_a_sequence_beyond_the_cache_is_released_and_others_run():
     ]
     drawn = [token_id for run in messages if isinstance(run, Prediction) for token_id in run.token_ids]
     assert drawn == toy_tokens(PROMPT, 6)
-    draft.blocks.check_integrity(link.sequences.values())
+    draft.blocks.check_integrity(sequence.text for sequence in link.sequences.values())
 
 
 async def test_each_links_quota_is_kept_within_a_single_step():
@@ -62,7 +62,7 @@ async def test_with_little_memory_a_sequence_predicts_as_far_as_fits():
     draft.drafter.commit(link, 1, len(PROMPT), [chain[0], 0])
     draft.run()
     assert await predicted(link) == {1: toy_tokens([*PROMPT, chain[0], 0], room - 1)}
-    draft.blocks.check_integrity(link.sequences.values())
+    draft.blocks.check_integrity(sequence.text for sequence in link.sequences.values())
 
 
 async def test_a_sequence_that_waits_for_memory_continues_when_it_can():
@@ -97,7 +97,7 @@ async def test_a_link_below_its_share_takes_blocks_of_the_largest_link():
     draft.begin(late, 2, prompt=range(30, 43))
     draft.run()
     assert await told(late) == [Release(2, ReleaseReason.OUT_OF_MEMORY)], "more than its share is not taken from others"
-    owners = [sequence for link in (greedy, modest, late) for sequence in link.sequences.values()]
+    owners = [sequence.text for link in (greedy, modest, late) for sequence in link.sequences.values()]
     draft.blocks.check_integrity(owners)
 
 
@@ -109,4 +109,4 @@ async def test_sequences_that_lose_their_blocks_are_left_out_of_a_step():
     draft.run()
     assert await told(greedy) == [Release(1, ReleaseReason.OUT_OF_MEMORY)]
     assert await predicted(late) == {1: toy_tokens(range(5), 1)}
-    draft.blocks.check_integrity(late.sequences.values())
+    draft.blocks.check_integrity(sequence.text for sequence in late.sequences.values())

@@ -76,7 +76,7 @@ class Pair:
 
     def predict(self, token_ids: list[int]) -> None:
         self.sequence.predicted(token_ids)
-        self.sequence.num_computed = len(self.sequence.tokens) - 1
+        self.sequence.text.num_computed = len(self.sequence.tokens) - 1
         self.hear()
 
     def hear(self) -> None:
@@ -130,7 +130,7 @@ def check_commit(pair: Pair, position: int, token_ids: list[int]) -> None:
     sequence = pair.sequence
     before, was = [*sequence.tokens], pair.own_text()
     ends = [*accumulate(len(pair.vocabulary.own.text(token_id)) for token_id in before)]
-    old_text, computed = pair.text(pair.committed), sequence.num_computed
+    old_text, computed = pair.text(pair.committed), sequence.text.num_computed
     pair.commit(position, token_ids)
     text = pair.text(pair.committed)
     agreed = len([*takewhile(lambda each: each[0] == each[1], zip(was, text, strict=False))])
@@ -139,7 +139,7 @@ def check_commit(pair: Pair, position: int, token_ids: list[int]) -> None:
     goes_on = text.startswith(old_text) and was.startswith(text)
     if goes_on and agreed in [0, *ends]:
         assert sequence.tokens == before
-        assert sequence.num_computed == computed
+        assert sequence.text.num_computed == computed
 
 
 def check_texts(pair: Pair) -> None:
@@ -147,7 +147,7 @@ def check_texts(pair: Pair) -> None:
     own = pair.own_text()
     committed = "".join(map(pair.vocabulary.own.text, sequence.tokens[: sequence.num_committed]))
     assert text.startswith(committed)
-    assert sequence.num_computed < max(1, len(sequence.tokens))
+    assert sequence.text.num_computed < max(1, len(sequence.tokens))
     if own.startswith(text):
         ahead = own[len(text) :]
         assert ahead.startswith(pair.text(pair.known))
@@ -210,7 +210,7 @@ def test_other_tokens_of_the_same_bytes_start_an_epoch():
     pair.predict(pair.own_ids("cabba|c|c"))
     epoch, tokens = pair.sequence.epoch, [*pair.sequence.tokens]
     pair.commit(2, pair.target_ids("c|ab"))
-    assert (pair.sequence.tokens, pair.sequence.num_pending) == (tokens, 1)
+    assert (pair.sequence.tokens, pair.sequence.text.num_pending) == (tokens, 1)
     assert (pair.sequence.num_committed, pair.sequence.epoch) == (2, epoch + 1)
     assert pair.known == pair.target_ids("b|a|c|c")
     pair.commit(4, pair.target_ids("b|a|c"))

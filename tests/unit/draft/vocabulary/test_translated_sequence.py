@@ -57,11 +57,11 @@ def test_the_same_text_in_other_tokens_is_no_agreement():
     sequence = make()
     sequence.commit(0, [A, A])
     sequence.predicted(own("ab c a"))
-    sequence.num_computed = 4
+    sequence.text.num_computed = 4
     epoch = sequence.epoch
     sequence.commit(2, [ABC])
     assert (sequence.tokens, sequence.chain, sequence.epoch) == (own("a a ab c"), [], epoch + 1)
-    assert (sequence.num_computed, sequence.num_pending) == (3, 1)
+    assert (sequence.text.num_computed, sequence.text.num_pending) == (3, 1)
     sequence.predicted(own("b"))
     assert sequence.next_run() == Run(3, [B])
 

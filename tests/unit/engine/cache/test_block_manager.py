@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.cache.block_manager import BlockManager
-from services.target.sequence.sequence import Text
+from services.engine.cache.cached_tokens import CachedTokens
 
 
 @pytest.fixture
@@ -12,8 +12,8 @@ def blocks() -> BlockManager:
 
 
 @pytest.fixture
-def pair() -> tuple[Text, Text]:
-    return Text(b"Hello", num_shared=5, cache_scope=""), Text(b"Hello", num_shared=5, cache_scope="")
+def pair() -> tuple[CachedTokens, CachedTokens]:
+    return CachedTokens(b"Hello", cache_scope=""), CachedTokens(b"Hello", cache_scope="")
 
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.engine.cache.test_prefix_cache import Owner, Pool, computed
+from tests.unit.engine.cache.test_prefix_cache import CachedTokens, Pool, computed
 
 TOKENS = [*range(10)]  # two full blocks and a begun one
 
@@ -12,8 +12,8 @@ def fill(pool: Pool) -> None:
     pool.release(pool.begin([*range(100, 100 + 4 * pool.num_blocks)], scope=None))
 
 
-def asked_again(pool: Pool, tokens: list[int], *, scope: str = "") -> Owner:
-    owner = Owner([*tokens], cache_scope=scope)
+def asked_again(pool: Pool, tokens: list[int], *, scope: str = "") -> CachedTokens:
+    owner = CachedTokens([*tokens], cache_scope=scope)
     pool.reuse(owner)
     assert pool.read(owner) == tokens[: owner.num_computed]
     pool.check_integrity([owner])
@@ -77,8 +77,8 @@ def test_without_a_free_block_nothing_is_asked_for() -> None:
     assert pool.offload.num_missed == num_missed
 
 
-def asked_again_beside(pool: Pool, owner: Owner) -> Owner:
-    other = Owner([*TOKENS])
+def asked_again_beside(pool: Pool, owner: CachedTokens) -> CachedTokens:
+    other = CachedTokens([*TOKENS], cache_scope="")
     pool.reuse(other)
     pool.check_integrity([owner, other])
     return other

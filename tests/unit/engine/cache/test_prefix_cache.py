@@ -1,7 +1,6 @@
 """The prefix cache: full blocks are found by all their tokens, shared, and given up from the end."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import settings
@@ -9,21 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.memory_pages import MemoryPages
 from services.engine.cache.page_store import Page
 
 BLOCK_SIZE = 4
-
-
-@dataclass(eq=False)
-class Owner:
-    """A sequence, as the block manager sees it."""
-
-    tokens: list[int]
-    num_computed: int = 0
-    blocks: list[int] = field(default_factory=list)
-    cache_scope: str | None = ""
 
 
 class Pool(BlockManager):
@@ -37,14 +27,14 @@ class Pool(BlockManager):
         super().__init__(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_cells, offload=offload)
         self._cells: list[list[int | None]] = [[None] * BLOCK_SIZE for _ in range(num_blocks)]
 
-    def begin(self, tokens: list[int], *, scope: str | None = "") -> Owner:
+    def begin(self, tokens: list[int], *, scope: str | None = "") -> CachedTokens:
         """A sequence that goes on from what is cached, with blocks for all its tokens."""
-        owner = Owner([*tokens], cache_scope=scope)
+        owner = CachedTokens(tokens, cache_scope=scope)
         self.reuse(owner)
         self.grow(owner, len(tokens))
         return owner
 
-    def compute(self, owner: Owner, num_tokens: int) -> None:
+    def compute(self, owner: CachedTokens, num_tokens: int) -> None:
         """Write the tokens up to there, and let others find what is full."""
         for position in range(owner.num_computed, num_tokens):
             block, offset = owner.blocks[position // BLOCK_SIZE], position % BLOCK_SIZE
@@ -52,7 +42,7 @@ class Pool(BlockManager):
         owner.num_computed = num_tokens
         self.keep(owner, num_tokens)
 
-    def read(self, owner: Owner) -> list[int | None]:
+    def read(self, owner: CachedTokens) -> list[int | None]:
         """What the computed part of a sequence reads."""
         return [cell for block in owner.blocks for cell in self._cells[block]][: owner.num_computed]
 
@@ -71,7 +61,7 @@ class Pool(BlockManager):
         self._cells[target] = [*self._cells[source]]
 
 
-def computed(pool: Pool, tokens: list[int], *, scope: str | None = "") -> Owner:
+def computed(pool: Pool, tokens: list[int], *, scope: str | None = "") -> CachedTokens:
     owner = pool.begin(tokens, scope=scope)
     pool.compute(owner, len(tokens))
     return owner
@@ -146,7 +136,7 @@ def test_the_least_recently_used_sequence_loses_its_tail_first():
         pool.release(computed(pool, [*range(start, start + 12)]))
     pool.begin([*range(200, 208)], scope=None)  # takes two blocks, which hold the last eight tokens of the first
     assert pool.begin([*range(5)]).num_computed == 4
-    other = Owner([*range(100, 113)])
+    other = CachedTokens([*range(100, 113)], cache_scope="")
     pool.reuse(other)
     assert other.num_computed == 8  # one more has gone, the last of the second
 
@@ -155,7 +145,7 @@ def test_the_least_recently_used_sequence_loses_its_tail_first():
 def test_no_more_is_taken_from_the_cache_than_may_be(most: int | None, found: int):
     pool = Pool(8)
     pool.release(computed(pool, TOKENS))
-    other = Owner([*TOKENS])
+    other = CachedTokens([*TOKENS], cache_scope="")
     pool.reuse(other, most)
     assert other.num_computed == found
 
@@ -163,7 +153,7 @@ def test_no_more_is_taken_from_the_cache_than_may_be(most: int | None, found: in
 def test_a_shared_part_of_a_block_is_copied_on_write():
     pool = Pool(8)
     first = computed(pool, TOKENS)
-    second = Owner([*TOKENS, 10])
+    second = CachedTokens([*TOKENS, 10], cache_scope="")
     pool.share(second, first, 9)
     assert second.blocks == first.blocks
     assert pool.can_grow(second, 11)
@@ -179,7 +169,7 @@ def test_a_shared_part_of_a_block_is_copied_on_write():
 
 def test_a_copy_needs_a_free_block():
     pool = Pool(3)
-    first, second = computed(pool, TOKENS), Owner([*TOKENS])
+    first, second = computed(pool, TOKENS), CachedTokens([*TOKENS], cache_scope="")
     pool.share(second, first, 9)
     assert not pool.can_grow(second, 10)
     pool.release(first)  # the block is the second one's alone now, and no copy is needed
@@ -205,13 +195,13 @@ class Life(RuleBasedStateMachine):
     @initialize(num_blocks=st.integers(1, 12), num_pages=st.integers(0, 5))
     def start(self, num_blocks: int, num_pages: int) -> None:
         self.pool = Pool(num_blocks, num_pages)
-        self.owners: list[Owner] = []
+        self.owners: list[CachedTokens] = []
 
     @rule(
         tokens=st.lists(st.integers(0, 1), min_size=1, max_size=20), scope=st.sampled_from(["", "", "", "salt", None])
     )
     def come(self, tokens: list[int], scope: str | None) -> None:
-        owner = Owner(tokens, cache_scope=scope)
+        owner = CachedTokens(tokens, cache_scope=scope)
         self.pool.reuse(owner)
         assert owner.num_computed < len(tokens)
         self._grow(owner)
@@ -221,7 +211,7 @@ class Life(RuleBasedStateMachine):
     def fork(self, data: st.DataObject) -> None:
         source = data.draw(st.sampled_from(self.owners))
         num_shared = data.draw(st.integers(0, source.num_computed))
-        owner = Owner([*source.tokens[:num_shared], 7], cache_scope=source.cache_scope)
+        owner = CachedTokens([*source.tokens[:num_shared], 7], cache_scope=source.cache_scope)
         self.pool.share(owner, source, num_shared)
         self._grow(owner)
 
@@ -255,7 +245,7 @@ class Life(RuleBasedStateMachine):
         self.pool.forget()
         assert self.pool.num_findable == 0
 
-    def _grow(self, owner: Owner) -> bool:
+    def _grow(self, owner: CachedTokens) -> bool:
         """Get the blocks that an owner needs; without room it goes."""
         has_room = self.pool.can_grow(owner, len(owner.tokens))
         if has_room:

@@ -15,7 +15,7 @@ async def test_a_sequence_starts_after_its_cached_prefix():
     other = make_sequence(make_request(b"xxxxyyyyz"))
     scheduler.add(other)
     assert shape(scheduler.schedule()) == [(first, 1), (again, 1), (longer, 16), (other, 5)]
-    assert [sequence.text.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
+    assert [sequence.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
 
 
 async def test_cached_blocks_are_found_while_empty_blocks_remain():
@@ -32,7 +32,7 @@ async def test_cached_blocks_are_found_while_empty_blocks_remain():
         scheduler.remove(sequence)
     (again,) = add(scheduler, 12)
     scheduler.schedule()
-    assert again.text.num_cached == 8  # its last block has gone, the first ones are there
+    assert again.num_cached == 8  # its last block has gone, the first ones are there
 
 
 async def test_a_sequence_without_room_leaves_its_cached_blocks_alone():
@@ -43,7 +43,7 @@ async def test_a_sequence_without_room_leaves_its_cached_blocks_alone():
     step(scheduler)
     (late,) = add(scheduler, 17)  # the first one's three blocks would do, but there is no room for two more
     assert shape(scheduler.schedule()) == [(first, 1), (other, 1)]
-    assert (late.text.blocks, late.text.num_computed, late.text.num_cached) == ([], 0, 0)
+    assert (late.text.blocks, late.text.num_computed, late.num_cached) == ([], 0, 0)
     scheduler.remove(first)
     scheduler.remove(other)
     assert shape(scheduler.schedule()) == [(late, 5)]

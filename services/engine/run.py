@@ -1,0 +1,37 @@
+"""Run: the rows of one text in a pass."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.engine.cache.cached_tokens import CachedTokens
+from services.engine.decoder.native import Batch
+from services.engine.lora.adapter import NO_ADAPTER, Adapter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Consecutive rows of a text, which begin at its first token that is not computed."""
+
+    text: CachedTokens
+    certain: list[int]  # tokens that no verdict can reject
+    rejectable: list[int]  # predictions of the tokens after them
+    num_logits: int = 0  # of the last rows
+    adapter: Adapter | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The token of each row."""
+        return self.certain + self.rejectable
+
+
+def fill(batch: Batch, runs: Iterable[Run]) -> None:
+    """Replace the rows of a batch by those of `runs`, in this order."""
+    batch.clear()
+    for run in runs:
+        batch.append(
+            run.token_ids,
+            position=run.text.num_computed,
+            blocks=run.text.blocks,
+            num_logits=run.num_logits,
+            adapter=run.adapter.number if run.adapter else NO_ADAPTER,
+        )
