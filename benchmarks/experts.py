@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from services.bench.machine_rates import MachineRates, timed
 from services.bench.spread import Spread
-from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, Rope
+from services.engine.checkpoint.model_config import Activation, Attention, Experts, ModelConfig, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import CPU_WEIGHT_FORMATS, resolve_isa, resolve_threads
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device
@@ -24,7 +24,7 @@ from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device
 _EXPERTS = Experts(count=64, per_token=8, size=1024, are_normalised=False)
 _MODEL = ModelConfig(
     architecture="experts",
-    num_layers=2,
+    layers=(Attention(), Attention()),
     hidden_size=2048,
     intermediate_size=0,
     num_heads=16,
@@ -35,9 +35,7 @@ _MODEL = ModelConfig(
     norm_eps=1e-5,
     activation=Activation.SILU,
     query_scale=128**-0.5,
-    windows=(0, 0),
     ropes=(Rope(frequencies=(1.0,) * 64),),
-    rope_of_layer=(0, 0),
     tied_embeddings=True,
     experts=_EXPERTS,
 )

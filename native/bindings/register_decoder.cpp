@@ -22,6 +22,9 @@ namespace py = pybind11;
 namespace outrider {
 namespace {
 
+const Names<LayerKind> kLayerKinds{{"attention", LayerKind::attention},
+                                   {"short_convolution", LayerKind::short_convolution}};
+
 template <typename T>
 void read(const char*, const py::handle& from, T& to) {
     to = from.cast<T>();
@@ -43,6 +46,22 @@ void read(const char*, const py::handle& from, std::vector<Rope>& to) {
     for (const py::object& rope : from.cast<std::vector<py::object>>()) {
         to.push_back({.frequencies = rope.attr("frequencies").cast<std::vector<float>>(),
                       .scale = rope.attr("scale").cast<float>()});
+    }
+}
+
+void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to) {
+    for (const py::object& source : from.cast<std::vector<py::object>>()) {
+        LayerConfig& layer = to.emplace_back();
+        layer.kind = parse(name, source.attr("kind").cast<std::string>(), kLayerKinds);
+        switch (layer.kind) {
+            case LayerKind::attention:
+                layer.window = source.attr("window").cast<int>();
+                layer.rope = source.attr("rope").cast<int>();
+                break;
+            case LayerKind::short_convolution:
+                layer.taps = source.attr("taps").cast<int>();
+                break;
+        }
     }
 }
 
@@ -78,7 +97,13 @@ DecoderConfig make_config(const py::object& source) {
 
 void register_config(py::module_& module) {
     py::class_<DecoderConfig>(module, "DecoderConfig", py::is_final())
-        .def(py::init(&make_config), py::arg("config"));
+        .def(py::init(&make_config), py::arg("config"))
+        .def(
+            "position_bytes",
+            [](const DecoderConfig& config, const std::string& kv) {
+                return config.position_bytes(parse("kv", kv, kKvFormats));
+            },
+            py::arg("kv"));
 }
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
@@ -229,20 +254,6 @@ void write_block(Decoder& decoder, int block, const Page& page) {
 }  // namespace
 
 void register_decoder(py::module_& module) {
-    module.def(
-        "kv_bytes",
-        [](const std::string& format, int64_t head_dim) {
-            require_range("head_dim", head_dim, 1, kMostFeatures);
-            return kv_bytes(parse("format", format, kKvFormats), head_dim);
-        },
-        py::arg("format"), py::arg("head_dim"));
-    module.def(
-        "conv_bytes",
-        [](const std::string& format, int width) {
-            require_range("width", width, 1, kMostFeatures);
-            return conv_block_bytes(conv_format(parse("format", format, kKvFormats)), width) / kBlockSize;
-        },
-        py::arg("format"), py::arg("width"));
     module.def("block_types", &block_type_names);
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())

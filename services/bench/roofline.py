@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Attention, ModelConfig
 from services.engine.checkpoint.weight_shapes import count_active_parameters
 from services.engine.decoder.native import Decoder
 
@@ -43,4 +43,5 @@ class Roofline:
 def _attended(config: ModelConfig, position: int, rows: int) -> int:
     """Return how many positions the rows attend to, in all layers together."""
     reached = range(position + 1, position + rows + 1)
-    return sum(sum(min(row, window or row) for row in reached) for window in config.windows)
+    windows = [layer.window for layer in config.layers if isinstance(layer, Attention)]
+    return sum(sum(min(row, window or row) for row in reached) for window in windows)

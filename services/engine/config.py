@@ -9,7 +9,7 @@ from pathlib import Path
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import free_memory, host_memory
-from services.engine.decoder.native import BLOCK_SIZE, Device, conv_bytes, cuda_devices, cuda_problem, isas, kv_bytes
+from services.engine.decoder.native import BLOCK_SIZE, DecoderConfig, Device, cuda_devices, cuda_problem, isas
 from services.engine.decoder.weight_choice import AUTO, STORED, choose_stored, choose_weights
 from services.engine.hub.hub_name import ModelSource
 
@@ -211,10 +211,7 @@ class EngineConfig:
 
     def block_bytes(self, model: ModelConfig) -> int:
         """Return the bytes of one KV block, of all layers."""
-        attending = 2 * model.num_kv_heads * kv_bytes(self.kv, model.head_dim)
-        convolving = conv_bytes(self.kv, model.hidden_size)
-        each = (convolving if model.taps_of(layer) else attending for layer in range(model.num_layers))
-        return sum(each) * BLOCK_SIZE
+        return DecoderConfig(model).position_bytes(self.kv) * BLOCK_SIZE
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)

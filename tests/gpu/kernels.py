@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from services.bench.machine_rates import timed
-from services.engine.decoder.native import BLOCK_SIZE, Device, ReadProbe, kv_bytes
+from services.engine.decoder.native import BLOCK_SIZE, Device, ReadProbe
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.gpu.shapes import PLANS, ModelShape, Plan
 from tests.native.harness.devices import GPU, make_device
 
 _WEIGHT_BITS = {"bf16": 16, "int8": 8, "int4": 9 / 2, "fp8": 8}  # a tile of int4 has its scales
+_KV_BYTES = {"f32": (4, 0), "bf16": (2, 0), "int8": (1, 4), "fp8": (1, 4)}  # of a value, and of the scale of a head
 _CHUNK = 512  # rows of a weight that are made once and stored again and again
 _STORED = 2048  # rows of a context that are stored at once
 _MOST_COPIES = 16
@@ -126,7 +127,8 @@ def attention_times(device: Device, plan: Plan, name: str, shape: ModelShape) ->
     """Times of consecutive rows at the end of one sequence."""
     for cache_format in plan.caches:
         for context in plan.contexts:
-            num_bytes = context * shape.kv_heads * kv_bytes(cache_format, shape.head_dim) * 2
+            of_value, of_head = _KV_BYTES[cache_format]
+            num_bytes = context * 2 * shape.kv_heads * (shape.head_dim * of_value + of_head)
             copies = _copies(num_bytes, plan)
             table = np.arange(-(-context // BLOCK_SIZE), dtype=np.int32)[None]
             layers = [_stored_layer(device, cache_format, shape, context, table) for _ in range(copies)]

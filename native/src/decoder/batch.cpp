@@ -17,11 +17,17 @@ void require_entry(const char* field, int index, int64_t value, int64_t low, int
     }
 }
 
-/// The longest window of any layer; -1 if a layer attends to all positions. Older positions are never read,
-/// so their blocks may have been freed.
+/// The number of positions that any layer reads; -1 if a layer attends to all of them. Older positions are
+/// never read, so their blocks may have been freed.
 int longest_window(const DecoderConfig& config) {
-    const bool unbounded = std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end();
-    return unbounded ? -1 : *std::max_element(config.windows.begin(), config.windows.end());
+    int longest = 0;
+    for (const LayerConfig& layer : config.layers) {
+        if (layer.kind == LayerKind::attention && layer.window == 0) {
+            return -1;
+        }
+        longest = std::max({longest, layer.window, layer.taps});
+    }
+    return longest;
 }
 
 constexpr int kUnseen = -1;

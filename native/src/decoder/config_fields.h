@@ -11,8 +11,7 @@
 
 namespace outrider {
 
-/// A field under its name, which is the same in Python, and its allowed values. A list of integers has one
-/// entry per layer, or, if allowed, none.
+/// A field under its name, which is the same in Python, and its allowed values.
 template <typename T>
 struct ConfigField {
     const char* name;
@@ -20,12 +19,11 @@ struct ConfigField {
     int64_t most = 0;           // greatest size
     int64_t least = 1;          // least size
     bool not_negative = false;  // a number must be finite and not negative
-    bool may_be_empty = false;  // for a list
 };
 
 /// All fields; bindings and validation iterate over them.
 inline constexpr std::tuple kConfigFields{
-    ConfigField{.name = "num_layers", .member = &DecoderConfig::num_layers, .most = kMostLayers},
+    ConfigField{.name = "layers", .member = &DecoderConfig::layers, .most = kMostLayers},
     ConfigField{.name = "hidden_size", .member = &DecoderConfig::hidden_size, .most = kMostFeatures},
     ConfigField{.name = "intermediate_size",
                 .member = &DecoderConfig::intermediate_size,
@@ -49,10 +47,7 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "logit_softcap", .member = &DecoderConfig::logit_softcap, .not_negative = true},
     ConfigField{.name = "embedding_scale", .member = &DecoderConfig::embedding_scale},
     ConfigField{.name = "logit_scale", .member = &DecoderConfig::logit_scale},
-    ConfigField{.name = "windows", .member = &DecoderConfig::windows},
     ConfigField{.name = "ropes", .member = &DecoderConfig::ropes},
-    ConfigField{.name = "rope_of_layer", .member = &DecoderConfig::rope_of_layer},
-    ConfigField{.name = "conv_taps", .member = &DecoderConfig::conv_taps, .may_be_empty = true},
     ConfigField{.name = "conv_bias", .member = &DecoderConfig::conv_bias},
     ConfigField{.name = "qk_norm", .member = &DecoderConfig::qk_norm},
     ConfigField{.name = "pre_norm", .member = &DecoderConfig::pre_norm},

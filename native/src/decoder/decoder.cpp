@@ -16,32 +16,34 @@ DecoderConfig validated(DecoderConfig config, const Device& device) {
     return config;
 }
 
-std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device>& device,
-                                                    const DecoderConfig& config) {
-    std::vector<DeviceBuffer<float>> buffers;
-    for (const Rope& rope : config.ropes) {
-        const std::vector<float>& frequencies = rope.frequencies;
-        buffers.emplace_back(device, frequencies.size());
-        device->upload(buffers.back().data(), frequencies.data(), frequencies.size() * sizeof(float));
-    }
-    return buffers;
-}
-
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights,
                  KvFormat kv)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_)),
-      frequencies_(upload_frequencies(device_, config_)),
+      kv_(kv),
       weights_(device_, config_, weights),
       adapters_(device_, weights_, weights.format == WeightFormat::f32 ? Format::f32 : Format::bf16),
-      cache_(device_, config_, kv),
+      linear_(device_, adapters_),
+      attention_(device_, config_, device_->activation_format(weights.format), kv),
+      convolution_(device_, config_, device_->activation_format(weights.format), kv),
+      cache_(device_, block_bytes()),
       workspace_(config_, device_->activation_format(weights.format)),
       experts_(config_.experts
                    ? std::make_unique<ExpertMlp>(device_, config_, device_->activation_format(weights.format))
                    : nullptr),
       passes_(device_->make_pass_recorder()) {}
+
+/// The bytes of each layer in one cache block.
+std::vector<size_t> Decoder::block_bytes() const {
+    std::vector<size_t> each;
+    for (const LayerConfig& layer : config_.layers) {
+        each.push_back(layer.kind == LayerKind::attention ? attention_.block_bytes()
+                                                          : convolution_.block_bytes());
+    }
+    return each;
+}
 
 Logits Decoder::forward(const Batch& batch) {
     place(batch, used_blocks(batch));
@@ -105,14 +107,30 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
         const int capacity = std::max(shape.rows, shape.logits);  // logit rows may repeat
         const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
         const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
-        const bool experts_moved = experts_ && experts_->reserve(shape.rows);
-        if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || experts_moved) {
+        const bool layers_moved = reserve_layers(shape);
+        if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || layers_moved) {
             passes_->forget();
         }
     } catch (...) {  // some of the buffers may have moved
         passes_->forget();
         throw;
     }
+}
+
+/// Allocates memory for the mixers, the MLP's products and the experts; returns whether any has moved.
+bool Decoder::reserve_layers(const PassShape& shape) {
+    bool moved = linear_.reserve(shape.rows, config_.gate_up_size(), config_.hidden_size);
+    moved |= linear_.reserve(shape.rows, config_.hidden_size, config_.intermediate_size);
+    if (config_.has(LayerKind::attention)) {
+        moved |= attention_.reserve(shape, linear_);
+    }
+    if (config_.has(LayerKind::short_convolution)) {
+        moved |= convolution_.reserve(shape.rows, linear_);
+    }
+    if (experts_) {
+        moved |= experts_->reserve(shape.rows);
+    }
+    return moved;
 }
 
 void Decoder::allocate_cache(int num_blocks) {
@@ -164,18 +182,6 @@ void Decoder::require_complete() {
 
 int64_t Decoder::weight_bytes() const {
     return weights_.bytes() + (short_head_ ? short_head_->matrix().bytes() - weights_.lm_head().bytes() : 0);
-}
-
-int64_t Decoder::kv_bytes_per_token() const {
-    const int64_t attending = int64_t{2} * config_.num_kv_heads * kv_bytes(cache_.format(), config_.head_dim);
-    const auto convolving =
-        static_cast<int64_t>(conv_block_bytes(conv_format(cache_.format()), config_.hidden_size)) /
-        kBlockSize;
-    int64_t total = 0;
-    for (int layer = 0; layer < config_.num_layers; ++layer) {
-        total += config_.taps_of(layer) > 0 ? convolving : attending;
-    }
-    return total;
 }
 
 }  // namespace outrider

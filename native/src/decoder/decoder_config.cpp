@@ -1,6 +1,7 @@
 #include "outrider/decoder/decoder_config.h"
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -22,12 +23,6 @@ void require_not_negative(const char* field, float value) {
             std::string(field) + " is " + std::to_string(value) + "; it must be finite and not negative");
 }
 
-void require_length(const char* field, size_t length, int num_layers) {
-    require(length == static_cast<size_t>(num_layers), std::string(field) + " has " + std::to_string(length) +
-                                                           " entries; it must have one for each of the " +
-                                                           std::to_string(num_layers) + " layers");
-}
-
 void validate_field(const DecoderConfig& config, const ConfigField<int>& field) {
     require_range(field.name, config.*field.member, field.least, field.most);
 }
@@ -38,11 +33,8 @@ void validate_field(const DecoderConfig& config, const ConfigField<float>& field
     }
 }
 
-void validate_field(const DecoderConfig& config, const ConfigField<std::vector<int>>& field) {
-    const std::vector<int>& values = config.*field.member;
-    if (!values.empty() || !field.may_be_empty) {
-        require_length(field.name, values.size(), config.num_layers);
-    }
+void validate_field(const DecoderConfig& config, const ConfigField<std::vector<LayerConfig>>& field) {
+    require_range("the number of layers", config.num_layers(), field.least, field.most);
 }
 
 template <typename T>
@@ -57,34 +49,32 @@ void validate_heads(const DecoderConfig& config) {
                 "; it must be a multiple of num_kv_heads = " + std::to_string(config.num_kv_heads));
 }
 
-void validate_layers(const DecoderConfig& config) {
-    for (const int window : config.windows) {
-        require(window >= 0,
-                "windows has " + std::to_string(window) + "; a window is positive, or 0 for none");
-    }
+void validate_ropes(const DecoderConfig& config) {
     for (const Rope& rope : config.ropes) {
         require(
             2 * rope.frequencies.size() <= static_cast<size_t>(config.head_dim),
             "ropes has one of " + std::to_string(rope.frequencies.size()) +
                 " frequencies; it must have at most half of head_dim = " + std::to_string(config.head_dim));
     }
-    for (const int rope : config.rope_of_layer) {
-        require(rope >= 0 && static_cast<size_t>(rope) < config.ropes.size(),
-                "rope_of_layer names rope " + std::to_string(rope) + "; there are " +
-                    std::to_string(config.ropes.size()));
-    }
 }
 
 /// Requires at least two taps: with one, a row would read no other position.
-void validate_convolutions(const DecoderConfig& config) {
-    for (const int taps : config.conv_taps) {
-        require(taps == 0 || (taps >= 2 && taps <= kMostTaps),
-                "conv_taps has " + std::to_string(taps) + "; a convolution has 2 ... " +
-                    std::to_string(kMostTaps) + ", or 0 for none");
+void validate_layer(const DecoderConfig& config, int index) {
+    const LayerConfig& layer = config.layers[index];
+    const std::string name = "layers[" + std::to_string(index) + "].";
+    switch (layer.kind) {
+        case LayerKind::attention:
+            require_range(name + "window", layer.window, 0, std::numeric_limits<int>::max());
+            require_range(name + "rope", layer.rope, 0, static_cast<int64_t>(config.ropes.size()) - 1);
+            break;
+        case LayerKind::short_convolution:
+            require_range(name + "taps", layer.taps, 2, kMostTaps);
+            require(3 * int64_t{config.hidden_size} <= kMostFeatures,
+                    "hidden_size is " + std::to_string(config.hidden_size) +
+                        "; where layers convolve, three of it must be at most " +
+                        std::to_string(kMostFeatures));
+            break;
     }
-    require(!config.has_convolutions() || 3 * int64_t{config.hidden_size} <= kMostFeatures,
-            "hidden_size is " + std::to_string(config.hidden_size) +
-                "; where layers convolve, three of it must be at most " + std::to_string(kMostFeatures));
 }
 
 void validate_norms(const DecoderConfig& config) {
@@ -115,10 +105,22 @@ void validate_mlp(const DecoderConfig& config) {
 void DecoderConfig::validate() const {
     for_each_field([this](const auto& field) { validate_field(*this, field); });
     validate_heads(*this);
-    validate_layers(*this);
-    validate_convolutions(*this);
+    validate_ropes(*this);
+    for (int index = 0; index < num_layers(); ++index) {
+        validate_layer(*this, index);
+    }
     validate_norms(*this);
     validate_mlp(*this);
+}
+
+int64_t DecoderConfig::position_bytes(KvFormat format) const {
+    const int64_t attending = 2 * num_kv_heads * kv_bytes(format, head_dim);
+    const auto convolving = static_cast<int64_t>(hidden_size * size_of(conv_format(format)));
+    int64_t total = 0;
+    for (const LayerConfig& layer : layers) {
+        total += layer.kind == LayerKind::attention ? attending : convolving;
+    }
+    return total;
 }
 
 void DecoderConfig::validate(const Device& device) const {

@@ -1,24 +1,19 @@
 #include "outrider/decoder/kv_cache.h"
 
+#include <numeric>
 #include <stdexcept>
-#include <string>
+#include <utility>
 
 #include "outrider/decoder/limits.h"
 #include "require_range.h"
 
 namespace outrider {
 
-KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format)
-    : device_(device),
-      format_(format),
-      num_kv_heads_(config.num_kv_heads),
-      head_dim_(config.head_dim),
-      conv_width_(config.hidden_size) {
-    const size_t attending = device->kv_block_bytes(format, num_kv_heads_, head_dim_);
-    const size_t convolving = conv_block_bytes(conv_format(format), conv_width_);
-    for (int index = 0; index < config.num_layers; ++index) {
-        layers_.push_back({config.taps_of(index) > 0 ? convolving : attending});
-        block_bytes_ += layers_.back().block_bytes;
+KvCache::KvCache(std::shared_ptr<Device> device, const std::vector<size_t>& block_bytes)
+    : device_(std::move(device)),
+      block_bytes_(std::accumulate(block_bytes.begin(), block_bytes.end(), size_t{0})) {
+    for (const size_t bytes : block_bytes) {
+        layers_.push_back({bytes});
     }
 }
 
@@ -39,14 +34,6 @@ void KvCache::commit(int first_block, int num_blocks) {
     for (const Layer& layer : layers_) {
         device_->commit(layer.at(first_block), num_blocks * layer.block_bytes);
     }
-}
-
-KvLayer KvCache::layer(int index) const {
-    return {layers_[index].blocks.data(), format_, num_kv_heads_, head_dim_};
-}
-
-ConvLayer KvCache::conv_layer(int index) const {
-    return {layers_[index].blocks.data(), conv_format(format_), conv_width_};
 }
 
 void KvCache::copy(int from, int to) {

@@ -39,10 +39,7 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)
-    : angles(config.ropes.size()),
-      normed(format, config.hidden_size),
-      attended(format, config.q_size()),
-      convolved(format, config.hidden_size),
+    : normed(format, config.hidden_size),
       gated(format, config.intermediate_size),
       lm_head_input(format, config.hidden_size) {}
 
@@ -51,23 +48,8 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     const size_t count = shape.rows;
     bool moved = residual.reserve(device, count * config.hidden_size);
     moved |= delta.reserve(device, count * config.hidden_size);
-    moved |= qkv.reserve(device, count * config.qkv_size());
     moved |= gate_up.reserve(device, count * config.gate_up_size());
-    moved |= scratch.reserve(
-        device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
-    const int conv_size = config.has_convolutions() ? config.conv_in_size() : 0;
-    if (conv_size > 0) {
-        moved |= conv_in.reserve(device, count * conv_size);
-        moved |= convolved.reserve(device, shape.rows);
-    }
-    const int widest = std::max({config.hidden_size, config.qkv_size(), config.gate_up_size(), conv_size});
-    const int deepest = std::max({config.hidden_size, config.q_size(), config.intermediate_size});
-    moved |= product_scratch.reserve(device, device->product_scratch(shape.rows, widest, deepest));
-    for (size_t rope = 0; rope < angles.size(); ++rope) {
-        moved |= angles[rope].reserve(device, count * 2 * config.ropes[rope].frequencies.size());
-    }
     moved |= normed.reserve(device, shape.rows);
-    moved |= attended.reserve(device, shape.rows);
     moved |= gated.reserve(device, shape.rows);
     moved |= lm_head_input.reserve(device, shape.logits);
     const size_t logits_size = static_cast<size_t>(shape.logits) * config.vocab_size;

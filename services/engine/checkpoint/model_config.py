@@ -1,7 +1,9 @@
 """ModelConfig: every flag by which the supported architectures differ."""
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 
 class Activation(StrEnum):
@@ -38,6 +40,26 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """A layer whose tokens attend to earlier ones."""
+
+    kind: ClassVar[str] = "attention"
+    window: int = 0  # the most positions that a token attends to, its own included; 0: all
+    rope: int = 0  # index of the model's ropes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortConvolution:
+    """A layer whose tokens read a few earlier ones by fixed taps, instead of attention."""
+
+    kind: ClassVar[str] = "short_convolution"
+    taps: int  # the positions that a token reads, its own included
+
+
+Layer = Attention | ShortConvolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
     """A mixture of experts: MLPs among which a router chooses some for each token."""
 
@@ -53,7 +75,7 @@ class ModelConfig:
     """A decoder-only transformer, independent of the names its checkpoint uses."""
 
     architecture: str
-    num_layers: int
+    layers: tuple[Layer, ...]
     hidden_size: int
     intermediate_size: int  # of the MLP for all tokens; 0: there are only experts
     num_heads: int
@@ -64,11 +86,8 @@ class ModelConfig:
     norm_eps: float
     activation: Activation
     query_scale: float
-    windows: tuple[int, ...]  # [layers], 0: the whole context
     ropes: tuple[Rope, ...]
-    rope_of_layer: tuple[int, ...]  # [layers]
     tied_embeddings: bool
-    conv_taps: tuple[int, ...] = ()  # [layers], of the short convolution instead of attention; 0: attention; or empty
     conv_bias: bool = False  # on all projections of a short convolution
     attention_softcap: float = 0.0
     attention_sinks: bool = False  # each head has a score without a value that joins every softmax
@@ -87,6 +106,13 @@ class ModelConfig:
     parallel_mlp: bool = False  # the MLP has the same input as attention
     experts: Experts | None = None  # an MLP for all tokens beside them is gated
 
-    def taps_of(self, layer: int) -> int:
-        """Return how many positions a layer's short convolution reads; 0 for a layer with attention."""
-        return self.conv_taps[layer] if self.conv_taps else 0
+    @property
+    def num_layers(self) -> int:
+        """The number of layers."""
+        return len(self.layers)
+
+
+def attention_layers(windows: Seq[int], ropes: Seq[int] = ()) -> tuple[Layer, ...]:
+    """Return layers that all have attention, by their windows and ropes; by default all have the first rope."""
+    pairs = zip(windows, ropes or [0] * len(windows), strict=True)
+    return tuple(Attention(window=window, rope=rope) for window, rope in pairs)

@@ -5,7 +5,7 @@ The native DecoderWeights allocates the same weights as packed matrices, and ref
 
 import math
 
-from services.engine.checkpoint.model_config import Experts, ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Attention, Experts, Layer, ModelConfig, QkNorm, ShortConvolution
 
 Shape = tuple[int, ...]
 
@@ -15,11 +15,11 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     ends = {"embedding": (config.vocab_size, config.hidden_size), **_norm_shapes(config, "final_norm")}
     if not config.tied_embeddings:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
-    layers = {taps: _layer_shapes(config, taps) for taps in {*map(config.taps_of, range(config.num_layers))}}
+    shapes = {layer: _layer_shapes(config, layer) for layer in {*config.layers}}
     return ends | {
-        f"layers.{i}.{name}": shape
-        for i in range(config.num_layers)
-        for name, shape in layers[config.taps_of(i)].items()
+        f"layers.{index}.{name}": shape
+        for index, layer in enumerate(config.layers)
+        for name, shape in shapes[layer].items()
     }
 
 
@@ -37,9 +37,13 @@ def count_active_parameters(config: ModelConfig) -> int:
     return total - of_experts + (of_experts * config.experts.per_token // config.experts.count if config.experts else 0)
 
 
-def _layer_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:
+def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
     hidden, inner = config.hidden_size, config.intermediate_size
-    shapes = _convolution_shapes(config, taps) if taps else _attention_shapes(config)
+    match layer:
+        case Attention():
+            shapes = _attention_shapes(config)
+        case ShortConvolution(taps=num_taps):
+            shapes = _convolution_shapes(config, num_taps)
     if inner:
         shapes |= _mlp_shapes("", hidden, inner)
     if not config.gated_mlp:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from services.engine.checkpoint.model_config import Attention, ShortConvolution
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import poison
 from tests.native.harness.devices import DEVICES, in_every_weight_format, make_device
@@ -15,10 +16,10 @@ from tests.native.harness.reference_decoder import ReferenceDecoder
 from tests.native.harness.row_invariance import prefill, same_bits
 
 TAPS = 3
-ALONE = replace(PLAIN, num_layers=1, windows=(0,), rope_of_layer=(0,), conv_taps=(TAPS,))
-MIXED = replace(
-    PLAIN, num_layers=3, windows=(0, 0, 0), rope_of_layer=(0, 0, 0), conv_taps=(TAPS, 0, TAPS), conv_bias=True
-)
+CONVOLUTION = ShortConvolution(taps=TAPS)
+ALONE = replace(PLAIN, layers=(CONVOLUTION,))
+LONG = replace(PLAIN, layers=(ShortConvolution(taps=32),))
+MIXED = replace(PLAIN, layers=(CONVOLUTION, Attention(), CONVOLUTION), conv_bias=True)
 LENGTH = 80
 
 
@@ -27,7 +28,7 @@ def decoder_of(config, device_name: str, weight_format: str, tokens: np.ndarray,
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-@pytest.mark.parametrize("config", [ALONE, MIXED, replace(ALONE, conv_taps=(32,))], ids=["alone", "mixed", "32 taps"])
+@pytest.mark.parametrize("config", [ALONE, MIXED, LONG], ids=["alone", "mixed", "32 taps"])
 def test_convolution_layers_compute_what_the_reference_does(device_name, config):
     tokens = random_tokens(config, 1, LENGTH)
     truth = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist())
@@ -94,10 +95,9 @@ def test_kv_bytes_per_token_count_only_what_layers_keep(kv):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"conv_taps": (3,)}, "conv_taps has 1 entries; it must have one for each of the 3 layers"),
-        ({"conv_taps": (3, 1, 0)}, "conv_taps has 1; a convolution has 2 ... 32, or 0 for none"),
-        ({"conv_taps": (33, 0, 0)}, "conv_taps has 33; a convolution has 2 ... 32, or 0 for none"),
-        ({"conv_taps": (-3, 0, 0)}, "conv_taps has -3; a convolution has 2 ... 32, or 0 for none"),
+        ({"layers": (Attention(), ShortConvolution(taps=1))}, "layers[1].taps is 1; it must be in 2 ... 32"),
+        ({"layers": (ShortConvolution(taps=33),)}, "layers[0].taps is 33; it must be in 2 ... 32"),
+        ({"layers": (ShortConvolution(taps=-3),)}, "layers[0].taps is -3; it must be in 2 ... 32"),
         ({"hidden_size": 1 << 23}, "hidden_size is 8388608; where layers convolve, three of it must be at most"),
     ],
 )

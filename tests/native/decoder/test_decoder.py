@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm, attention_layers
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import make_logits, poison
@@ -54,7 +54,7 @@ def test_a_copy_of_the_logits_outlives_the_next_pass(device_name):
 
 def test_blocks_outside_every_window_are_not_read(device_name):
     """Where all layers are windowed, a table may hold anything for blocks that no layer reads any more."""
-    config = replace(PLAIN, windows=(20, 33))
+    config = replace(PLAIN, layers=attention_layers((20, 33)))
     tokens = random_tokens(config, 1, 120)
     decoder = PagedDecoder(config, make_device(device_name, threads=1), "f32", tokens=tokens)
     decoder.forward([(0, position) for position in range(110)])
@@ -225,12 +225,11 @@ def test_positions_end_at_the_context_length():
     [
         ({"num_heads": 3}, "num_heads is 3; it must be a multiple of num_kv_heads = 2"),
         ({"hidden_size": 0}, r"hidden_size is 0; it must be in 1 \.\.\. 16777216"),
-        ({"num_layers": 2**31 - 1}, r"num_layers is 2147483647; it must be in 1 \.\.\. 65536"),
+        ({"layers": ()}, r"the number of layers is 0; it must be in 1 \.\.\. 65536"),
         ({"head_dim": 2**31 - 2}, r"head_dim is 2147483646; it must be in 1 \.\.\. 16777216"),
         ({"num_heads": 2**24}, r"\(num_heads \+ 2 \* num_kv_heads\) \* head_dim is 268435520"),
-        ({"windows": (0,)}, "windows has 1 entries; it must have one for each of the 2 layers"),
-        ({"windows": (0, -1)}, "windows has -1"),
-        ({"rope_of_layer": (0, 1)}, "rope_of_layer names rope 1; there are 1"),
+        ({"layers": attention_layers((0, -1))}, r"layers\[1\].window is -1; it must be in 0"),
+        ({"layers": attention_layers((0, 0), (0, 1))}, r"layers\[1\].rope is 1; it must be in 0 \.\.\. 0"),
         ({"head_dim": 14}, "ropes has one of 8 frequencies; it must have at most half of head_dim = 14"),
         ({"head_dim": 1024}, r"head_dim is 1024; device cpu-\w+ handles at most 512"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),

@@ -27,6 +27,7 @@ from tests.native.harness.parity import (
 from tests.native.harness.reference_decoder import ReferenceDecoder
 from tests.native.harness.switched_features import (
     with_experts,
+    with_fewer_taps,
     with_one_rope,
     without_attention_bias,
     without_norms_after,
@@ -95,7 +96,7 @@ FEATURES = {
     (Further.COHERE2, "logit scale"): lambda config: replace(config, logit_scale=1.0),
     (Further.COHERE2, "windows"): without_windows,
     (Further.PHI4_MINI, "partial rotation"): _with_whole_heads_turning,
-    (Further.LFM2, "taps of earlier positions"): lambda config: replace(config, conv_taps=(2, 2, 0, 2)),
+    (Further.LFM2, "taps of earlier positions"): with_fewer_taps,
     (Further.LFM2, "biases of convolutions"): lambda config: replace(config, conv_bias=False),
     (Further.LFM2, "norms of query and key"): without_qk_norm,
     (Further.OLMOE, "norms of query and key"): without_qk_norm,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Attention, ModelConfig
 from tests.harness.models.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
 from tests.native.harness.devices import DEVICES
 from tests.native.harness.parity import (
@@ -25,6 +25,7 @@ from tests.native.harness.parity import (
     true_run,
 )
 from tests.native.harness.switched_features import (
+    with_layers,
     with_one_rope,
     without_attention_bias,
     without_norms_after,
@@ -135,7 +136,8 @@ def with_plain_query_scale(config: ModelConfig) -> ModelConfig:
 
 
 def with_all_windows(config: ModelConfig) -> ModelConfig:
-    return replace(config, windows=(max(config.windows),) * config.num_layers)
+    widest = max(layer.window for layer in config.layers if isinstance(layer, Attention))
+    return with_layers(config, window=widest)
 
 
 def without_embedding_scale(config: ModelConfig) -> ModelConfig:

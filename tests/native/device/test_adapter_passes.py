@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.model_config import Attention
 from services.engine.decoder.native import Device, DeviceError, Sampler
 from tests.native.harness.devices import (
     EMULATION,
@@ -23,7 +24,7 @@ from tests.native.harness.row_invariance import prefill, same_bits
 from tests.native.harness.sampling_reference import Settings
 
 LENGTH = 12
-WIDE = replace(PLAIN, num_layers=1, windows=(0,), rope_of_layer=(0,), hidden_size=640, intermediate_size=1096)
+WIDE = replace(PLAIN, layers=(Attention(),), hidden_size=640, intermediate_size=1096)
 """Its matrices have more columns than one block of threads, and a last one that is not whole."""
 
 

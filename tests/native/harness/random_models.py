@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, Norm, QkNorm, Rope
+from services.engine.checkpoint.model_config import (
+    Activation,
+    Attention,
+    Experts,
+    ModelConfig,
+    Norm,
+    QkNorm,
+    Rope,
+    ShortConvolution,
+)
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
@@ -24,7 +33,7 @@ def rope(rotary_dim: int, base: float = 100.0, scale: float = 1.0) -> Rope:
 
 PLAIN = ModelConfig(
     architecture="plain",
-    num_layers=2,
+    layers=(Attention(), Attention()),
     hidden_size=70,
     intermediate_size=100,
     num_heads=4,
@@ -35,9 +44,7 @@ PLAIN = ModelConfig(
     norm_eps=1e-6,
     activation=Activation.SILU,
     query_scale=0.5,
-    windows=(0, 0),
     ropes=(rope(16),),
-    rope_of_layer=(0, 0),
     tied_embeddings=False,
 )
 
@@ -49,8 +56,7 @@ MODELS = {
         num_heads=2,
         head_dim=80,
         ropes=(rope(80), rope(80, base=1e4, scale=1.2)),
-        rope_of_layer=(0, 1),
-        windows=(20, 0),
+        layers=(Attention(window=20), Attention(rope=1)),
         post_norm=True,
         attention_softcap=5.0,
         logit_softcap=3.0,
@@ -64,7 +70,7 @@ MODELS = {
         num_kv_heads=1,
         head_dim=32,
         ropes=(rope(32), Rope(frequencies=(0.0,))),
-        rope_of_layer=(0, 1),
+        layers=(Attention(), Attention(rope=1)),
         qk_norm=QkNorm.HEAD,
         attention_sinks=True,
         attention_bias=True,
@@ -80,10 +86,10 @@ MODELS = {
         qk_norm=QkNorm.FULL,
         pre_norm=False,
         post_norm=True,
-        windows=(5, 40),
+        layers=(Attention(window=5), Attention(window=40)),
     ),
     "short convolutions with biases, before and behind attention": replace(
-        PLAIN, num_layers=3, windows=(0, 0, 0), rope_of_layer=(0, 0, 0), conv_taps=(3, 0, 4), conv_bias=True
+        PLAIN, layers=(ShortConvolution(taps=3), Attention(), ShortConvolution(taps=4)), conv_bias=True
     ),
     "layer norms, wide heads of an odd group, a plain MLP beside attention": replace(
         PLAIN,
@@ -116,7 +122,7 @@ EXPERT_MODELS = {
         attention_sinks=True,
         attention_bias=True,
         output_bias=True,
-        windows=(20, 0),
+        layers=(Attention(window=20), Attention()),
     ),
 }
 """For those devices only that have the operations of experts: CPUs."""

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm, Rope
+from services.engine.checkpoint.model_config import (
+    Activation,
+    Attention,
+    ModelConfig,
+    Norm,
+    QkNorm,
+    Rope,
+    ShortConvolution,
+)
 
 _SWIGLU_LIMIT = 7.0  # GPT-OSS clamps to this
 
@@ -71,19 +79,20 @@ class ReferenceDecoder:
     def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
         read = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
-        if config.taps_of(layer):
-            mixed = self._convolution(layer, read, cache)
-        else:
-            mixed = self._attention(layer, read, positions, cache)
+        match config.layers[layer]:
+            case Attention() as own:
+                mixed = self._attention(layer, own, read, positions, cache)
+            case ShortConvolution(taps=num_taps):
+                mixed = self._convolution(layer, num_taps, read, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
         mixed = self._experts(prefix, read) if config.experts else self._mlp(prefix, read, has_bias=config.mlp_bias)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
-    def _attention(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
+    def _attention(self, layer: int, own: Attention, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
-        rope = config.ropes[config.rope_of_layer[layer]]
+        rope = config.ropes[own.rope]
         query = _rotate(self._heads(prefix + "q", hidden), positions, rope)  # [heads, tokens, head_dim]
         key = _rotate(self._heads(prefix + "k", hidden), positions, rope)  # [kv_heads, tokens, head_dim]
         keys, values = cache.append(layer, key, self._heads(prefix + "v", hidden))
@@ -92,7 +101,7 @@ class ReferenceDecoder:
         scores = (query @ keys.transpose(1, 2)).float() * config.query_scale  # [heads, tokens, positions]
         scores = _soft_cap(scores, config.attention_softcap)
         distance = positions[:, None] - torch.arange(keys.shape[1])  # [tokens, positions]
-        visible = (distance >= 0) & (distance < (config.windows[layer] or math.inf))
+        visible = (distance >= 0) & (distance < (own.window or math.inf))
         scores = scores.masked_fill(~visible, -math.inf)
         if config.attention_sinks:  # a position with no value (arXiv 2309.17453)
             sinks = self._weights[prefix + "sinks"].float()[:, None, None].expand(-1, len(positions), 1)
@@ -101,11 +110,11 @@ class ReferenceDecoder:
         mixed = (weights @ values).transpose(0, 1).flatten(1)  # [tokens, heads * head_dim]
         return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
 
-    def _convolution(self, layer: int, hidden: Tensor, cache: KvCache) -> Tensor:
+    def _convolution(self, layer: int, num_taps: int, hidden: Tensor, cache: KvCache) -> Tensor:
         """Return the short convolution over each position's gated input and those before it.  # [tokens, hidden]"""
         config, prefix, count = self.config, f"layers.{layer}.", len(hidden)
         before, gate, value = self._linear(prefix + "conv_in", hidden, has_bias=config.conv_bias).chunk(3, dim=-1)
-        taps = torch.stack([self._weights[f"{prefix}conv.{tap}"] for tap in range(config.taps_of(layer))])
+        taps = torch.stack([self._weights[f"{prefix}conv.{tap}"] for tap in range(num_taps)])
         inputs = functional.pad(cache.append_inputs(layer, before * value), (0, 0, len(taps) - 1, 0))
         windows = inputs.unfold(0, len(taps), 1)[-count:]  # [tokens, hidden, taps]
         mixed = (windows * taps.T).sum(-1)

@@ -3,12 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm, ShortConvolution
 from tests.native.harness.parity import plain_rope
 
 
+def with_layers(config: ModelConfig, **changes: int) -> ModelConfig:
+    """With other fields in each layer with attention."""
+    layers = (replace(layer, **changes) if isinstance(layer, Attention) else layer for layer in config.layers)
+    return replace(config, layers=tuple(layers))
+
+
 def without_windows(config: ModelConfig) -> ModelConfig:
-    return replace(config, windows=(0,) * config.num_layers)
+    return with_layers(config, window=0)
 
 
 def with_experts(config: ModelConfig, **changes: Any) -> ModelConfig:
@@ -17,7 +23,7 @@ def with_experts(config: ModelConfig, **changes: Any) -> ModelConfig:
 
 
 def with_one_rope(config: ModelConfig) -> ModelConfig:
-    return replace(config, rope_of_layer=(0,) * config.num_layers)
+    return with_layers(config, rope=0)
 
 
 def without_stretched_ropes(config: ModelConfig) -> ModelConfig:
@@ -45,3 +51,8 @@ def without_qk_norm(config: ModelConfig) -> ModelConfig:
 
 def without_norms_after(config: ModelConfig) -> ModelConfig:
     return replace(config, post_norm=False)
+
+
+def with_fewer_taps(config: ModelConfig) -> ModelConfig:
+    layers = (replace(layer, taps=2) if isinstance(layer, ShortConvolution) else layer for layer in config.layers)
+    return replace(config, layers=tuple(layers))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.engine.checkpoint.model_config import Activation, ModelConfig, Rope
+from services.engine.checkpoint.model_config import Activation, Attention, ModelConfig, Rope
 from services.engine.config import (
     KV_FORMATS,
     WEIGHT_FORMATS,
@@ -22,7 +22,7 @@ from services.target.generation.fingerprint import Fingerprint
 
 MODEL = ModelConfig(
     architecture="LlamaForCausalLM",
-    num_layers=2,
+    layers=(Attention(), Attention()),
     hidden_size=64,
     intermediate_size=128,
     num_heads=4,
@@ -33,9 +33,7 @@ MODEL = ModelConfig(
     norm_eps=1e-5,
     activation=Activation.SILU,
     query_scale=0.25,
-    windows=(0, 0),
     ropes=(Rope(frequencies=(1.0,) * 8),),
-    rope_of_layer=(0, 0),
     tied_embeddings=True,
 )
 BLOCK_BYTES = 2 * 2 * 2 * 16 * BLOCK_SIZE * 2  # keys and values, layers, heads, their size, positions, bytes of bf16
@@ -80,7 +78,7 @@ def test_more_kv_blocks_than_the_host_has_memory_for_are_refused():
 
 
 def test_weights_beyond_the_hosts_memory_are_refused_unread():
-    huge = replace(MODEL, vocab_size=1 << 22, hidden_size=1 << 17)
+    huge = replace(MODEL, vocab_size=1 << 21, hidden_size=1 << 18)
     for weights, bits in (("f32", 32), ("bf16", 16), ("int8", 8)):
         with pytest.raises(
             ConfigError, match=rf"^weights are {weights}, of \d+ bytes at least, .* at most {host_memory()}"

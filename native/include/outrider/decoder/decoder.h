@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "outrider/decoder/adapters.h"
+#include "outrider/decoder/attention_mixer.h"
 #include "outrider/decoder/batch.h"
+#include "outrider/decoder/convolution_mixer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/decoder_weights.h"
 #include "outrider/decoder/expert_mlp.h"
 #include "outrider/decoder/kv_cache.h"
+#include "outrider/decoder/linear.h"
 #include "outrider/decoder/logits.h"
 #include "outrider/decoder/next_rows.h"
 #include "outrider/decoder/short_head.h"
@@ -58,7 +61,7 @@ class Decoder {
     const WeightSlots& weights() const { return weights_.slots(); }
     KvCache& cache() { return cache_; }
     const KvCache& cache() const { return cache_; }
-    int64_t kv_bytes_per_token() const;
+    int64_t kv_bytes_per_token() const { return config_.position_bytes(kv_); }
     /// The number of bytes of weights that a pass over one row must read.
     int64_t weight_bytes() const;
 
@@ -82,30 +85,27 @@ class Decoder {
     Logits pass(int num_rows, int num_logits);
 
   private:
+    std::vector<size_t> block_bytes() const;
+    bool reserve_layers(const PassShape& shape);
     void require_complete();
     void enqueue(int num_logits);
     void require_loaded() const;
     void embed();
     void mix(int layer);
-    void attend(int layer);
-    void convolve(int layer);
-    void rotate_and_store(int layer);
     void mlp(int layer);
     void activate(const LayerWeights& layer);
     void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm);
-    void multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out);
-    /// Describes the product with one part of a fused weight; its columns are a range of the output `out`
-    /// that all parts share.
-    Product product_of(const Activations& input, const FusedWeight& weight, const FusedWeight::Part& part,
-                       const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }
 
     std::shared_ptr<Device> device_;
     DecoderConfig config_;
-    std::vector<DeviceBuffer<float>> frequencies_;  // one for each rope: [half_dim]
+    KvFormat kv_;
     DecoderWeights weights_;
     Adapters adapters_;
+    Linear linear_;
+    AttentionMixer attention_;
+    ConvolutionMixer convolution_;
     std::unique_ptr<ShortHead> short_head_;  // null: logits are computed for all tokens
     KvCache cache_;
     Workspace workspace_;

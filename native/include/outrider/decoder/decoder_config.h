@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,16 @@ struct Rope {
     float scale = 1.0f;              // multiplies cosine and sine
 };
 
+/// How a layer mixes positions.
+enum class LayerKind { attention, short_convolution };
+
+struct LayerConfig {
+    LayerKind kind = LayerKind::attention;
+    int window = 0;  // of attention, in positions; 0: the whole context
+    int rope = 0;    // of attention, index of a rope
+    int taps = 0;    // of a short convolution, in positions
+};
+
 /// A mixture of experts: a router chooses `per_token` of `count` MLPs for each row.
 struct Experts {
     int count = 0;
@@ -27,7 +38,7 @@ struct Experts {
 };
 
 struct DecoderConfig {
-    int num_layers = 0;
+    std::vector<LayerConfig> layers;
     int hidden_size = 0;
     int intermediate_size = 0;  // size of the MLP that all rows go through; 0: none, where there are experts
     int num_heads = 0;
@@ -45,12 +56,8 @@ struct DecoderConfig {
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
     float logit_scale = 1.0f;
-    std::vector<int> windows;  // [num_layers], 0: the whole context
     std::vector<Rope> ropes;
-    std::vector<int> rope_of_layer;  // [num_layers], index of a rope
-    std::vector<int>
-        conv_taps;           // [num_layers], of the short convolution replacing attention, 0: none; or empty
-    bool conv_bias = false;  // on both projections and the convolution itself
+    bool conv_bias = false;  // on both projections of a short convolution and the convolution itself
     QkNorm qk_norm = QkNorm::none;
     bool pre_norm = true;
     bool post_norm = false;
@@ -68,12 +75,14 @@ struct DecoderConfig {
     int q_norm_size() const { return qk_norm == QkNorm::head ? head_dim : q_size(); }
     int k_norm_size() const { return qk_norm == QkNorm::head ? head_dim : kv_size(); }
     int conv_in_size() const { return 3 * hidden_size; }
-    /// The number of taps of the short convolution that replaces a layer's attention; 0: the layer has
-    /// attention.
-    int taps_of(int layer) const { return conv_taps.empty() ? 0 : conv_taps[layer]; }
-    bool has_convolutions() const {
-        return std::any_of(conv_taps.begin(), conv_taps.end(), [](int taps) { return taps > 0; });
+    int num_layers() const { return static_cast<int>(layers.size()); }
+    /// Whether any layer is of this kind.
+    bool has(LayerKind kind) const {
+        return std::any_of(layers.begin(), layers.end(),
+                           [=](const LayerConfig& layer) { return layer.kind == kind; });
     }
+    /// The bytes that all layers together keep of one position.
+    int64_t position_bytes(KvFormat format) const;
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
     /// Throws std::invalid_argument that names the invalid field.

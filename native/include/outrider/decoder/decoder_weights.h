@@ -1,15 +1,17 @@
 // DecoderWeights: the decoder's weights, fused and packed, found by their canonical names.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "outrider/decoder/attention_mixer.h"
+#include "outrider/decoder/convolution_mixer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/fused_weight.h"
+#include "outrider/decoder/weight_builder.h"
 #include "outrider/decoder/weight_slots.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
@@ -22,48 +24,32 @@ struct NormWeights {
     DeviceBuffer<float> bias;
 };
 
-/// The weights of a short convolution, which replaces a layer's attention.
-struct ConvWeights {
-    FusedWeight in;
-    DeviceBuffer<float> in_bias;
-    DeviceBuffer<float> taps;  // [taps, hidden]
-    DeviceBuffer<float> bias;
-    FusedWeight out;
-    DeviceBuffer<float> out_bias;
-};
-
 /// The weights of one layer; those that the architecture lacks are null.
 struct LayerWeights {
     NormWeights attention_norm;
-    DeviceBuffer<float> q_norm;
-    DeviceBuffer<float> k_norm;
-    DeviceBuffer<float> sinks;
+    AttentionWeights attention;
+    ConvolutionWeights convolution;
     DeviceBuffer<float> post_attention_norm;
     NormWeights mlp_norm;
-    DeviceBuffer<float> post_mlp_norm;
-    DeviceBuffer<float> qkv_bias;
-    DeviceBuffer<float> output_bias;
-    DeviceBuffer<float> gate_up_bias;
-    DeviceBuffer<float> down_bias;
-    FusedWeight qkv;
-    FusedWeight output;
-    ConvWeights conv;
     FusedWeight gate_up;
+    DeviceBuffer<float> gate_up_bias;
     FusedWeight down;
+    DeviceBuffer<float> down_bias;
     ExpertWeights experts;
-};
+    DeviceBuffer<float> post_mlp_norm;
 
-/// The storage kinds of the matrices: `format` for all, except those listed in `own` by canonical name.
-struct WeightKinds {
-    WeightFormat format;
-    std::unordered_map<std::string, WeightKind> own = {};
+    /// The matrices that multiply all rows of a pass; those that the layer lacks have no parts.
+    std::array<const FusedWeight*, 6> linear() const {
+        return {&attention.qkv, &attention.output, &convolution.in, &convolution.out, &gate_up, &down};
+    }
 };
 
 class DecoderWeights {
   public:
     /// Throws std::invalid_argument if `kinds` has a name that is not a matrix of the configuration, or a
     /// kind that the device does not support.
-    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, WeightKinds kinds);
+    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
+                   const WeightKinds& kinds);
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
@@ -84,34 +70,6 @@ class DecoderWeights {
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
-    /// One of the matrices that a fused weight joins.
-    struct Rows {
-        std::string name;
-        int count;
-    };
-
-    void add_layer(const DecoderConfig& config, int index);
-    void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
-    void add_convolution(const DecoderConfig& config, ConvWeights& weights, int taps,
-                         const std::string& prefix);
-    void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
-    void add_experts(const DecoderConfig& config, ExpertWeights& weights, const std::string& prefix);
-    void add_expert(const DecoderConfig& config, Expert& expert, const std::string& prefix);
-    void add_norm(const DecoderConfig& config, const std::string& name, NormWeights& norm,
-                  float factor = 1.0f);
-    void add_head_norm(const DecoderConfig& config, const std::string& name, DeviceBuffer<float>& norm,
-                       int size);
-    void add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size, float factor = 1.0f);
-    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts) {
-        add_fused(weight, in_features, parts, kinds_.format);
-    }
-    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts, WeightFormat format);
-    std::unique_ptr<PackedWeight> add_table(const std::string& name, WeightFormat format,
-                                            const DecoderConfig& config);
-    WeightKind kind_of(const std::string& name, WeightFormat format) const;
-
-    std::shared_ptr<Device> device_;
-    WeightKinds kinds_;
     std::unique_ptr<PackedWeight> embedding_;
     std::unique_ptr<PackedWeight> lm_head_;
     NormWeights final_norm_;

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/expert_weights.h"
-#include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 

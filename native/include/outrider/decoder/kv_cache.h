@@ -1,10 +1,9 @@
-// KvCache: the paged keys and values of all attention layers, and the paged inputs of all short convolutions.
+// KvCache: the paged memory of all layers: keys and values, or the inputs of short convolutions.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "outrider/decoder/decoder_config.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -12,8 +11,8 @@ namespace outrider {
 
 class KvCache {
   public:
-    /// Creates a cache without blocks.
-    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format);
+    /// Creates a cache without blocks. `block_bytes` are those of each layer in one block.  # [layers]
+    KvCache(std::shared_ptr<Device> device, const std::vector<size_t>& block_bytes);
 
     /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error if the cache
     /// has blocks already.
@@ -22,10 +21,8 @@ class KvCache {
     /// cache meanwhile. Throws std::invalid_argument for blocks that do not exist.
     void commit(int first_block, int num_blocks);
 
-    KvLayer layer(int index) const;
-    /// The inputs of a layer with a short convolution.
-    ConvLayer conv_layer(int index) const;
-    KvFormat format() const { return format_; }
+    /// The blocks of a layer.
+    void* blocks(int layer) const { return layers_[layer].blocks.data(); }
     int num_blocks() const { return num_blocks_; }
     /// The bytes of one block, over all layers.
     size_t block_bytes() const { return block_bytes_; }
@@ -53,10 +50,6 @@ class KvCache {
     void require_block(int block) const;
 
     std::shared_ptr<Device> device_;
-    KvFormat format_;
-    int num_kv_heads_;
-    int head_dim_;
-    int conv_width_;
     int num_blocks_ = 0;
     size_t block_bytes_ = 0;  // over all layers
     std::vector<Layer> layers_;

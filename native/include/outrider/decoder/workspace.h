@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/batch.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/next_rows.h"
@@ -13,25 +14,6 @@
 #include "outrider/device/pass_recorder.h"
 
 namespace outrider {
-
-/// Rows of activations; the values between the width and the stride are zero.
-class ActivationBuffer {
-  public:
-    ActivationBuffer(Format format, int width)
-        : format_(format),
-          stride_((int64_t{width} + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment) {
-    }
-
-    bool reserve(const std::shared_ptr<Device>& device, int rows) {
-        return bytes_.reserve(device, rows * stride_ * size_of(format_));
-    }
-    Activations view() const { return {bytes_.data(), format_, stride_}; }
-
-  private:
-    Format format_;
-    int64_t stride_;
-    DeviceBuffer<char> bytes_;
-};
 
 /// A batch's arrays in device memory, contiguous, so that one upload copies them all.
 class DeviceRows {
@@ -70,15 +52,8 @@ struct Workspace {
     DeviceRows rows;
     DeviceBuffer<float> residual;                 // [rows, hidden]
     DeviceBuffer<float> delta;                    // [rows, hidden], to be added to the residual
-    DeviceBuffer<float> qkv;                      // [rows, qkv]
-    DeviceBuffer<float> conv_in;                  // [rows, 3 * hidden], in layers with a short convolution
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
-    DeviceBuffer<float> scratch;                  // for attention
-    DeviceBuffer<float> product_scratch;          // for the layers' products
-    std::vector<DeviceBuffer<float>> angles;      // one for each rope: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
-    ActivationBuffer attended;                    // [rows, q]
-    ActivationBuffer convolved;                   // [rows, hidden]
     ActivationBuffer gated;                       // [rows, intermediate]
     ActivationBuffer lm_head_input;               // [logits, hidden]
     std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]

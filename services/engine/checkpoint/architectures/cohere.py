@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_layer_types, read_windows
+from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_layer_types, read_layers
 from services.engine.checkpoint.architectures.rope import NO_ROPE, read_rope
 from services.engine.checkpoint.model_config import ModelConfig, Norm, QkNorm
 from services.engine.files.json_fields import JsonFields
@@ -31,8 +31,7 @@ def _read_cohere2(config: JsonFields, context_length: int) -> ModelConfig:
     return replace(
         decoder,
         ropes=(*decoder.ropes, NO_ROPE),
-        windows=read_windows(config, types),
-        rope_of_layer=tuple(int(kind == FULL) for kind in types),
+        layers=read_layers(config, types, [int(kind == FULL) for kind in types]),
     )
 
 

@@ -1,7 +1,7 @@
 """The fields of config.json that all architectures share."""
 
 from services.engine.checkpoint.architectures.rope import read_rope
-from services.engine.checkpoint.model_config import Activation, ModelConfig, Rope
+from services.engine.checkpoint.model_config import Activation, ModelConfig, Rope, attention_layers
 from services.engine.files.json_fields import JsonFields
 
 _ACTIVATIONS = {
@@ -40,7 +40,7 @@ def read_decoder(
 
     Raises CheckpointError for a bad field.
     """
-    num_heads, num_layers = _read_num_heads(config), read_num_layers(config)
+    num_heads = _read_num_heads(config)
     num_kv_heads = config.integer("num_key_value_heads", num_heads, maximum=_MOST_HEADS)
     if num_heads % num_kv_heads:
         raise config.error("num_key_value_heads", f"must divide num_attention_heads {num_heads}, is {num_kv_heads}")
@@ -48,7 +48,7 @@ def read_decoder(
         raise config.error("head_dim", f"must be even, for rotary embeddings, is {head_dim}")
     return ModelConfig(
         architecture=read_name(config),
-        num_layers=num_layers,
+        layers=attention_layers([0] * read_num_layers(config)),
         hidden_size=_read_hidden_size(config),
         intermediate_size=config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE),
         num_heads=num_heads,
@@ -59,9 +59,7 @@ def read_decoder(
         norm_eps=config.number(norm_eps),
         activation=_ACTIVATIONS[config.choice(activation, _ACTIVATIONS)],
         query_scale=head_dim**-0.5,
-        windows=(0,) * num_layers,
         ropes=ropes,
-        rope_of_layer=(0,) * num_layers,
         tied_embeddings=config.flag("tie_word_embeddings", False),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_own_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import SLIDING, every_but, read_layer_types, read_windows
+from services.engine.checkpoint.architectures.layer_kinds import SLIDING, every_but, read_layer_types, read_layers
 from services.engine.checkpoint.architectures.rope import read_global_and_local_ropes, read_rope
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm, Rope
 from services.engine.files.json_fields import JsonFields
@@ -18,7 +18,7 @@ def _read_gemma2(config: JsonFields, context_length: int) -> ModelConfig:
     rope = read_rope(config, read_own_head_dim(config), context_length)
     return replace(
         _read_gemma(config, context_length, (rope,)),
-        windows=read_windows(config, types),
+        layers=read_layers(config, types),
         attention_softcap=config.number_or_off("attn_logit_softcapping"),
         logit_softcap=config.number_or_off("final_logit_softcapping"),
     )
@@ -34,8 +34,7 @@ def _read_gemma3(config: JsonFields, context_length: int) -> ModelConfig:
     )
     return replace(
         _read_gemma(config, context_length, ropes),
-        windows=read_windows(config, types),
-        rope_of_layer=tuple(int(kind == SLIDING) for kind in types),
+        layers=read_layers(config, types, [int(kind == SLIDING) for kind in types]),
         qk_norm=QkNorm.HEAD,
     )
 

@@ -1,8 +1,10 @@
 """The kinds of layers: those that attend to the whole context, and those with a sliding window."""
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 
 from services.engine.checkpoint.architectures.decoder_fields import read_num_layers
+from services.engine.checkpoint.model_config import Layer, attention_layers
 from services.engine.files.json_fields import JsonFields, shown
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -19,18 +21,19 @@ def read_layer_types(config: JsonFields, is_sliding: Callable[[int], bool]) -> l
     return types
 
 
-def read_windows(config: JsonFields, types: list[str]) -> tuple[int, ...]:
-    """Read each layer's window; as in transformers, position p attends to p - window + 1 … p.  # [layers]"""
-    return tuple(config.integer("sliding_window") if kind == SLIDING else 0 for kind in types)
+def read_layers(config: JsonFields, types: list[str], ropes: Seq[int] = ()) -> tuple[Layer, ...]:
+    """Read the layers of these kinds, with the rope of each; position p attends to p - window + 1 … p."""
+    windows = [config.integer("sliding_window") if kind == SLIDING else 0 for kind in types]
+    return attention_layers(windows, ropes)
 
 
-def read_one_window(config: JsonFields) -> tuple[int, ...]:
-    """Read the window of all layers, 0 if it is null; raises CheckpointError.  # [layers]"""
+def read_layers_alike(config: JsonFields) -> tuple[Layer, ...]:
+    """Return layers with one window, or none if it is null; raises CheckpointError."""
     window = config.integer_or_off("sliding_window")
     expected = SLIDING if window else FULL
     if {*read_layer_types(config, lambda _: window > 0)} != {expected}:
         raise config.error("layer_types", f"only {expected} is supported beside sliding_window {window or 'null'}")
-    return (window,) * read_num_layers(config)
+    return attention_layers([window] * read_num_layers(config))
 
 
 def every_but(period: int) -> Callable[[int], bool]:

@@ -7,7 +7,7 @@ from services.engine.checkpoint.architectures.architecture import Architecture, 
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_num_layers
 from services.engine.checkpoint.architectures.layer_kinds import FULL
 from services.engine.checkpoint.architectures.rope import read_rope
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
 
 CONV = "conv"
@@ -33,7 +33,7 @@ def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
         decoder,
         intermediate_size=_read_intermediate_size(config),
         qk_norm=QkNorm.HEAD,
-        conv_taps=tuple(taps if kind == CONV else 0 for kind in types),
+        layers=tuple(ShortConvolution(taps=taps) if kind == CONV else Attention() for kind in types),
         conv_bias=config.flag("conv_bias", False),
     )
 

@@ -8,8 +8,8 @@ from services.engine.checkpoint.architectures.decoder_fields import read_num_lay
 from services.engine.checkpoint.architectures.layer_kinds import (
     FULL,
     read_layer_types,
-    read_one_window,
-    read_windows,
+    read_layers,
+    read_layers_alike,
 )
 from services.engine.checkpoint.architectures.rope import NO_ROPE, read_original_length
 from services.engine.checkpoint.model_config import ModelConfig
@@ -23,13 +23,13 @@ def _read_llama(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_mistral(config: JsonFields, context_length: int) -> ModelConfig:
-    return replace(read_plain_decoder(config, context_length), windows=read_one_window(config))
+    return replace(read_plain_decoder(config, context_length), layers=read_layers_alike(config))
 
 
 def _read_ministral(config: JsonFields, context_length: int) -> ModelConfig:
     window = config.integer_or_off("sliding_window")
     types = read_layer_types(config, lambda _: window > 0)
-    return replace(read_plain_decoder(config, context_length), windows=read_windows(config, types))
+    return replace(read_plain_decoder(config, context_length), layers=read_layers(config, types))
 
 
 def _read_ministral3(config: JsonFields, context_length: int) -> ModelConfig:
@@ -55,8 +55,7 @@ def _read_smollm3(config: JsonFields, context_length: int) -> ModelConfig:
     return replace(
         decoder,
         ropes=(*decoder.ropes, NO_ROPE),
-        rope_of_layer=tuple(int(not turn) for turn in turns),
-        windows=read_windows(config, types),
+        layers=read_layers(config, types, [int(not turn) for turn in turns]),
     )
 
 

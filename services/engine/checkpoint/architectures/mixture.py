@@ -8,8 +8,8 @@ from services.engine.checkpoint.architectures.decoder_fields import read_plain_d
 from services.engine.checkpoint.architectures.layer_kinds import (
     every_but,
     read_layer_types,
-    read_one_window,
-    read_windows,
+    read_layers,
+    read_layers_alike,
 )
 from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
@@ -42,7 +42,7 @@ def _read_qwen3_moe(config: JsonFields, context_length: int) -> ModelConfig:
 def _read_mixtral(config: JsonFields, context_length: int) -> ModelConfig:
     return replace(
         _read_mixture(config, context_length, size="intermediate_size", are_normalised=True),
-        windows=read_one_window(config),
+        layers=read_layers_alike(config),
     )
 
 
@@ -66,7 +66,7 @@ def _read_gpt_oss(config: JsonFields, context_length: int) -> ModelConfig:
         attention_bias=has_bias,
         output_bias=has_bias,
         attention_sinks=True,
-        windows=read_windows(config, types),
+        layers=read_layers(config, types),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_plain_decoder
-from services.engine.checkpoint.architectures.layer_kinds import SLIDING, every_but, read_layer_types, read_windows
+from services.engine.checkpoint.architectures.layer_kinds import SLIDING, every_but, read_layer_types, read_layers
 from services.engine.checkpoint.architectures.rope import read_global_and_local_ropes
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
@@ -21,8 +21,7 @@ def _read_olmo3(config: JsonFields, context_length: int) -> ModelConfig:
     ropes = read_global_and_local_ropes(config, head_dim, context_length, local_theta="rope_theta")
     return replace(
         _with_post_norms(read_decoder(config, context_length, head_dim, ropes), config),
-        windows=read_windows(config, types),
-        rope_of_layer=tuple(int(kind == SLIDING) for kind in types),
+        layers=read_layers(config, types, [int(kind == SLIDING) for kind in types]),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import read_one_window
+from services.engine.checkpoint.architectures.layer_kinds import read_layers_alike
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.files.json_fields import JsonFields
@@ -16,7 +16,7 @@ _ROPE_TYPES = ("default", "longrope", "su")
 def _read_phi3(config: JsonFields, context_length: int) -> ModelConfig:
     head_dim = read_head_dim(config)
     rope = read_rope(config, head_dim, context_length, partial=1.0, types=_ROPE_TYPES)
-    return replace(read_decoder(config, context_length, head_dim, (rope,)), windows=read_one_window(config))
+    return replace(read_decoder(config, context_length, head_dim, (rope,)), layers=read_layers_alike(config))
 
 
 PHI = {

@@ -5,15 +5,15 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_own_head_dim, read_plain_decoder
-from services.engine.checkpoint.architectures.layer_kinds import SLIDING, read_layer_types, read_windows
+from services.engine.checkpoint.architectures.layer_kinds import SLIDING, read_layer_types, read_layers
 from services.engine.checkpoint.architectures.rope import read_rope
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Layer, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
 
 
 def _read_qwen2(config: JsonFields, context_length: int) -> ModelConfig:
     decoder = read_plain_decoder(config, context_length)
-    return replace(decoder, attention_bias=True, windows=_read_qwen_windows(config))
+    return replace(decoder, attention_bias=True, layers=_read_layers(config))
 
 
 def _read_qwen3(config: JsonFields, context_length: int) -> ModelConfig:
@@ -25,18 +25,18 @@ def _read_qwen3(config: JsonFields, context_length: int) -> ModelConfig:
         attention_bias=has_bias,
         output_bias=has_bias,
         qk_norm=QkNorm.HEAD,
-        windows=_read_qwen_windows(config),
+        layers=_read_layers(config),
     )
 
 
-def _read_qwen_windows(config: JsonFields) -> tuple[int, ...]:
-    """Read the windows, which with `use_sliding_window` are on the layers from `max_window_layers` on.  # [layers]"""
+def _read_layers(config: JsonFields) -> tuple[Layer, ...]:
+    """Read the layers; with `use_sliding_window` those from `max_window_layers` on have windows."""
     has_windows = config.flag("use_sliding_window", False)
     first = config.integer("max_window_layers", minimum=0) if has_windows and "layer_types" not in config else 0
     types = read_layer_types(config, lambda layer: has_windows and layer >= first)
     if SLIDING in types and not has_windows:
         raise config.error("layer_types", f"{SLIDING} needs use_sliding_window, which is false")
-    return read_windows(config, types)
+    return read_layers(config, types)
 
 
 _FIELDS = fields("hidden_act sliding_window layer_types use_sliding_window max_window_layers")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import read_one_window
+from services.engine.checkpoint.architectures.layer_kinds import read_layers_alike
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import ModelConfig, Norm
 from services.engine.files.json_fields import JsonFields
@@ -16,7 +16,7 @@ def _read_starcoder2(config: JsonFields, context_length: int) -> ModelConfig:
     rope = read_rope(config, head_dim, context_length)
     return replace(
         read_decoder(config, context_length, head_dim, (rope,), norm_eps="norm_epsilon"),
-        windows=read_one_window(config),
+        layers=read_layers_alike(config),
         norm=Norm.LAYER,
         norm_bias=True,
         attention_bias=has_bias,

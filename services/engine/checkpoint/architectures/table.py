@@ -23,7 +23,7 @@ from services.engine.checkpoint.architectures.starcoder import STARCODER
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.architectures.unsupported import reason_for
 from services.engine.checkpoint.config_fields import check_fields, warn_of_unknown_fields
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import ModelConfig, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
 
 _FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, MIXTURES)
@@ -53,9 +53,10 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Expand a table of name patterns; returns our names of the weights in each tensor that the files may hold."""
+    taps = (layer.taps for layer in config.layers if isinstance(layer, ShortConvolution))
     counts = {
         **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
-        **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(config.conv_taps, default=0)},
+        **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(taps, default=0)},
     }
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():

@@ -17,12 +17,10 @@ try:
         Samples,
         SamplingState,
         block_types,
-        conv_bytes,
         cuda_devices,
         cuda_problem,
         derive_seed,
         isas,
-        kv_bytes,
     )
 except ModuleNotFoundError as error:
     raise ImportError("the compiled module `_native` is missing: build it with `make build`") from error
@@ -43,10 +41,8 @@ __all__ = [
     "Samples",
     "SamplingState",
     "block_types",
-    "conv_bytes",
     "cuda_devices",
     "cuda_problem",
     "derive_seed",
     "isas",
-    "kv_bytes",
 ]

@@ -16,12 +16,6 @@ BUILD_ID: str
 NOISE_VERSION: int
 """Version of the layout of the sampling noise and of its known answers."""
 
-def kv_bytes(format: str, head_dim: int) -> int:
-    """Return the bytes of one head's key or value, including its scale."""
-
-def conv_bytes(format: str, width: int) -> int:
-    """Return the bytes of a short convolution's input at one position, in a KV cache of that format."""
-
 def block_types() -> list[str]:
     """Return llama.cpp's names of the GGUF block types that `load_blocks` accepts, e.g. ["Q4_K"]."""
 
@@ -83,6 +77,9 @@ class DecoderConfig:
 
     def __init__(self, config: ModelConfig) -> None:
         """Read each field from the attribute of its name; raises ValueError or TypeError naming a bad one."""
+
+    def position_bytes(self, kv: str) -> int:
+        """Return the bytes that all layers together keep of one position, in a KV cache of that format."""
 
 @final
 class Batch:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from services.engine.checkpoint.model_config import Attention, ShortConvolution
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.decoder.native import (
     Batch,
@@ -27,9 +28,7 @@ from services.engine.decoder.native import (
     ReadProbe,
     Sampler,
     SamplingState,
-    conv_bytes,
     derive_seed,
-    kv_bytes,
     testing,
 )
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
@@ -86,8 +85,6 @@ class World:
         return {name: call for part in parts for name, call in part}
 
     def _of_no_device(self) -> Iterable[tuple[str, Call]]:
-        yield "kv_bytes.head_dim", lambda number: kv_bytes("int8", number)
-        yield "conv_bytes.width", lambda number: conv_bytes("int8", number)
         yield "philox4x32.counter", lambda number: testing.philox4x32((number,) * 4, (0, 0))
         yield "philox4x32.key", lambda number: testing.philox4x32((0,) * 4, (number,) * 2)
         yield "gumbel.words", lambda number: testing.gumbel(np.full(3, number % 2**32, np.uint32))
@@ -147,12 +144,12 @@ class World:
 
     def _of_decoders(self) -> Iterable[tuple[str, Call]]:
         decoder, device = self.decoder, self.device
-        sizes = ("num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim")
+        sizes = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim")
         for field in (*sizes, "vocab_size", "max_position"):
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
-        yield "DecoderConfig.windows", lambda number: self._configure(windows=(number, 0))
-        yield "DecoderConfig.conv_taps", lambda number: self._configure(conv_taps=(number, 0))
-        yield "DecoderConfig.rope_of_layer", lambda number: self._configure(rope_of_layer=(number, 0))
+        yield "DecoderConfig.layers.window", lambda number: self._configure(layers=(Attention(window=number),))
+        yield "DecoderConfig.layers.rope", lambda number: self._configure(layers=(Attention(rope=number),))
+        yield "DecoderConfig.layers.taps", lambda number: self._configure(layers=(ShortConvolution(taps=number),))
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
         yield "Decoder.load_rows.first_row", self._load_rows

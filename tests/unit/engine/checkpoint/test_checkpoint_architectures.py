@@ -8,7 +8,7 @@ from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope, attention_layers
 from tests.harness.models.checkpoints import (
     CONTEXT_LENGTH,
     LONGROPE_ORIGINAL,
@@ -52,7 +52,7 @@ def test_llama():
 
 def test_mistral():
     config = config_of(Kind.MISTRAL)
-    assert config.windows == (16, 16, 16, 16)
+    assert config.layers == attention_layers((16, 16, 16, 16))
     assert config.head_dim == 48
 
 
@@ -60,7 +60,7 @@ def test_mistral_without_a_window(tmp_path):
     folder = copy_of(random_checkpoint(Kind.MISTRAL), tmp_path)
     fields = saved_fields(Kind.MISTRAL) | {"sliding_window": None}
     (folder / "config.json").write_text(json.dumps(fields))
-    assert load_checkpoint(folder).config.windows == (0, 0, 0, 0)
+    assert load_checkpoint(folder).config.layers == attention_layers((0, 0, 0, 0))
 
 
 def test_head_dim_defaults_to_hidden_size_divided_by_heads(edited):
@@ -71,35 +71,35 @@ def test_qwen2():
     config = config_of(Kind.QWEN2)
     assert config.attention_bias
     assert config.tied_embeddings
-    assert config.windows == (0, 0, 16, 16)
+    assert config.layers == attention_layers((0, 0, 16, 16))
 
 
 def test_qwen3():
     config = config_of(Kind.QWEN3)
     assert config.qk_norm is QkNorm.HEAD
     assert config.tied_embeddings
-    assert config.windows == (0, 0, 0, 0)
+    assert config.layers == attention_layers((0, 0, 0, 0))
 
 
 @pytest.mark.parametrize("kind", [Kind.QWEN2, Kind.QWEN3])
 def test_qwen_windows_begin_at_a_layer(edited, kind):
     changes = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3, "layer_types": None}
-    assert edited(kind, **changes).windows == (0, 0, 0, 16)
+    assert edited(kind, **changes).layers == attention_layers((0, 0, 0, 16))
 
 
 def test_qwen_windows_are_off_unless_they_are_asked_for(edited):
     changes = {"use_sliding_window": False, "sliding_window": 16, "max_window_layers": 0, "layer_types": None}
-    assert edited(Kind.QWEN2, **changes).windows == (0, 0, 0, 0)
+    assert edited(Kind.QWEN2, **changes).layers == attention_layers((0, 0, 0, 0))
 
 
 def test_layer_types_come_before_max_window_layers(edited):
     types = ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]
-    assert edited(Kind.QWEN2, layer_types=types, max_window_layers=None).windows == (16, 0, 0, 16)
+    assert edited(Kind.QWEN2, layer_types=types, max_window_layers=None).layers == attention_layers((16, 0, 0, 16))
 
 
 def test_phi3():
     config = config_of(Kind.PHI3)
-    assert config.windows == (16, 16, 16, 16)
+    assert config.layers == attention_layers((16, 16, 16, 16))
     assert not config.attention_bias
     assert config.query_scale == 32**-0.5
 
@@ -112,7 +112,7 @@ def test_olmo2():
 
 def test_gemma2():
     config = config_of(Kind.GEMMA2)
-    assert config.windows == (16, 0, 16, 0)
+    assert config.layers == attention_layers((16, 0, 16, 0))
     assert (config.attention_softcap, config.logit_softcap) == (4.0, 12.0)
     assert config.query_scale == 24**-0.5
     assert config.embedding_scale == config.hidden_size**0.5
@@ -126,8 +126,7 @@ def test_gemma2_windows_alternate_without_layer_types(edited):
 
 def test_gemma3():
     config = config_of(Kind.GEMMA3)
-    assert config.windows == (16, 16, 16, 16, 16, 0)
-    assert config.rope_of_layer == (1, 1, 1, 1, 1, 0)
+    assert config.layers == attention_layers((16, 16, 16, 16, 16, 0), (1, 1, 1, 1, 1, 0))
     assert config.qk_norm is QkNorm.HEAD
     assert (config.attention_softcap, config.logit_softcap) == (0.0, 0.0)
     assert config.query_scale == 16**-0.5
@@ -137,7 +136,8 @@ def test_gemma3():
 
 @pytest.mark.parametrize(("period", "windows"), [(None, (16, 16, 16, 16, 16, 0)), (3, (16, 16, 0, 16, 16, 0))])
 def test_gemma3_windows_follow_a_pattern_without_layer_types(edited, period, windows):
-    assert edited(Kind.GEMMA3, layer_types=None, sliding_window_pattern=period).windows == windows
+    config = edited(Kind.GEMMA3, layer_types=None, sliding_window_pattern=period)
+    assert config.layers == attention_layers(windows, [int(window > 0) for window in windows])
 
 
 # Rotary tables

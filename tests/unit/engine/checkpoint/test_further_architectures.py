@@ -9,6 +9,7 @@ from transformers import CONFIG_MAPPING
 from services.engine.checkpoint.architectures.table import ARCHITECTURES
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import attention_layers
 from services.engine.files.checkpoint_error import CheckpointError
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
@@ -63,7 +64,8 @@ def test_text_parts_are_named_as_in_transformers():
 
 
 def test_smollm3_rotates_three_layers_of_four_by_default(edited):
-    assert load_checkpoint(edited(Further.SMOLLM3, no_rope_layers=None)).config.rope_of_layer == (0, 0, 0, 1)
+    layers = load_checkpoint(edited(Further.SMOLLM3, no_rope_layers=None)).config.layers
+    assert layers == attention_layers([0] * 4, (0, 0, 0, 1))
 
 
 @pytest.mark.parametrize("turns", [[1, 1], [1, 1, 1, 2], "all", [[1]] * 4])

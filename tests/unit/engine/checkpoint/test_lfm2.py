@@ -8,6 +8,7 @@ from transformers.models.lfm2.modeling_lfm2 import Lfm2MLP
 
 from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import Attention, ShortConvolution
 from services.engine.config import EngineConfig
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
@@ -35,7 +36,8 @@ def refusal(path: Path) -> str:
 
 def test_earlier_names_of_fields_mean_the_same(folder):
     expected = load_checkpoint(folder).config
-    assert expected.conv_taps == (3, 3, 0, 3)
+    convolution = ShortConvolution(taps=3)
+    assert expected.layers == (convolution, convolution, Attention(), convolution)
     edit_json(folder / "config.json", **EARLIER)
     assert load_checkpoint(folder).config == expected
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import Experts
+from services.engine.checkpoint.model_config import Experts, attention_layers
 from services.engine.checkpoint.ordered_tensors import ExpertStacks
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.files.checkpoint_error import CheckpointError
@@ -102,7 +102,7 @@ def test_the_published_configuration_of_gpt_oss_is_read():
     scaling = {"rope_scaling": scaling | {"original_max_position_embeddings": 4096}}
     _, config = read_architecture(JsonFields(fields | scaling, "config.json"))
     assert config.experts == Experts(count=32, per_token=4, size=2880, are_normalised=True, have_biases=True)
-    assert config.windows == (128, 0) * 12
+    assert config.layers == attention_layers((128, 0) * 12)
     assert config.ropes[0].scale == pytest.approx(1.3465735902799727)  # 0.1 ln 32 + 1
     assert read_architecture(JsonFields(fields, "config.json"))[1] == config
 

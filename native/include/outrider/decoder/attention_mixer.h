@@ -1,0 +1,62 @@
+// AttentionMixer: the attention of a decoder's layers.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/decoder/activation_buffer.h"
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/weight_builder.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+#include "outrider/device/pass_recorder.h"
+
+namespace outrider {
+
+class Linear;
+
+/// The weights of one layer; those that the architecture lacks are null.
+struct AttentionWeights {
+    FusedWeight qkv;
+    DeviceBuffer<float> qkv_bias;
+    DeviceBuffer<float> q_norm;
+    DeviceBuffer<float> k_norm;
+    DeviceBuffer<float> sinks;
+    FusedWeight output;
+    DeviceBuffer<float> output_bias;
+
+    void add(WeightBuilder& builder, const DecoderConfig& config, const std::string& prefix);
+};
+
+/// All layers with attention share the rotary angles of a pass, and the buffers.
+class AttentionMixer {
+  public:
+    /// `config` must outlive it.
+    AttentionMixer(std::shared_ptr<Device> device, const DecoderConfig& config, Format format, KvFormat kv);
+
+    /// Allocates memory for passes of such sizes; returns whether any buffer has moved.
+    bool reserve(const PassShape& shape, Linear& linear);
+    /// The bytes of a layer's keys and values in one cache block.
+    size_t block_bytes() const;
+
+    /// Computes the rotary angles of a pass's rows.
+    void rotate(const RowPlaces& places);
+    /// delta = attention of the input, whose keys and values are stored in the layer's blocks.
+    /// # delta: [rows, hidden]
+    void run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+             const Activations& input, const RowPlaces& places, Linear& linear, float* delta);
+
+  private:
+    std::shared_ptr<Device> device_;
+    const DecoderConfig& config_;
+    KvFormat kv_;
+    std::vector<DeviceBuffer<float>> frequencies_;  // one for each rope: [half_dim]
+    std::vector<DeviceBuffer<float>> angles_;       // one for each rope: [rows, 2, half_dim]
+    DeviceBuffer<float> qkv_;                       // [rows, qkv]
+    DeviceBuffer<float> scratch_;                   // of the device's attention
+    ActivationBuffer attended_;                     // [rows, q]
+};
+
+}  // namespace outrider

@@ -1,0 +1,44 @@
+// Linear: products of a pass's rows with the decoder's matrices, changed by the rows' adapters.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "outrider/decoder/adapters.h"
+#include "outrider/decoder/fused_weight.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+class Linear {
+  public:
+    Linear(std::shared_ptr<Device> device, Adapters& adapters)
+        : device_(std::move(device)), adapters_(adapters) {}
+
+    /// Allocates memory for products of such sizes; returns whether it has moved.
+    bool reserve(int rows, int out_features, int in_features) {
+        return scratch_.reserve(device_, device_->product_scratch(rows, out_features, in_features));
+    }
+
+    /// out = input * weight^T + bias, and the updates of the rows' adapters.
+    void multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                  float* out);
+
+    /// Computes such a product in `out`, and then its activation; both in one operation if no adapter changes
+    /// the product.
+    void multiply_and_activate(const Activations& input, const FusedWeight& weight, const float* bias,
+                               float* out, Activate activation);
+
+  private:
+    /// Describes the product with one part of a fused weight; its columns are a range of the output `out`
+    /// that all parts share.
+    Product product_of(const Activations& input, int rows, const FusedWeight& weight,
+                       const FusedWeight::Part& part, const float* bias, float* out);
+
+    std::shared_ptr<Device> device_;
+    Adapters& adapters_;
+    DeviceBuffer<float> scratch_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,119 @@
+#include "outrider/decoder/attention_mixer.h"
+
+#include <utility>
+
+#include "outrider/decoder/linear.h"
+
+namespace outrider {
+namespace {
+
+/// The parts of the norm of queries or keys; heads with their own weights have names of their own.
+std::vector<NamedPart> head_norm(const DecoderConfig& config, const std::string& name, int size) {
+    if (config.qk_norm != QkNorm::each) {
+        return {{name, size}};
+    }
+    std::vector<NamedPart> parts;
+    for (int head = 0; head * config.head_dim < size; ++head) {
+        parts.push_back({name + "." + std::to_string(head), config.head_dim});
+    }
+    return parts;
+}
+
+}  // namespace
+
+void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, const std::string& prefix) {
+    const int q_size = config.q_size();
+    const int kv_size = config.kv_size();
+    builder.add_fused(qkv, config.hidden_size,
+                      {{prefix + "q", q_size}, {prefix + "k", kv_size}, {prefix + "v", kv_size}});
+    if (config.attention_bias) {
+        builder.add_vectors(
+            qkv_bias,
+            {{prefix + "q_bias", q_size}, {prefix + "k_bias", kv_size}, {prefix + "v_bias", kv_size}});
+    }
+    if (config.qk_norm != QkNorm::none) {
+        builder.add_vectors(q_norm, head_norm(config, prefix + "q_norm", config.q_norm_size()));
+        builder.add_vectors(k_norm, head_norm(config, prefix + "k_norm", config.k_norm_size()));
+    }
+    if (config.attention_sinks) {
+        builder.add_vectors(sinks, {{prefix + "sinks", config.num_heads}});
+    }
+    builder.add_fused(output, q_size, {{prefix + "o", config.hidden_size}});
+    if (config.output_bias) {
+        builder.add_vectors(output_bias, {{prefix + "o_bias", config.hidden_size}});
+    }
+}
+
+AttentionMixer::AttentionMixer(std::shared_ptr<Device> device, const DecoderConfig& config, Format format,
+                               KvFormat kv)
+    : device_(std::move(device)),
+      config_(config),
+      kv_(kv),
+      angles_(config.ropes.size()),
+      attended_(format, config.q_size()) {
+    for (const Rope& rope : config.ropes) {
+        const std::vector<float>& frequencies = rope.frequencies;
+        frequencies_.emplace_back(device_, frequencies.size());
+        device_->upload(frequencies_.back().data(), frequencies.data(), frequencies.size() * sizeof(float));
+    }
+}
+
+bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
+    const size_t rows = shape.rows;
+    bool moved = qkv_.reserve(device_, rows * config_.qkv_size());
+    moved |= scratch_.reserve(
+        device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads, config_.head_dim));
+    for (size_t rope = 0; rope < angles_.size(); ++rope) {
+        moved |= angles_[rope].reserve(device_, rows * 2 * config_.ropes[rope].frequencies.size());
+    }
+    moved |= attended_.reserve(device_, shape.rows);
+    moved |= linear.reserve(shape.rows, config_.qkv_size(), config_.hidden_size);
+    moved |= linear.reserve(shape.rows, config_.hidden_size, config_.q_size());
+    return moved;
+}
+
+size_t AttentionMixer::block_bytes() const {
+    return device_->kv_block_bytes(kv_, config_.num_kv_heads, config_.head_dim);
+}
+
+void AttentionMixer::rotate(const RowPlaces& places) {
+    for (size_t index = 0; index < config_.ropes.size(); ++index) {
+        const Rope& rope = config_.ropes[index];
+        device_->rotary_angles({.positions = places.positions,
+                                .frequencies = frequencies_[index].data(),
+                                .scale = rope.scale,
+                                .half_dim = static_cast<int>(rope.frequencies.size()),
+                                .out = angles_[index].data(),
+                                .rows = places.rows});
+    }
+}
+
+void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+                         const Activations& input, const RowPlaces& places, Linear& linear, float* delta) {
+    const KvLayer cache{blocks, kv_, config_.num_kv_heads, config_.head_dim};
+    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data());
+    device_->rotate_and_store({.qkv = qkv_.data(),
+                               .places = places,
+                               .angles = angles_[layer.rope].data(),
+                               .half_dim = static_cast<int>(config_.ropes[layer.rope].frequencies.size()),
+                               .qk_norm = config_.qk_norm,
+                               .norm_kind = config_.norm,
+                               .q_norm = weights.q_norm.data(),
+                               .k_norm = weights.k_norm.data(),
+                               .eps = config_.norm_eps,
+                               .query_scale = config_.query_scale,
+                               .num_heads = config_.num_heads,
+                               .cache = cache});
+    device_->attention({.qkv = qkv_.data(),
+                        .places = places,
+                        .num_heads = config_.num_heads,
+                        .window = layer.window,
+                        .softcap = config_.attention_softcap,
+                        .cache = cache,
+                        .out = attended_.view(),
+                        .scratch = scratch_.data(),
+                        .sinks = weights.sinks.data()});
+    linear.multiply(attended_.view(), places.rows, weights.output, weights.output_bias.data(), delta);
+}
+
+}  // namespace outrider

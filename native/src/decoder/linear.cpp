@@ -1,0 +1,37 @@
+#include "outrider/decoder/linear.h"
+
+namespace outrider {
+
+void Linear::multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                      float* out) {
+    for (const FusedWeight::Part& part : weight.parts()) {
+        device_->product(product_of(input, rows, weight, part, bias, out));
+        adapters_.apply(input, *part.matrix, out + part.first_column, weight.out_features());
+    }
+}
+
+void Linear::multiply_and_activate(const Activations& input, const FusedWeight& weight, const float* bias,
+                                   float* out, Activate activation) {
+    activation.gate_up = out;
+    const auto& parts = weight.parts();
+    if (parts.size() == 1 && !adapters_.change(*parts.front().matrix)) {
+        const Product product = product_of(input, activation.rows, weight, parts.front(), bias, out);
+        device_->activated_product(product, activation);
+    } else {
+        multiply(input, activation.rows, weight, bias, out);
+        device_->activate(activation);
+    }
+}
+
+Product Linear::product_of(const Activations& input, int rows, const FusedWeight& weight,
+                           const FusedWeight::Part& part, const float* bias, float* out) {
+    return {.input = input,
+            .weight = part.matrix.get(),
+            .bias = bias ? bias + part.first_column : nullptr,
+            .out = out + part.first_column,
+            .out_stride = weight.out_features(),
+            .rows = rows,
+            .scratch = scratch_.data()};
+}
+
+}  // namespace outrider
