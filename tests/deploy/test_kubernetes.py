@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2] / "deploy/kubernetes"
 OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
 SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
 OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
+SECURED = [name for name in OVERLAYS if name.startswith("secured")]
 ALERTS = ROOT.parent / "observability/rules.yaml"
 
 pytestmark = pytest.mark.skipif(
@@ -179,7 +180,7 @@ def test_network_policies_select_other_pods_by_their_own_labels(overlay: str) ->
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_each_overlay_sets_clear_text_and_secrets_consistently(overlay: str, name: str) -> None:
     arguments, its, spec = options(overlay, name), container(overlay, name), pods(overlay)[name]["spec"]
-    is_secured = overlay == "secured"
+    is_secured = overlay in SECURED
     assert arguments.insecure == (not is_secured)
     assert (arguments.tls_certificate is not None) == is_secured
     (service,) = (each for (kind, of), each in resources(overlay).items() if (kind, of) == ("Service", name))
@@ -195,18 +196,27 @@ def test_each_overlay_sets_clear_text_and_secrets_consistently(overlay: str, nam
     assert found == (tls | tokens if is_secured else set())
 
 
-def test_drafts_and_targets_know_each_other_by_certificates() -> None:
-    target, draft = options("secured", "target"), options("secured", "draft")
+@pytest.mark.parametrize("overlay", SECURED)
+def test_drafts_and_targets_know_each_other_by_certificates(overlay: str) -> None:
+    target, draft = options(overlay, "target"), options(overlay, "draft")
     assert draft.tls_client_ca == target.draft_tls_ca
     assert (target.draft_tls_cert, target.draft_tls_key) == (target.tls_certificate, target.tls_key)
 
 
+def test_a_secured_pool_is_the_same_pool() -> None:
+    plain, secured = "draft-pool", "secured-draft-pool"
+    assert options(secured, "target").draft == options(plain, "target").draft
+    scaled = [resources(name)["HorizontalPodAutoscaler", "target"] for name in (plain, secured)]
+    assert scaled[0]["spec"] == scaled[1]["spec"]
+
+
 @pytest.mark.parametrize("name", SERVICES)
-def test_prometheus_finds_the_pods_and_alerts_use_its_jobs(name: str) -> None:
-    monitor = resources("secured")["PodMonitor", name]["spec"]
-    assert is_selected(monitor["selector"]["matchLabels"], pods("secured")[name])
+@pytest.mark.parametrize("overlay", SECURED)
+def test_prometheus_finds_the_pods_and_alerts_use_its_jobs(overlay: str, name: str) -> None:
+    monitor = resources(overlay)["PodMonitor", name]["spec"]
+    assert is_selected(monitor["selector"]["matchLabels"], pods(overlay)[name])
     ((end),) = monitor["podMetricsEndpoints"]
-    assert end["port"] in {port["name"] for port in container("secured", name)["ports"]}
+    assert end["port"] in {port["name"] for port in container(overlay, name)["ports"]}
     ((relabelled),) = end["relabelings"]
     assert relabelled["targetLabel"] == "job"
     jobs = set(re.findall(r'job=~"([^"]*)"', ALERTS.read_text()))
