@@ -9,6 +9,7 @@ import pytest
 
 from outrider import Result
 from services.gateway.anthropic.request import MessageRequest
+from tests.gateway.harness.events import read_events
 from tests.gateway.harness.running_gateway import RunningGateway
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ def test_numbers_of_a_call_stay_as_the_model_writes_them(chat_gateway: RunningGa
     whole = chat_gateway.post("/v1/messages", asked)
     assert whole.status_code == 200
     assert f'"input":{{"n":[{number},1.5]}}' in whole.text
-    streamed = chat_gateway.post("/v1/messages", {**asked, "stream": True}).text
-    assert json.dumps(arguments)[1:-1] in streamed
+    streamed = read_events([*chat_gateway.post("/v1/messages", {**asked, "stream": True}).text.splitlines(), ""])
+    deltas = [event.data["delta"] for event in streamed if event.name == "content_block_delta"]
+    assert "".join(delta.get("partial_json", "") for delta in deltas) == arguments
 
 
 def test_calls_are_blocks_and_go_back(client: "anthropic.Anthropic", chat_gateway: RunningGateway):

@@ -43,10 +43,23 @@ def told(events: list[SentEvent]) -> dict[int, tuple[str, list[float | None], li
             delta = choice.get("delta", {})
             text += choice.get("text", "") + (delta.get("reasoning_content") or "") + (delta.get("content") or "")
             logprobs = choice["logprobs"] or {}
+            calls = with_more(calls, delta.get("tool_calls", []))
             more = logprobs.get("token_logprobs") or [one["logprob"] for one in logprobs.get("content", ())]
             ends = ends + [choice["finish_reason"]] * (choice["finish_reason"] is not None)
-            found[choice["index"]] = (text, numbers + more, calls + delta.get("tool_calls", []), ends)
+            found[choice["index"]] = (text, numbers + more, calls, ends)
     return found
+
+
+def with_more(calls: list[Any], deltas: list[Any]) -> list[Any]:
+    """The calls with the deltas that follow; a delta without an id has more arguments of the last call."""
+    for delta in deltas:
+        if "id" in delta:
+            calls = [*calls, delta]
+        else:
+            *rest, last = calls
+            arguments = last["function"]["arguments"] + delta["function"]["arguments"]
+            calls = [*rest, {**last, "function": {**last["function"], "arguments": arguments}}]
+    return calls
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])

@@ -7,7 +7,17 @@ import llm
 from llm.parts import StreamEvent, TextPart
 from pydantic import Field, create_model
 
-from outrider import Client, GenerateOptions, Message, OutriderError, Prompt, ReasoningDelta, Result, Stream
+from outrider import (
+    Client,
+    ContentDelta,
+    GenerateOptions,
+    Message,
+    OutriderError,
+    Prompt,
+    ReasoningDelta,
+    Result,
+    Stream,
+)
 
 _NOT_HERE = ("num_samples", "prompt_logprobs", "message_deltas", "add_generation_prompt")
 _ADDRESS = "localhost:50051"
@@ -65,8 +75,8 @@ def _deltas(answer: Stream) -> Iterator[Any]:
         for delta in chunk.message_deltas:
             if isinstance(delta, ReasoningDelta):
                 yield StreamEvent(type="reasoning", chunk=delta.text)
-            else:
-                yield getattr(delta, "text", "")
+            elif isinstance(delta, ContentDelta):
+                yield delta.text
 
 
 def _text(prompt: llm.Prompt) -> str:

@@ -12,7 +12,15 @@
 from outrider.async_client import AsyncClient
 from outrider.async_stream import AsyncStream
 from outrider.chat.encode import Conversation
-from outrider.chat.message import ContentDelta, Message, MessageDelta, ReasoningDelta, ToolCall
+from outrider.chat.message import (
+    ArgumentsDelta,
+    ContentDelta,
+    Message,
+    MessageDelta,
+    ReasoningDelta,
+    ToolCall,
+    ToolCallStart,
+)
 from outrider.chat.options import ChatOptions
 from outrider.client import Client
 from outrider.embedding import Embedding, Embeddings, EmbedOptions, Pooling, TextToEmbed
@@ -64,6 +72,7 @@ from outrider.vocabulary_match import VocabularyMatch
 __version__ = "0.1.0"  # of the server too
 __all__ = [
     "AlreadyExists",
+    "ArgumentsDelta",
     "AsyncClient",
     "AsyncStream",
     "Cancelled",
@@ -123,6 +132,7 @@ __all__ = [
     "Timings",
     "Token",
     "ToolCall",
+    "ToolCallStart",
     "ServedModel",
     "ServerLost",
     "Unauthenticated",

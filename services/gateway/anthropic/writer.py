@@ -3,24 +3,26 @@
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
-from outrider import ContentDelta, FinishReason, MessageDelta, ReasoningDelta, Result, ToolCall
+from outrider import ArgumentsDelta, ContentDelta, FinishReason, ReasoningDelta, Result, ToolCall, ToolCallStart
 from services.gateway.anthropic.problem_body import problem_body, problem_event
 from services.gateway.anthropic.request import MessageRequest
+from services.gateway.generation.call_arguments import read_arguments
 from services.gateway.generation.cut import is_cut
-from services.gateway.generation.encoded_number import read_arguments
 from services.gateway.generation.head import Head
-from services.gateway.generation.piece import Piece
+from services.gateway.generation.piece import PartDelta, Piece
 from services.gateway.generation.usage import metrics_of
 from services.gateway.generation.writer import Api, Event, Json
 
+_Start = ContentDelta | ReasoningDelta | ToolCallStart
+
 
 class MessageWriter:
-    """Thinking and text become blocks that are streamed in deltas; tool calls are sent whole."""
+    """Thinking, text and tool calls become blocks that are streamed in deltas."""
 
     def __init__(self, _: MessageRequest, head: Head) -> None:
         self._head = head
         self._is_begun = False
-        self._open: type[MessageDelta] | None = None
+        self._open: type[_Start] | None = None
         self._index = -1
 
     def piece(self, piece: Piece) -> Seq[Event]:
@@ -45,7 +47,7 @@ class MessageWriter:
         (result,) = results
         message = result.message
         assert message is not None
-        deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
+        deltas: list[_Start] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
         if message.content:
             deltas.append(ContentDelta(str(message.content)))
         blocks = [
@@ -65,13 +67,20 @@ class MessageWriter:
             usage = {"input_tokens": self._head.prompts[0].prompt_tokens, "output_tokens": 0}
             yield Event({"type": "message_start", "message": {**self._base(), "usage": usage}}, "message_start")
 
-    def _delta(self, delta: MessageDelta) -> Iterator[Event]:
-        if self._open is not type(delta) or isinstance(delta, ToolCall):
-            yield from self._close()
-            self._index += 1
-            self._open = type(delta)
-            yield self._event("start", content_block=self._block(self._index, delta, is_whole=False))
+    def _delta(self, delta: PartDelta) -> Iterator[Event]:
+        match delta:
+            case ToolCallStart():
+                yield from self._start(delta)
+                return
+            case ContentDelta() | ReasoningDelta() if self._open is not type(delta):
+                yield from self._start(delta)
         yield self._event("delta", delta=_more(delta))
+
+    def _start(self, delta: _Start) -> Iterator[Event]:
+        yield from self._close()
+        self._index += 1
+        self._open = type(delta)
+        yield self._event("start", content_block=self._block(self._index, delta, is_whole=False))
 
     def _close(self) -> Iterator[Event]:
         if self._open is not None:
@@ -82,16 +91,19 @@ class MessageWriter:
         name = f"content_block_{what}"
         return Event({"type": name, "index": self._index, **fields}, name)
 
-    def _block(self, index: int, delta: MessageDelta, *, is_whole: bool) -> Json:
+    def _block(self, index: int, delta: _Start | ToolCall, *, is_whole: bool) -> Json:
         match delta:
             case ContentDelta(text):
                 return {"type": "text", "text": text if is_whole else ""}
             case ReasoningDelta(text):
                 return {"type": "thinking", "thinking": text if is_whole else "", "signature": ""}
-            case ToolCall():
-                arguments = read_arguments(delta.arguments) if is_whole else {}
-                name = f"toolu_{self._head.ticket.name}_{index}"
-                return {"type": "tool_use", "id": name, "name": delta.name, "input": arguments}
+            case ToolCall(name, arguments):
+                return self._tool_use(index, name, read_arguments(arguments))
+            case ToolCallStart(name):
+                return self._tool_use(index, name, {})
+
+    def _tool_use(self, index: int, name: str, arguments: object) -> Json:
+        return {"type": "tool_use", "id": f"toolu_{self._head.ticket.name}_{index}", "name": name, "input": arguments}
 
     def _usage(self, result: Result) -> Json:
         cached = result.usage.cached_tokens  # may include tokens of an interrupted answer
@@ -104,14 +116,14 @@ class MessageWriter:
         return {"finish_reason": result.finish_reason.value, "seed": self._head.ticket.seed}
 
 
-def _more(delta: MessageDelta) -> Json:
+def _more(delta: ContentDelta | ReasoningDelta | ArgumentsDelta) -> Json:
     match delta:
         case ContentDelta(text):
             return {"type": "text_delta", "text": text}
         case ReasoningDelta(text):
             return {"type": "thinking_delta", "thinking": text}
-        case ToolCall():
-            return {"type": "input_json_delta", "partial_json": delta.arguments}
+        case ArgumentsDelta(text):
+            return {"type": "input_json_delta", "partial_json": text}
 
 
 def _ends(result: Result) -> Json:

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from outrider import Chunk, ContentDelta, MessageDelta, PassReport, Token, ToolCall
+from outrider import ArgumentsDelta, Chunk, ContentDelta, PassReport, ReasoningDelta, Token, ToolCall, ToolCallStart
 
+PartDelta = ReasoningDelta | ContentDelta | ToolCallStart | ArgumentsDelta
+"""A delta of a message, whose calls come in parts."""
 MOST_OF_PROMPT = 128
 """The most tokens of a prompt in one piece."""
 
@@ -18,7 +20,7 @@ class Piece:
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...] = ()
     """The tokens' records, if requested; without `token_ids`, records of some tokens of the prompt."""
-    delta: MessageDelta | None = None
+    delta: PartDelta | None = None
     reports: tuple[PassReport, ...] = ()
     """Reports of the passes that ended with these tokens, if requested."""
 
@@ -29,8 +31,8 @@ class Piece:
 
     @property
     def units(self) -> int:
-        """The length of the delta in characters; a tool call counts as one."""
-        return 0 if self.delta is None else 1 if isinstance(self.delta, ToolCall) else len(self.delta.text)
+        """The length of the delta in characters; the beginning of a tool call counts as one."""
+        return 0 if self.delta is None else 1 if isinstance(self.delta, ToolCallStart) else len(self.delta.text)
 
     def split(self, tokens: int, units: int) -> tuple["Piece", "Piece"]:
         """Return a piece with the given numbers of first tokens and units, and one with the rest and the reports."""
@@ -44,9 +46,9 @@ class Piece:
 
 def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Piece]:
     """Yield the pieces of a chunk; the first one has all its tokens."""
-    deltas: tuple[MessageDelta, ...] = chunk.message_deltas
+    deltas: list[PartDelta] = [delta for delta in chunk.message_deltas if not isinstance(delta, ToolCall)]
     if not reads_messages:
-        deltas = (ContentDelta(chunk.text),) if chunk.text else ()
+        deltas = [ContentDelta(chunk.text)] if chunk.text else []
     yield Piece(choice, chunk.token_ids, chunk.tokens, deltas[0] if deltas else None, chunk.pass_reports)
     for delta in deltas[1:]:
         yield Piece(choice, (), (), delta)
@@ -58,9 +60,9 @@ def pieces_of_prompt(records: Seq[Token], choice: int) -> Iterator[Piece]:
         yield Piece(choice, (), tuple(records[begin : begin + MOST_OF_PROMPT]))
 
 
-def _split(delta: MessageDelta | None, units: int) -> tuple[MessageDelta | None, MessageDelta | None]:
+def _split(delta: PartDelta | None, units: int) -> tuple[PartDelta | None, PartDelta | None]:
     if delta is None or units <= 0:
         return None, delta
-    if isinstance(delta, ToolCall) or units >= len(delta.text):
+    if isinstance(delta, ToolCallStart) or units >= len(delta.text):
         return delta, None
     return replace(delta, text=delta.text[:units]), replace(delta, text=delta.text[units:])

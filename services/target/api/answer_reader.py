@@ -7,7 +7,7 @@ from services.engine.request import Request
 from services.target.api.chat import callable_tools, schema_of
 from services.target.api.request_messages import GenerationRequest
 from services.target.message.argument_types import ArgumentTypes
-from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
+from services.target.message.deltas import Arguments, CallStart, Content, Delta, Reasoning, ToolCall
 from services.target.message.message_reader import MessageReader
 from services.target.message.reasoning_counter import ReasoningCounter
 from services.target.message.thought import PromptThought, thought_of
@@ -73,5 +73,9 @@ def _write_delta(delta: Delta) -> common_pb2.MessageDelta:
             return common_pb2.MessageDelta(reasoning=text)
         case Content(text):
             return common_pb2.MessageDelta(content=text)
+        case CallStart(name):
+            return common_pb2.MessageDelta(tool_call_name=name)
+        case Arguments(text):
+            return common_pb2.MessageDelta(tool_call_arguments=text)
         case ToolCall(name, arguments):
             return common_pb2.MessageDelta(tool_call=common_pb2.ToolCall(name=name, arguments=arguments))

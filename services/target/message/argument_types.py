@@ -11,6 +11,7 @@ from services.target.message.schema_references import Schema, SchemaReferences
 
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
 _NULLS = ("null", "None")
+_OF_OTHERS = "[{-0123456789"  # with which JSON begins that is no string and no constant
 
 
 class _Json(NamedTuple):
@@ -27,18 +28,34 @@ class ArgumentTypes:
         """`schemas` are those of the tools' arguments, by the names of the tools."""
         self._schemas = schemas
         self._references: dict[str, SchemaReferences] = {}  # of the tools that have been called
+        self._found: dict[tuple[str, str], SchemaKinds] = {}  # of the arguments that have been read
 
     @property
     def tools(self) -> Set[str]:
         """The names of the tools; without any, nothing in the answer is a call."""
         return self._schemas.keys()
 
-    def arguments(self, tool: str, pairs: Iterable[tuple[str, str]]) -> str:
-        """The JSON object of the names and the bare texts of a call's arguments."""
-        fields = {name: _written(text, self._kinds(tool, name)) for name, text in pairs}
-        return "{" + ", ".join(f"{_quoted(name)}: {value}" for name, value in fields.items()) + "}"
+    def value(self, tool: str, name: str, text: str) -> str:
+        """The JSON of an argument's bare text."""
+        return _written(text, self._kinds(tool, name))
+
+    def is_string(self, tool: str, name: str, beginning: str) -> bool:
+        """Whether an argument is a string, however its bare text goes on after this beginning."""
+        kinds, bare = self._kinds(tool, name), beginning.strip()
+        if kinds.texts is not None:
+            return False
+        if kinds == ANYTHING:
+            return bare != "" and bare[0] not in _OF_OTHERS and not _may_become(bare, _CONSTANTS)
+        is_null = "null" in kinds.others and _may_become(bare, _NULLS)
+        return not is_null and (not kinds.others & {"array", "object"} or bare[:1] not in ("", "[", "{"))
 
     def _kinds(self, tool: str, name: str) -> SchemaKinds:
+        found = self._found.get((tool, name))
+        if found is None:
+            found = self._found[tool, name] = self._kinds_of(tool, name)
+        return found
+
+    def _kinds_of(self, tool: str, name: str) -> SchemaKinds:
         references = self._references.setdefault(tool, SchemaReferences(self._schemas.get(tool, {})))
         further = references.resolved().get("additionalProperties")
         return SchemaKinds.of(references.properties().get(name, further), references)
@@ -51,14 +68,14 @@ def _written(text: str, kinds: SchemaKinds) -> str:
     """
     if kinds == ANYTHING:
         found = next(_in_json(text.strip()), None)
-        return _quoted(text) if found is None or isinstance(found.value, str) else found.text
+        return quoted(text) if found is None or isinstance(found.value, str) else found.text
     if kinds.texts is not None:
-        return _quoted(text) if text in kinds.texts else _other(text, kinds)
+        return quoted(text) if text in kinds.texts else _other(text, kinds)
     bare = text.strip()
     if bare in _NULLS and "null" in kinds.others:
         return "null"
     whole = _read(bare) if bare.startswith(("[", "{")) else ()
-    return next((one.text for one in whole if kind_of(one.value) in kinds.others), _quoted(text))
+    return next((one.text for one in whole if kind_of(one.value) in kinds.others), quoted(text))
 
 
 def _other(text: str, kinds: SchemaKinds) -> str:
@@ -67,7 +84,11 @@ def _other(text: str, kinds: SchemaKinds) -> str:
     best = next((one for one in read if _fits(one.value, kinds)), None)
     if best is None and not kinds.texts:  # of another type, which the caller can see
         best = next((one for one in read if not isinstance(one.value, str)), None)
-    return _quoted(text) if best is None else best.text
+    return quoted(text) if best is None else best.text
+
+
+def _may_become(bare: str, constants: Iterable[str]) -> bool:
+    return any(constant.startswith(bare) for constant in constants)
 
 
 def _fits(value: object, kinds: SchemaKinds) -> bool:
@@ -108,5 +129,6 @@ def _in_python(bare: str) -> Iterator[_Json]:
         return
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A string in JSON."""
     return json.dumps(text, ensure_ascii=False)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable
 
 from services.target.message.argument_types import ArgumentTypes
-from services.target.message.call_text import read_calls
+from services.target.message.call_writer import CallWriter
 from services.target.message.deltas import Content, Delta, Reasoning
+from services.target.message.json_calls import JsonCalls
 from services.target.message.text_marks import first_mark, joined_deltas
 from services.target.message.thought import PromptThought
 
@@ -29,8 +30,9 @@ class ChannelParser:
         self._has_tools = bool(types.tools)
         self._text = ""  # not read yet
         self._deltas: list[Delta] = []
+        self._calls = CallWriter(self._deltas)
         self._kind: type[Reasoning | Content] = Reasoning if thought is PromptThought.OPEN else Content
-        self._name = ""  # of the called function
+        self._call: JsonCalls | None = None  # in the current message
         self._searched = 0  # up to here there is no end of the call
         self._read: Callable[[bool], bool] = self._read_header if thought is PromptThought.NONE else self._read_body
 
@@ -46,8 +48,9 @@ class ChannelParser:
     def _proceed(self, *, is_end: bool) -> list[Delta]:
         while self._text and self._read(is_end):
             continue
-        deltas, self._deltas = self._deltas, []
-        return joined_deltas(deltas)
+        deltas = joined_deltas(self._deltas)
+        self._deltas.clear()
+        return deltas
 
     def _read_header(self, is_end: bool) -> bool:
         """What comes before a message: its role, its recipient and its channel."""
@@ -77,8 +80,9 @@ class ChannelParser:
     def _begin(self, header: str) -> None:
         channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
         self._kind = Reasoning if channel is not None and channel["name"] == "analysis" else Content
-        self._name = recipient["name"] if self._has_tools and recipient is not None else ""
-        self._read = self._read_call if self._name else self._read_body
+        name = recipient["name"] if self._has_tools and recipient is not None else ""
+        self._call = JsonCalls(0, name, self._calls) if name else None
+        self._read = self._read_call if name else self._read_body
 
     def _read_body(self, is_end: bool) -> bool:
         """A message up to the mark that ends it."""
@@ -89,19 +93,28 @@ class ChannelParser:
         return self._pass(mark)
 
     def _read_call(self, is_end: bool) -> bool:
-        """The arguments of a call up to the mark that ends it."""
+        """The arguments of a call up to their end, or to a mark that cuts them off; text that is no call is content."""
+        assert self._call is not None
         position, mark = first_mark(self._text, _ENDS, is_end=is_end, start=self._searched)
-        if mark is None and not is_end:
-            self._searched = position
-            return False
-        self._searched = 0
+        self._searched = position
         try:
-            self._deltas += read_calls(self._name, self._text[:position].strip())
+            end = self._call.read(self._text[:position])
+            if end is None and mark is None and not is_end:
+                return False
         except ValueError:
-            self._kind, self._read = Content, self._read_body
-            return True
-        self._text = self._text[position:]
-        return self._pass(mark)
+            end = None
+        end = self._call.kept if end is None else end
+        self._calls.end()
+        self._text, self._searched = self._text[end:], 0
+        self._kind, self._read = Content, self._read_rest if end else self._read_body
+        return True
+
+    def _read_rest(self, is_end: bool) -> bool:  # noqa: ARG002 - white space has no meaning at the end either
+        """White space after a call."""
+        self._text = self._text.lstrip()
+        if self._text:
+            self._read = self._read_body
+        return bool(self._text)
 
     def _pass(self, mark: str | None) -> bool:
         """Go to the header after a mark, which may begin with it."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.call_reader import CallReader, call_reader
+from services.target.message.call_writer import CallWriter
 from services.target.message.deltas import Content, Delta, Reasoning
 from services.target.message.syntax import MessageSyntax, ToolSyntax
 from services.target.message.text_marks import first_mark, joined_deltas, may_become
@@ -15,8 +16,9 @@ class MessageParser:
     """All deltas so far are a pure function of the text so far, however it was cut: text is held back only as long as
     it may become a mark, the white space before one, or a call.
 
-    White space next to a mark belongs to it. A text that turns out to be no call is content, up to the point where this
-    was certain, so that each character is read only a few times. Without tools, all text is content.
+    White space next to a mark belongs to it. A call begins once it is certain to be one; where it is cut off or turns
+    out to be malformed, it ends with the arguments so far. A text that turns out to be no call is content, up to the
+    point where this was certain, so that each character is read only a few times. Without tools, all text is content.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class MessageParser:
         self._reasoning = syntax.reasoning
         self._text = ""  # not read yet
         self._deltas: list[Delta] = []
+        self._calls = CallWriter(self._deltas)
         self._space = ""  # white space at the end, which is emitted only if more text follows
         self._is_after_mark = is_thinking
         self._call_start = ""  # the mark that began the current call
@@ -53,10 +56,11 @@ class MessageParser:
         return deltas
 
     def _proceed(self, *, is_end: bool) -> list[Delta]:
-        while self._text and self._read(is_end):
+        while (self._text or self._call_start) and self._read(is_end):
             continue
-        deltas, self._deltas = self._deltas, []
-        return joined_deltas(deltas)
+        deltas = joined_deltas(self._deltas)
+        self._deltas.clear()
+        return deltas
 
     # Each of these reads part of the text, and returns whether more can be read now.
 
@@ -120,20 +124,16 @@ class MessageParser:
     def _read_call(self, is_end: bool) -> bool:
         """A call up to its end."""
         assert self._call is not None
-        end: int | None = None
         try:
-            end = self._call.end(self._text)
-            if end is None:
-                if is_end:
-                    raise ValueError("it is not whole")
-                return False
-            self._deltas += self._call.calls(self._text[:end])
+            end = self._call.read(self._text)
         except ValueError:
-            self._reject_call(end or self._call.position)
-        else:
-            self._is_open = self._tools.has_several
-            self._pass_mark(end, self._read_between)
-        return True
+            self._leave_call(self._call)
+            return True
+        if end is not None:
+            self._end_call(end)
+        elif is_end:
+            self._leave_call(self._call)
+        return end is not None or is_end
 
     # Steps of the readers above
 
@@ -163,13 +163,23 @@ class MessageParser:
 
     def _begin_call(self, space: str, start: str, length: int) -> None:
         self._call_start, self._text = space + start, self._text[length:]
-        self._call = call_reader(self._tools, self._types, is_marked=bool(start) or self._is_open)
+        self._call = call_reader(self._tools, self._types, self._calls, is_marked=bool(start) or self._is_open)
         self._read = self._read_call
 
-    def _reject_call(self, length: int) -> None:
-        """Emit text that looked like a call as content, as far as it was read."""
-        text = self._call_start + self._text[:length]
-        self._text = self._text[length:]
+    def _end_call(self, length: int) -> None:
+        """Pass a text that calls were made of."""
+        self._calls.end()
+        self._call_start = ""
+        self._is_open = self._tools.has_several
+        self._pass_mark(length, self._read_between)
+
+    def _leave_call(self, call: CallReader) -> None:
+        """Pass a text that is no call, or not further than to a point."""
+        if call.kept:
+            self._end_call(call.kept)
+            return
+        text = self._call_start + self._text[: call.position]
+        self._call_start, self._text = "", self._text[call.position :]
         self._emit(Content, text)
         self._read_no_call()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from services.target.message.deltas import Content, Delta, Reasoning
+from services.target.message.deltas import Arguments, Content, Delta, Reasoning
 
 
 def first_mark(text: str, marks: Iterable[str], *, is_end: bool, start: int = 0) -> tuple[int, str | None]:
@@ -22,7 +22,7 @@ def may_become(text: str, marks: Iterable[str]) -> bool:
 
 
 def joined_deltas(deltas: Iterable[Delta]) -> list[Delta]:
-    """The deltas with consecutive ones of the same kind merged, except calls."""
+    """The deltas with consecutive texts of the same kind merged."""
     joined: list[Delta] = []
     for delta in deltas:
         match joined[-1:], delta:
@@ -30,6 +30,8 @@ def joined_deltas(deltas: Iterable[Delta]) -> list[Delta]:
                 joined[-1] = Reasoning(before + text)
             case [Content(before)], Content(text):
                 joined[-1] = Content(before + text)
+            case [Arguments(before)], Arguments(text):
+                joined[-1] = Arguments(before + text)
             case _:
                 joined.append(delta)
     return joined

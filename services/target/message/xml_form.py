@@ -27,7 +27,3 @@ class XmlForm:
     def has_lines(self) -> bool:
         """Whether a value is written on lines of its own."""
         return self.after_value.startswith("\n")
-
-    def value(self, text: str) -> str:
-        """The value in the text between its marks, without the newlines that belong to these."""
-        return text.removeprefix("\n").removesuffix("\n") if self.has_lines else text

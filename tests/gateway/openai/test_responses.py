@@ -123,7 +123,7 @@ def without_deltas(events: list[Any]) -> list[str]:
     seen, text = [], ""
     for event in events:
         data = {name: value for name, value in event.data.items() if name != "sequence_number"}
-        if event.name in ("response.output_text.delta", "response.reasoning_text.delta"):
+        if event.name.endswith(".delta"):
             text += data["delta"]
             continue
         if "response" in data:

@@ -25,8 +25,10 @@ def deltas_of(streamed: Streamed) -> list[common_pb2.MessageDelta]:
 
 
 def told(deltas: list[common_pb2.MessageDelta]) -> tuple[str, str, list[tuple[str, str]]]:
-    """The reasoning, the content and the calls in all."""
+    """The reasoning, the content and the calls in all; the parts of calls add up to them."""
     calls = [(delta.tool_call.name, delta.tool_call.arguments) for delta in deltas if delta.HasField("tool_call")]
+    assert [delta.tool_call_name for delta in deltas if delta.HasField("tool_call_name")] == [name for name, _ in calls]
+    assert "".join(delta.tool_call_arguments for delta in deltas) == "".join(arguments for _, arguments in calls)
     return "".join(delta.reasoning for delta in deltas), "".join(delta.content for delta in deltas), calls
 
 
@@ -67,6 +69,15 @@ def test_every_cut_continues_with_the_next_delta(by_token: RunningTarget) -> Non
         before = [delta for chunk in whole.chunks[:count] for delta in chunk.message_deltas]
         assert told(before + deltas_of(streamed)) == told(deltas_of(whole))
         assert streamed.token_ids == whole.token_ids[count:]
+
+
+def test_a_call_is_sent_while_it_is_generated(by_token: RunningTarget) -> None:
+    whole = stream(by_token, request_of(tools=[USE_CITY], tool_choice={"mode": REQUIRED, "parallel": False}))
+    sent = [[delta.WhichOneof("delta") for delta in chunk.message_deltas] for chunk in whole.chunks]
+    kinds = [kind for kinds in sent for kind in kinds]
+    ((_, arguments),) = told(deltas_of(whole))[2]
+    assert (kinds[0], kinds[-1]) == ("tool_call_name", "tool_call")
+    assert kinds.count("tool_call_arguments") > len(arguments) // 8
 
 
 SHOWN = 'See <tool_call>{"name": "use_city", "arguments": {}}</tool_call> so. '

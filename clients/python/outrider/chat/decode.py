@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from outrider.chat.message import ContentDelta, MessageDelta, ReasoningDelta, ToolCall
+from outrider.chat.message import ArgumentsDelta, ContentDelta, MessageDelta, ReasoningDelta, ToolCall, ToolCallStart
 from outrider.v1 import common_pb2
 
 
@@ -17,6 +17,10 @@ def _delta(message: common_pb2.MessageDelta) -> MessageDelta | None:
             return ReasoningDelta(message.reasoning)
         case "content":
             return ContentDelta(message.content)
+        case "tool_call_name":
+            return ToolCallStart(message.tool_call_name)
+        case "tool_call_arguments":
+            return ArgumentsDelta(message.tool_call_arguments)
         case "tool_call":
             call = message.tool_call
             return ToolCall(call.name, call.arguments, call.id if call.HasField("id") else None)

@@ -10,7 +10,7 @@ class ToolCall:
 
     name: str
     arguments: str
-    """A JSON object, as JSON."""
+    """A JSON object, as JSON; only its beginning, if the call was cut off or is malformed."""
     id: str | None = None
     """By which an answer refers to it; the model gives none."""
 
@@ -44,8 +44,22 @@ class ContentDelta:
     text: str
 
 
-MessageDelta = ReasoningDelta | ContentDelta | ToolCall
-"""A call comes as a whole."""
+@dataclass(frozen=True, slots=True)
+class ToolCallStart:
+    """The beginning of a tool call."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsDelta:
+    """More of the arguments of the call that has begun."""
+
+    text: str
+
+
+MessageDelta = ReasoningDelta | ContentDelta | ToolCallStart | ArgumentsDelta | ToolCall
+"""A call comes in parts while it is generated, and then as a whole: `ToolCall`."""
 
 
 def message_of(deltas: Iterable[MessageDelta]) -> Message:

@@ -708,8 +708,9 @@ class ToolCall(_message.Message):
     name: _builtins.str
     """The name of the tool."""
     arguments: _builtins.str
-    """The arguments: a JSON object. Numbers and the order of keys are as the model wrote them. In a message of the prompt,
-    an object that is encoded twice is decoded, and a text that is no object, such as JSON that was cut, counts as {}.
+    """The arguments: a JSON object, or its beginning if the call was cut off or is malformed. Numbers and the order of keys
+    are as the model wrote them. In a message of the prompt, an object that is encoded twice is decoded, and a text that
+    is no object, such as JSON that was cut, counts as {}.
     """
     def __init__(
         self,
@@ -1498,8 +1499,11 @@ class MessageDelta(_message.Message):
     """The next part of an answer that is parsed as a message of a conversation.
 
     All deltas sent so far are a pure function of all ids sent so far, as the text is. They do not contain the marks that
-    delimit the parts, or the white space next to these. Text that looks like a call but is not a valid one, or is cut
-    off, is content.
+    delimit the parts, or the white space next to these. Text that looks like a call but is not a valid one is content.
+
+    A call is sent twice: in parts while it is generated, `tool_call_name` and then `tool_call_arguments`, and then as a
+    whole in `tool_call`. It begins when it is certain to be a call of that tool. If it is cut off after that, or turns
+    out to be malformed, its arguments are the beginning of a JSON object, and text after a malformed one is content.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1507,10 +1511,16 @@ class MessageDelta(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     TOOL_CALL_FIELD_NUMBER: _builtins.int
+    TOOL_CALL_NAME_FIELD_NUMBER: _builtins.int
+    TOOL_CALL_ARGUMENTS_FIELD_NUMBER: _builtins.int
     reasoning: _builtins.str
     """More of the model's reasoning."""
     content: _builtins.str
     """More of the content."""
+    tool_call_name: _builtins.str
+    """The name of the tool of a call that begins."""
+    tool_call_arguments: _builtins.str
+    """More of the arguments of the call that has begun. All of these together are `ToolCall.arguments`."""
     @_builtins.property
     def tool_call(self) -> Global___ToolCall:
         """A whole call, without an `id`. The calls of an answer come in order."""
@@ -1521,12 +1531,14 @@ class MessageDelta(_message.Message):
         reasoning: _builtins.str = ...,
         content: _builtins.str = ...,
         tool_call: Global___ToolCall | None = ...,
+        tool_call_name: _builtins.str = ...,
+        tool_call_arguments: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call", "tool_call_arguments", b"tool_call_arguments", "tool_call_name", b"tool_call_name"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call", "tool_call_arguments", b"tool_call_arguments", "tool_call_name", b"tool_call_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_delta: _TypeAlias = _typing.Literal["reasoning", "content", "tool_call"]  # noqa: Y015
+    _WhichOneofReturnType_delta: _TypeAlias = _typing.Literal["reasoning", "content", "tool_call", "tool_call_name", "tool_call_arguments"]  # noqa: Y015
     _WhichOneofArgType_delta: _TypeAlias = _typing.Literal["delta", b"delta"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_delta) -> _WhichOneofReturnType_delta | None: ...
 

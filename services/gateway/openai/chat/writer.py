@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outrider import ContentDelta, Message, MessageDelta, ReasoningDelta, Result, Token, ToolCall
+from outrider import ArgumentsDelta, ContentDelta, Message, ReasoningDelta, Result, Token, ToolCallStart
 from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
-from services.gateway.generation.piece import Piece
+from services.gateway.generation.piece import PartDelta, Piece
 from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
@@ -78,7 +78,7 @@ class ChatWriter:
 
     def _message(self, choice: int, message: Message | None) -> Json:
         assert message is not None
-        calls = [self._call(choice, index, call) for index, call in enumerate(message.tool_calls)]
+        calls = [self._call(choice, index, call.name, call.arguments) for index, call in enumerate(message.tool_calls)]
         fields: Json = {"role": "assistant", "content": message.content or (None if calls else ""), "refusal": None}
         if message.reasoning_content:
             fields["reasoning_content"] = message.reasoning_content
@@ -90,20 +90,22 @@ class ChatWriter:
         self._begun.add(choice)
         return {"role": "assistant", "content": ""}
 
-    def _delta(self, choice: int, delta: MessageDelta) -> Json:
+    def _delta(self, choice: int, delta: PartDelta) -> Json:
         match delta:
             case ContentDelta(text):
                 return {"content": text}
             case ReasoningDelta(text):
                 return {"reasoning_content": text}
-            case ToolCall():
-                index = self._calls[choice]
+            case ToolCallStart(name):
                 self._calls[choice] += 1
-                return {"tool_calls": [{"index": index, **self._call(choice, index, delta)}]}
+                index = self._calls[choice] - 1
+                return {"tool_calls": [{"index": index, **self._call(choice, index, name, "")}]}
+            case ArgumentsDelta(text):
+                return {"tool_calls": [{"index": self._calls[choice] - 1, "function": {"arguments": text}}]}
 
-    def _call(self, choice: int, index: int, call: ToolCall) -> Json:
+    def _call(self, choice: int, index: int, name: str, arguments: str) -> Json:
         """Return a tool call; its id is the same when the answer is resumed."""
-        function = {"name": call.name, "arguments": call.arguments}
+        function = {"name": name, "arguments": arguments}
         return {"id": f"call_{self._head.ticket.name}_{choice}_{index}", "type": "function", "function": function}
 
     def _end(self, result: Result) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from outrider import ContentDelta, ReasoningDelta, Token, ToolCall
+from outrider import ArgumentsDelta, ContentDelta, ReasoningDelta, Token
+from services.gateway.generation.call_arguments import are_whole
 from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.writer import Event, Json
 from services.gateway.openai.token_text import token_record
@@ -15,7 +16,11 @@ _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
 class OpenItem:
     """A message, thinking or a tool call."""
 
-    KINDS: ClassVar[dict[type, str]] = {ContentDelta: "message", ReasoningDelta: "reasoning"}
+    KINDS: ClassVar[dict[type, str]] = {
+        ContentDelta: "message",
+        ReasoningDelta: "reasoning",
+        ArgumentsDelta: "function_call",
+    }
 
     def __init__(
         self, kind: str, index: int, name: str, tool: str | None = None, logprobs: EncodedList | None = None
@@ -26,11 +31,6 @@ class OpenItem:
         self._place = {"item_id": f"{_PREFIXES[kind]}_{name}", "output_index": index}
         self._tool = tool
         self._logprobs = EncodedList() if logprobs is None else logprobs
-
-    @classmethod
-    def of_call(cls, index: int, name: str, call: ToolCall) -> "OpenItem":
-        """Return the item of a call, without its arguments."""
-        return cls("function_call", index, name, call.name)
 
     def opened(self) -> Iterator[Event]:
         """Yield the events of its beginning."""
@@ -68,7 +68,9 @@ class OpenItem:
         yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole(status))
 
     def whole(self, status: str = "completed") -> Json:
-        """Return the item after its end."""
+        """Return the item after its end; a call is `incomplete` if its arguments are."""
+        if self._tool is not None:
+            status = "completed" if are_whole("".join(self._text)) else "incomplete"
         return self._item(status)
 
     def _item(self, status: str) -> Json:

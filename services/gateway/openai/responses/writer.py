@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outrider import ContentDelta, MessageDelta, ReasoningDelta, Result, Token, ToolCall
+from outrider import Result, Token, ToolCallStart
 from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
-from services.gateway.generation.piece import Piece
+from services.gateway.generation.piece import PartDelta, Piece
 from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.finish import finish_reason, outrider_fields
@@ -21,7 +21,7 @@ _FAILURE = {"code": "server_error", "message": "the model's logits are not numbe
 
 
 class ResponseWriter:
-    """Thinking and text become items that are streamed in deltas; tool calls are sent whole."""
+    """Thinking, text and tool calls become items that are streamed in deltas."""
 
     def __init__(self, request: ResponseRequest, head: Head) -> None:
         self._head = head
@@ -104,25 +104,19 @@ class ResponseWriter:
             for name in ("response.created", "response.in_progress"):
                 yield Event({"type": name, "response": self._base("in_progress")}, name)
 
-    def _delta(self, delta: MessageDelta) -> Iterator[Event]:
-        if isinstance(delta, ToolCall):
-            yield from self._close()
-            index = len(self._items)
-            item = OpenItem.of_call(index, next(self._names_from(index)), delta)
-            yield from item.opened()
-            yield item.more(delta.arguments)
-            self._items.append(item.whole())
-            yield from item.closed()
+    def _delta(self, delta: PartDelta) -> Iterator[Event]:
+        if isinstance(delta, ToolCallStart):
+            yield from self._opened("function_call", delta.name)
             return
         kind = OpenItem.KINDS[type(delta)]
         if self._open is None or self._open.kind != kind:
-            yield from self._close()
             yield from self._opened(kind)
         assert self._open is not None
         yield self._open.more(delta.text, self._tokens_of(self._open))
 
-    def _opened(self, kind: str) -> Iterator[Event]:
-        self._open = OpenItem(kind, len(self._items), next(self._names_from(len(self._items))))
+    def _opened(self, kind: str, tool: str | None = None) -> Iterator[Event]:
+        yield from self._close()
+        self._open = OpenItem(kind, len(self._items), self._name(len(self._items)), tool)
         yield from self._open.opened()
 
     def _close(self, status: str = "completed") -> Iterator[Event]:
@@ -141,30 +135,24 @@ class ResponseWriter:
 
     def _items_of(self, result: Result) -> list[Json]:
         """Return the items of a whole message."""
-        message, names = result.message, self._names_from(0)
+        message = result.message
         assert message is not None
-        deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
-        if message.content or not (deltas or message.tool_calls):
-            deltas.append(ContentDelta(str(message.content)))
+        parts: list[tuple[str, str, str | None]] = []
+        if message.reasoning_content:
+            parts.append(("reasoning", message.reasoning_content, None))
+        if message.content or not (parts or message.tool_calls):
+            parts.append(("message", str(message.content), None))
+        parts += (("function_call", call.arguments, call.name) for call in message.tool_calls)
         items: list[Json] = []
-        every = (*deltas, *message.tool_calls)
-        for delta in every:
-            name, index = next(names), len(items)
-            if isinstance(delta, ToolCall):
-                item = OpenItem.of_call(index, name, delta)
-                item.more(delta.arguments)
-            else:
-                item = OpenItem(OpenItem.KINDS[type(delta)], index, name, logprobs=self._kept)
-                item.more(delta.text)
-            is_cut = delta is every[-1] and not isinstance(delta, ToolCall)
-            items.append(item.whole(_item_status(result) if is_cut else "completed"))
+        for index, (kind, text, tool) in enumerate(parts):
+            item = OpenItem(kind, index, self._name(index), tool, self._kept)
+            item.more(text)
+            items.append(item.whole(_item_status(result) if index == len(parts) - 1 else "completed"))
         return items
 
-    def _names_from(self, index: int) -> Iterator[str]:
-        """Yield the names of items from an index on; they are the same when the response is resumed."""
-        while True:
-            yield f"{self._head.ticket.name}_{index}"
-            index += 1
+    def _name(self, index: int) -> str:
+        """Return the name of an item, which is the same when the response is resumed."""
+        return f"{self._head.ticket.name}_{index}"
 
 
 def _item_status(result: Result) -> str:

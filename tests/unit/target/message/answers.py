@@ -1,5 +1,6 @@
 """Answers of each family, and the messages in them."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -75,6 +76,33 @@ ANSWERS = {
         "hermes", '<tool_call>{"name": "g.h", "arguments": ""}</tool_call>', [ToolCall("g.h", "{}")]
     ),
     "hermes, cut off": Answer("hermes", 'a <tool_call>{"name": "f', [Content('a <tool_call>{"name": "f')]),
+    "hermes, cut off in the arguments": Answer(
+        "hermes", 'a <tool_call>{"name": "f", "arguments": {"a": "b\\', [Content("a"), ToolCall("f", '{"a": "b\\')]
+    ),
+    "hermes, cut off after the arguments": Answer("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}', [F]),
+    "hermes, no brace at the end": Answer(
+        "hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}</tool_call> So.', [F, Content("So.")]
+    ),
+    "hermes, arguments that are no JSON": Answer(
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {"a": 1, x}}</tool_call> b',
+        [ToolCall("f", '{"a": 1, '), Content("x}}</tool_call> b")],
+    ),
+    "hermes, a call that is only hinted at": Answer(
+        "hermes",
+        'As in <tool_call>{"name": "f", "arguments": {"a": ...}}</tool_call>.',
+        [Content('As in <tool_call>{"name": "f", "arguments": {"a": ...}}</tool_call>.')],
+    ),
+    "hermes, cut off after the mark": Answer("hermes", "a <tool_call>", [Content("a <tool_call>")]),
+    "hermes, the name last": Answer("hermes", '<tool_call>{"arguments": "", "name": "g.h"}</tool_call>', [G]),
+    "hermes, other fields": Answer(
+        "hermes", '<tool_call>{"type": {"name": 1}, "name": "f", "arguments": {"a": 1}, "id": 7}</tool_call>', [F]
+    ),
+    "hermes, a string that is no object": Answer(
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>',
+        [Content('<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>')],
+    ),
     "hermes, deep": Answer("hermes", "<tool_call>" + "[{" * 5, [Content("<tool_call>" + "[{" * 5)]),
     "words only": Answer("hermes", " <b> a \n\n", [Content(" <b> a \n\n")]),
     "nothing": Answer("hermes", "", []),
@@ -102,6 +130,13 @@ ANSWERS = {
     "mistral, a list": Answer(
         "mistral", 'So:[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"name": "g.h"}]', [Content("So:"), F, G]
     ),
+    "mistral, a list with another value": Answer(
+        "mistral", '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"b": 2}]', [F, Content('{"b": 2}]')]
+    ),
+    "mistral, a list that is cut off": Answer(
+        "mistral", '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "g.h"', [F, Content('{"name": "g.h"')]
+    ),
+    "mistral, nothing in a list": Answer("mistral", "[TOOL_CALLS][] b", [Content("[TOOL_CALLS][] b")]),
     "mistral, named": Answer(
         "mistral_args",
         '[THINK]Hm.[/THINK]So.[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g.h[CALL_ID]x1[ARGS]{}',
@@ -154,7 +189,35 @@ ANSWERS = {
     "qwen, cut off": Answer(
         "qwen3_coder",
         "a <tool_call>\n<function=f>\n<parameter=a>\n1",
-        [Content("a <tool_call>\n<function=f>\n<parameter=a>\n1")],
+        [Content("a"), ToolCall("f", '{"a": ')],
+    ),
+    "qwen, cut off before an argument": Answer(
+        "qwen3_coder", "a <tool_call>\n<function=f>\n<param", [Content("a <tool_call>\n<function=f>\n<param")]
+    ),
+    "qwen, cut off in a string": Answer(
+        "qwen3_coder",
+        '<tool_call><function=t.ypes><parameter=text>\nShe said "Hm"\n\n</parame',
+        [ToolCall("t.ypes", '{"text": "She said \\"Hm\\"\\n')],
+    ),
+    "qwen, cut off after a string": Answer(
+        "qwen3_coder",
+        "<tool_call><function=t.ypes><parameter=text>\n12\n</parameter>",
+        [ToolCall("t.ypes", '{"text": "12"')],
+    ),
+    "qwen, cut off in a mark": Answer(
+        "qwen3_coder",
+        "<tool_call><function=t.ypes><parameter=text>\n12\n</parameter>\n<param",
+        [ToolCall("t.ypes", '{"text": "12"'), Content("<param")],
+    ),
+    "qwen, something between arguments": Answer(
+        "qwen3_coder",
+        "<tool_call><function=f>\n<parameter=a>\n1\n</parameter>x</function></tool_call>",
+        [ToolCall("f", '{"a": 1'), Content("x</function></tool_call>")],
+    ),
+    "qwen, an argument twice": Answer(
+        "qwen3_coder",
+        "<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>",
+        [ToolCall("f", '{"a": 1, "a": 2}')],
     ),
     "qwen, a mark in words": Answer("qwen3_coder", "Say <tool_call> first.", [Content("Say <tool_call> first.")]),
     "qwen, something between": Answer(
@@ -193,6 +256,11 @@ ANSWERS = {
         [Reasoning("Hm."), Content("I look."), TYPED, G],
     ),
     "glm, a mark in words": Answer("glm", "Say <tool_call> first.", [Content("Say <tool_call> first.")]),
+    "glm, no key": Answer(
+        "glm",
+        "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value><arg_key><a></arg_key></tool_call> b",
+        [ToolCall("f", '{"a": 1'), Content("<arg_key><a></arg_key></tool_call> b")],
+    ),
     "glm, no value": Answer(
         "glm", "<tool_call>f<arg_key>a</tool_call> b", [Content("<tool_call>f<arg_key>a</tool_call> b")]
     ),
@@ -217,6 +285,16 @@ ANSWERS = {
         [Content("I look."), F],
     ),
     "harmony, no JSON": Answer("harmony", "<|channel|>commentary to=functions.f<|message|>{a<|call|>", [Content("{a")]),
+    "harmony, JSON and more": Answer(
+        "harmony",
+        '<|channel|>commentary to=functions.f<|message|> {"a": 1} b<|call|>',
+        [F, Content("b")],
+    ),
+    "harmony, cut off in the arguments": Answer(
+        "harmony",
+        '<|channel|>commentary to=functions.f<|message|>{"a": 1<|end|><|start|>assistant<|channel|>final<|message|>So.',
+        [ToolCall("f", '{"a": 1'), Content("So.")],
+    ),
     "harmony, words alone": Answer("harmony", "Just <b> words", [Content("Just <b> words")]),
     "harmony, reasoning of the prompt": Answer(
         "harmony",
@@ -245,11 +323,13 @@ ANSWERS = {
 }
 
 
-def written_call(family: str) -> str:
-    """A call of the tool `f` as a family's model writes it."""
+def written_call(family: str, value: int | str = 1) -> str:
+    """A call of the tool `f` as a family's model writes it, with an argument."""
     tools = TOOL_SYNTAXES[family]
     form = tools.xml
-    arguments = '{"a": 1}' if form is None else f"{form.before_key}a{form.after_key}1{form.after_value}"
+    arguments = (
+        json.dumps({"a": value}) if form is None else f"{form.before_key}a{form.after_key}{value}{form.after_value}"
+    )
     return tools.opening + tools.call.replace(NAME, "f").replace(ARGUMENTS, arguments) + tools.closing
 
 

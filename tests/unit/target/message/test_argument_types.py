@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.schema_kinds import ANYTHING, SchemaKinds
@@ -16,7 +18,7 @@ DEFINED = {"$defs": {"name": STRING}}
 def read(schema: object, text: str) -> object:
     """The value of an argument of the schema."""
     types = ArgumentTypes({"set": {"properties": {"a": schema}, **DEFINED}})
-    return json.loads(types.arguments("set", [("a", text)]))["a"]
+    return json.loads(types.value("set", "a", text))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +70,12 @@ def test_bare_text_has_the_type_of_its_schema(schema, text, value):
 
 def test_numbers_stay_as_they_are_written():
     types = ArgumentTypes({"set": {"properties": {"a": {"type": "number"}}}})
-    assert types.arguments("set", [("a", "1e5")]) == types.arguments("other", [("a", "1e5")]) == '{"a": 1e5}'
+    assert types.value("set", "a", "1e5") == types.value("other", "a", "1e5") == "1e5"
 
 
 def test_further_arguments_have_the_type_of_their_own_schema():
     types = ArgumentTypes({"set": {"properties": {"a": INTEGER}, "additionalProperties": STRING}})
-    assert json.loads(types.arguments("set", [("a", "1"), ("b", "1")])) == {"a": 1, "b": "1"}
+    assert (types.value("set", "a", "1"), types.value("set", "b", "1")) == ("1", '"1"')
 
 
 ROOT = {
@@ -113,13 +115,13 @@ ROOT = {
 def test_a_reference_of_any_legal_spelling_is_followed(reference):
     properties = {"a": {"$ref": reference}, "b": {"$dynamicRef": reference}}
     types = ArgumentTypes({"set": {**ROOT, "properties": properties}})
-    assert json.loads(types.arguments("set", [("a", "12"), ("b", "12")])) == {"a": "12", "b": "12"}
+    assert types.value("set", "a", "12") == types.value("set", "b", "12") == '"12"'
 
 
 def test_the_arguments_themselves_may_be_a_reference():
     schema = {"$ref": "#/$defs/all", "$defs": {"all": {"properties": {"a": STRING, "b": {"$ref": "#/$defs/all"}}}}}
     types = ArgumentTypes({"set": schema})
-    assert json.loads(types.arguments("set", [("a", "12"), ("b", "{}")])) == {"a": "12", "b": {}}
+    assert (types.value("set", "a", "12"), types.value("set", "b", "{}")) == ('"12"', "{}")
 
 
 @pytest.mark.parametrize(
@@ -147,3 +149,30 @@ def test_a_schema_that_nests_deeply_allows_all():
     for _ in range(500):
         schema = {"allOf": [schema]}
     assert SchemaKinds.of(schema, SchemaReferences(schema)) == ANYTHING
+
+
+KINDS = [
+    *({}, STRING, ARRAY, INTEGER, {"enum": ["a", "null"]}, {"pattern": "a"}),
+    *({"type": [name, "string"]} for name in ("null", "array", "object", "integer")),
+]
+BEGINNINGS = st.sampled_from(["", " ", "\n", "a", "n", "null", "None", "[", "{", "1", "-", '"', "tru", "true"])
+MORE = st.sampled_from(["", " ", "x", "]", "}", "null", "one", "ull", "e", '"', "1", '"a": 1}'])
+
+
+@given(st.sampled_from(KINDS), BEGINNINGS, st.lists(MORE, max_size=3).map("".join))
+def test_what_is_a_string_by_its_beginning_stays_one(schema, beginning, more):
+    types = ArgumentTypes({"set": {"properties": {"a": schema}}})
+    if types.is_string("set", "a", beginning):
+        assert json.loads(types.value("set", "a", beginning + more)) == beginning + more
+
+
+@pytest.mark.parametrize(
+    ("schema", "beginning"),
+    [
+        (STRING, ""), (STRING, "[1"), ({"type": ["string", "integer"]}, "1"), ({"type": ["string", "null"]}, "no"),
+        ({"type": ["string", "array"]}, "a"), ({}, "a"), ({}, '"'), ({}, "truth"),
+    ],
+)  # fmt: skip
+def test_a_string_is_seen_by_its_beginning(schema, beginning):
+    types = ArgumentTypes({"set": {"properties": {"a": schema}}})
+    assert types.is_string("set", "a", beginning)

@@ -8,29 +8,18 @@ from hypothesis import strategies as st
 
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.channel_parser import ChannelParser
-from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
+from services.target.message.deltas import Arguments, CallStart, Content, Delta, ToolCall
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
 from services.target.message.thought import PromptThought
-from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of
+from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of, written_call
+from tests.unit.target.message.parts import joined, parts_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
 XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
 CHANNELS = ["x" * 130, "<|channel|>", "<|message|>", "<|end|>", "<|start|>assistant", "analysis", " to=functions.f"]
 OTHERS = ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", '{"name": "f", "arguments": ', *'{}[]"\\f \n;']
 PIECES = st.sampled_from([*MARKS, *XML, *CHANNELS, *OTHERS])
-
-
-def joined(deltas: list[Delta]) -> list[Delta]:
-    """With one delta for what follows one of its kind."""
-    whole: list[Delta] = []
-    for delta in deltas:
-        last = whole[-1] if whole else None
-        if type(last) is type(delta) and not isinstance(delta, ToolCall):
-            whole[-1] = type(delta)(last.text + delta.text)
-        else:
-            whole.append(delta)
-    return whole
 
 
 def parser_of(answer: Answer) -> MessageParser | ChannelParser:
@@ -56,7 +45,8 @@ def read(answer: Answer, *cuts: int) -> list[list[Delta]]:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_parts_of_an_answer(name):
     answer = ANSWERS[name]
-    assert read(answer) == [answer.parts]
+    (deltas,) = read(answer)
+    assert parts_of(deltas) == answer.parts
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -65,9 +55,9 @@ def test_the_parts_so_far_are_a_function_of_the_text_so_far(name):
     answer = ANSWERS[name]
     everywhere = range(1, len(answer.text))
     one_by_one = read(answer, *everywhere)
-    assert one_by_one[-1] == answer.parts
+    assert parts_of(one_by_one[-1]) == answer.parts
     for cut in everywhere:
-        assert read(answer, cut) == [one_by_one[cut - 1], answer.parts]
+        assert read(answer, cut) == [one_by_one[cut - 1], one_by_one[-1]]
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -87,11 +77,15 @@ def test_any_text_is_parsed_the_same_in_pieces(text, family, is_thinking, data):
     one_by_one = read(answer, *range(1, len(text)))
     pieces = read(answer, *cuts)
     assert pieces[-1] == one_by_one[-1] == read(answer)[-1]
-    said = "".join(part.text if isinstance(part, Reasoning | Content) else part.arguments for part in pieces[-1])
-    assert len(said) <= len(text)
+    assert sum(map(length, parts_of(pieces[-1]))) <= 6 * len(text)
     for cut, state in zip(cuts, pieces, strict=False):
         if 0 < cut < len(text):
             assert state == one_by_one[cut - 1]
+
+
+def length(part: Delta) -> int:
+    """The number of characters of a text or of a call's arguments."""
+    return len(part.arguments if isinstance(part, ToolCall) else part.text)
 
 
 HEAVY = {
@@ -114,8 +108,8 @@ HEAVY = {
 @pytest.mark.parametrize("text", HEAVY.values(), ids=HEAVY)
 def test_a_hundred_thousand_characters_are_read_in_no_time(text: str, family: str):
     """Nothing is read over and over."""
-    (*_, parts) = read(Answer(family, text, []), *range(1, len(text), 1000))
-    assert sum(len(part.arguments if isinstance(part, ToolCall) else part.text) for part in parts) > 90_000
+    (*_, deltas) = read(Answer(family, text, []), *range(1, len(text), 1000))
+    assert sum(map(length, parts_of(deltas))) > 90_000
 
 
 def test_an_object_with_a_name_that_is_no_tools_is_not_held_back():
@@ -129,6 +123,24 @@ def test_a_header_that_is_too_long_is_content_wherever_it_is_cut():
     assert read(Answer("hermes", text, []))[-1] == [Content(text)] == read(Answer("hermes", text, []), 100, 200)[-1]
 
 
-def test_arguments_that_nest_too_deeply_are_content():
-    text = '<tool_call>{"name": "f", "arguments": {"a": ' + "[" * 70 + "]" * 70 + "}}</tool_call>"
-    assert read(Answer("hermes", text, []))[-1] == [Content(text)]
+def test_arguments_end_where_they_nest_too_deeply():
+    text = '<tool_call>{"name": "f", "arguments": {"a": ' + "[" * 70
+    (deltas,) = read(Answer("hermes", text, []))
+    assert parts_of(deltas) == [ToolCall("f", '{"a": ' + "[" * 62), Content("[" * 8)]
+
+
+LONG = "She said nothing. " * 9
+
+
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_a_call_is_written_while_it_is_generated(family: str):
+    """At any point within a string, all but the beginning of a mark has been delivered."""
+    text = written_call(family, LONG)
+    answer = Answer(family, text, [])
+    start = text.index(LONG)
+    for cut in range(start + 16, start + len(LONG)):
+        begun, arguments = read(answer, cut)[0]
+        assert begun == CallStart("f")
+        assert isinstance(arguments, Arguments)
+        assert arguments.text == '{"a": "' + text[start:cut]
+    assert parts_of(read(answer)[0]) == [ToolCall("f", f'{{"a": "{LONG}"}}')]

@@ -13,7 +13,7 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.text.tokenizer import Tokenizer
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.channel_parser import ChannelParser
-from services.target.message.deltas import ToolCall
+from services.target.message.deltas import Delta, ToolCall
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import (
     ARGUMENTS,
@@ -27,6 +27,7 @@ from services.target.message.syntax import (
 from services.target.message.thought import PromptThought, thought_of
 from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
 from tests.harness.models.checkpoints import byte_level_tokenizer
+from tests.unit.target.message.parts import parts_of
 
 SCHEMA = {
     "type": "object",
@@ -114,12 +115,12 @@ class Bound:
                 state.advance([token_id])
         return True
 
-    def parts(self, text: str) -> list[object]:
+    def parts(self, text: str) -> list[Delta]:
         types = ArgumentTypes({tool.name: tool.schema or {} for tool in TOOLS})
         parser: MessageParser | ChannelParser = MessageParser(self.syntax, types, is_thinking=self.is_thinking)
         if self.syntax.has_channels:
             parser = ChannelParser(PromptThought.NONE, types)
-        return parser.feed(text) + parser.finish()
+        return parts_of(parser.feed(text) + parser.finish())
 
 
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
@@ -216,7 +217,8 @@ def test_bare_values_follow_their_schemas(family):
     bound = Bound(family, PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", VALUES)])
     assert bound.allows(bound.calls(("set", json.dumps(RIGHT))))
     parser = MessageParser(bound.syntax, ArgumentTypes({"set": VALUES}), is_thinking=False)
-    (call,) = parser.feed(bound.calls(("set", json.dumps(RIGHT)))) + parser.finish()
+    (call,) = parts_of(parser.feed(bound.calls(("set", json.dumps(RIGHT)))) + parser.finish())
+    assert isinstance(call, ToolCall)
     assert json.loads(call.arguments) == RIGHT
     for wrong in ({"id": "ab/12"}, {"part": "y"}, {"count": 13}, {"kind": "a"}, {"flag": "yes"}):
         assert not bound.allows(bound.calls(("set", json.dumps({**RIGHT, **wrong}))))
