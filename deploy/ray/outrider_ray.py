@@ -121,9 +121,17 @@ class Target:
             call.cancel()
 
     Generate = _unary("Generate", messages.GenerateResponse)
+    Score = _unary("Score", messages.ScoreResponse)
+    Embed = _unary("Embed", messages.EmbedResponse)
+    # A session is in the cache of one replica; the others do not know it.
+    CreateSession = _unary("CreateSession", messages.CreateSessionResponse)
+    GetSession = _unary("GetSession", messages.GetSessionResponse)
+    ListSessions = _unary("ListSessions", messages.ListSessionsResponse)
+    DeleteSession = _unary("DeleteSession", messages.DeleteSessionResponse)
     Tokenize = _unary("Tokenize", messages.TokenizeResponse)
     Detokenize = _unary("Detokenize", messages.DetokenizeResponse)
     GetModelInfo = _unary("GetModelInfo", messages.GetModelInfoResponse)
+    ListModels = _unary("ListModels", messages.ListModelsResponse)
 
 
 def _serves(channel: grpc.Channel) -> bool:

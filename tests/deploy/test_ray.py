@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from outrider import AsyncClient, InvalidArgument
+from outrider import AsyncClient, InvalidArgument, NotFound
 from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, until
 from tests.e2e.harness.models import ROOT
+from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.network.free_port import free_port
 from tests.harness.processes.cpu_time import cpu_seconds
 
@@ -133,3 +136,38 @@ async def test_the_other_calls(cluster: Cluster) -> None:
         encoding = await client.tokenize(PROMPT)
         assert (await client.detokenize(encoding.token_ids)).text == PROMPT
         assert (await client.model_info()).name == "target"
+        assert [model.name for model in await client.list_models()] == ["target"]
+        assert len((await client.score(PROMPT, [PROMPT, "\x00"])).scores) == 2
+        assert len((await client.embed([PROMPT])).embeddings) == 1
+
+
+async def test_sessions_are_those_of_one_replica(cluster: Cluster) -> None:
+    async with AsyncClient(cluster.address) as client:
+        session = await client.create_session(PROMPT, name="held")
+        while not (found := await client.list_sessions()):
+            pass  # it was the other replica's turn
+        assert [each.name for each in found] == [session.name] == ["held"]
+        with pytest.raises(NotFound):  # once it is deleted, or at the other replica
+            await delete_again_and_again(client, "held")
+
+
+async def delete_again_and_again(client: AsyncClient, name: str) -> None:
+    while True:
+        await client.delete_session(name)
+
+
+async def test_a_gateway_in_front_gives_the_same_text(cluster: Cluster) -> None:
+    with RunningGateway(cluster.address) as gateway:
+        async with httpx2.AsyncClient(base_url=gateway.url, timeout=60) as http:
+            (model,) = (await http.get("/v1/models")).json()["data"]
+            asked = {"model": model["id"], "prompt": PROMPT, "seed": 5, "max_tokens": 24}
+            completed = (await http.post("/v1/completions", json=asked)).json()["choices"][0]["text"]
+            lines = [
+                line async for line in (await http.post("/v1/completions", json=asked | {"stream": True})).aiter_lines()
+            ]
+            vectors = (await http.post("/v1/embeddings", json={"model": model["id"], "input": PROMPT})).json()["data"]
+    parts = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    streamed = "".join(choice["text"] for part in parts for choice in part["choices"])
+    async with AsyncClient(cluster.address) as client:
+        assert completed == streamed == (await client.generate(PROMPT, seed=5, max_tokens=24)).text
+    assert len(vectors) == 1
