@@ -28,6 +28,7 @@ def load(name: str, **variables: str) -> dict:
 
 
 BASE, GPU, TLS = load("compose.yaml"), load("compose.gpu.yaml"), load("compose.tls.yaml")
+TWO = load("compose.two-targets.yaml")
 
 
 def parse(name: str, options: list[str]) -> argparse.Namespace:
@@ -189,8 +190,46 @@ def test_a_services_certificates_are_made_as_the_page_says(tmp_path: Path) -> No
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
+@pytest.mark.parametrize("name", TWO)
+def test_of_two_each_is_restricted_built_and_drained_as_one_is(name: str) -> None:
+    service, kind = TWO[name], name.partition("-")[0]
+    own = {"command", "image", "deploy", "environment", "build", "ports", "healthcheck", "profiles", "cpuset"}
+    assert {key: value for key, value in service.items() if key not in own} == {
+        key: value for key, value in BASE[kind].items() if key not in own
+    }
+    assert service["build"] == BASE[kind]["build"] | GPU[kind]["build"]
+    assert service["healthcheck"]["test"] == BASE[kind]["healthcheck"]["test"]
+    options, one = parse(kind, service["command"]), parse(kind, BASE[kind]["command"])
+    assert (options.listen, options.insecure, options.drain_seconds) == (one.listen, one.insecure, one.drain_seconds)
+    assert all(port_of(published) == port_of(options.listen) for published in service.get("ports", []))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_of_two_each_has_its_gpu_and_shares_it_with_its_draft(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = gpu_configuration(name, monkeypatch)
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90", "cuda-sm_90"])
+    for number in range(2):
+        service = TWO[f"{name}-{number}"]
+        config = engine_config(parse(name, service["command"]), Path())
+        assert config.device == f"cuda:{number}"
+        assert (config.gpu_memory_fraction, config.kv_memory) == (one.gpu_memory_fraction, one.kv_memory)
+        assert service["deploy"] == GPU[name]["deploy"]
+        assert service["environment"].items() >= (GPU[name]["environment"].items() - {("OUTRIDER_WEIGHTS_CACHE", "")})
+
+
+def test_of_two_each_gateway_prefers_its_target_and_knows_both() -> None:
+    port = port_of(parse("target", TWO["target-0"]["command"]).listen)
+    for number in range(2):
+        (draft,) = parse("target", TWO[f"target-{number}"]["command"]).draft
+        assert draft.value == f"draft-{number}:{port_of(parse('draft', TWO[f'draft-{number}']['command']).listen)}"
+        targets = parse("gateway", TWO[f"gateway-{number}"]["command"]).target
+        assert targets == [f"target-{number}:{port}", f"target-{1 - number}:{port}"]
+    published = [port.rpartition(":")[0] for service in TWO.values() for port in service.get("ports", [])]
+    assert len(published) == len(set(published)) == 4
+
+
 def test_every_variable_is_documented() -> None:
     documented = (ROOT / "docs/operate/deployment.md").read_text()
-    for name in ("compose.yaml", "compose.gpu.yaml", "compose.tls.yaml"):
+    for name in ("compose.yaml", "compose.gpu.yaml", "compose.tls.yaml", "compose.two-targets.yaml"):
         for variable in re.findall(r"\$\{(\w+)", (ROOT / name).read_text()):
             assert f"`{variable}`" in documented
