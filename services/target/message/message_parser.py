@@ -115,6 +115,8 @@ class MessageParser:
             self._text, self._is_open = text[len(end) :], False
         elif not is_end and may_become(text, (*self._tools.ends, *self._tools.starts)):
             return False
+        elif is_end and may_become(text, self._tools.marks):  # a mark that is cut off is no text either
+            self._text = ""
         elif text.startswith("{") and (self._is_open or self._tools.is_bare):
             self._begin_call("", "", skipped)
         else:

@@ -80,6 +80,18 @@ def test_a_call_is_sent_while_it_is_generated(by_token: RunningTarget) -> None:
     assert kinds.count("tool_call_arguments") > len(arguments) // 8
 
 
+def test_a_call_that_is_cut_off_has_the_arguments_so_far(target: RunningTarget) -> None:
+    request = request_of(tools=[USE_CITY], tool_choice={"mode": REQUIRED, "parallel": False})
+    whole = stream(target, request)
+    ((_, arguments),) = told(deltas_of(whole))[2]
+    request.stop.max_tokens = len(whole.token_ids) - 8
+    _, content, calls = told(deltas_of(stream(target, request)))
+    ((name, begun),) = calls
+    assert (content, name, begun) == ("", "use_city", arguments[: len(begun)])
+    message = target.stub.Generate(as_unary(request), timeout=60).message
+    assert [(call.name, call.arguments) for call in message.tool_calls] == calls
+
+
 SHOWN = 'See <tool_call>{"name": "use_city", "arguments": {}}</tool_call> so. '
 
 

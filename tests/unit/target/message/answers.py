@@ -80,6 +80,12 @@ ANSWERS = {
         "hermes", 'a <tool_call>{"name": "f", "arguments": {"a": "b\\', [Content("a"), ToolCall("f", '{"a": "b\\')]
     ),
     "hermes, cut off after the arguments": Answer("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}', [F]),
+    "hermes, cut off in the mark after a call": Answer(
+        "hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}}\n</tool', [F]
+    ),
+    "qwen, cut off in the mark after a call": Answer(
+        "qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</func", [ToolCall("f", '{"a": 1')]
+    ),
     "hermes, no brace at the end": Answer(
         "hermes", '<tool_call>{"name": "f", "arguments": {"a": 1}</tool_call> So.', [F, Content("So.")]
     ),
