@@ -17,6 +17,7 @@ import yaml
 from services.cli import health
 from services.draft import command as draft
 from services.draft.server import SERVICE as DRAFT_SERVICE
+from services.gateway import command as gateway
 from services.service.options import server_config, telemetry_config
 from services.target import command as target
 from services.target.server import SERVICE as TARGET_SERVICE
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2] / "deploy/kubernetes"
 OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
 SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
 OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
+ON_CORES = ("cpu", "http")
 SECURED = [name for name in OVERLAYS if name.startswith("secured")]
 ALERTS = ROOT.parent / "observability/rules.yaml"
 
@@ -49,9 +51,10 @@ def pods(overlay: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def container(overlay: str, name: str) -> dict[str, Any]:
-    (only,) = pods(overlay)[name]["spec"]["containers"]
-    return only
+def container(overlay: str, name: str, *, of: str = "") -> dict[str, Any]:
+    """The container of that name, in the pod of the same name or of another one."""
+    (found,) = (each for each in pods(overlay)[of or name]["spec"]["containers"] if each["name"] == name)
+    return found
 
 
 def options(overlay: str, name: str) -> argparse.Namespace:
@@ -145,7 +148,7 @@ def test_a_pod_is_unprivileged_and_has_its_own_cores_or_gpu(overlay: str, name: 
     assert its["securityContext"]["capabilities"]["drop"] == ["ALL"]
     arguments, resource = options(overlay, name), its["resources"]
     assert arguments.threads == int(resource["requests"]["cpu"])
-    if overlay == "cpu":
+    if overlay in ON_CORES:
         assert resource["requests"] == resource["limits"]
     else:
         assert (arguments.device, resource["limits"]["nvidia.com/gpu"]) == ("cuda:0", "1")
@@ -249,3 +252,35 @@ def test_the_pool_holds_the_targets_and_the_route_leads_to_it() -> None:
     ((rule),) = route["spec"]["rules"]
     assert rule["matches"][0]["path"]["value"] == f"/{TARGET_SERVICE}"
     assert rule["backendRefs"] == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "targets"}]
+
+
+def test_the_gateway_sends_to_its_own_target_first_and_is_reached() -> None:
+    every, pod = resources("http"), pods("http")["target"]
+    its, own = container("http", "gateway", of="target"), container("http", "target")
+    arguments = parsed(gateway, its["args"])
+    port = port_of(options("http", "target").listen)
+    assert arguments.target == [f"localhost:{port}", f"{every['Service', 'target']['metadata']['name']}:{port}"]
+    assert (its["image"], its["securityContext"]) == (own["image"], own["securityContext"])
+    assert its["resources"]["requests"] == its["resources"]["limits"]
+    before = its["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert before + arguments.drain_seconds < pod["spec"]["terminationGracePeriodSeconds"]
+    assert [each["containerPort"] for each in its["ports"]] == [port_of(arguments.listen)]
+    service = every["Service", "gateway"]["spec"]
+    assert is_selected(service["selector"], pod)
+    assert service["ports"][0]["targetPort"] == its["ports"][0]["name"] == its["readinessProbe"]["tcpSocket"]["port"]
+
+
+def test_the_gateways_policy_lets_in_clients_and_other_targets() -> None:
+    pod, policy = pods("http")["target"], resources("http")["NetworkPolicy", "gateway"]["spec"]
+    clients, targets = policy["ingress"]
+    assert is_selected(policy["podSelector"]["matchLabels"], pod)
+    assert clients["from"][0]["podSelector"]["matchLabels"] == {"outrider-client": "true"}
+    assert clients["ports"][0]["port"] == port_of(
+        parsed(gateway, container("http", "gateway", of="target")["args"]).listen
+    )
+    for (peer,), ports in (
+        (targets["from"], targets["ports"]),
+        (policy["egress"][0]["to"], policy["egress"][0]["ports"]),
+    ):
+        assert is_selected(peer["podSelector"]["matchLabels"], pod)
+        assert [port["port"] for port in ports] == [port_of(options("http", "target").listen)]
