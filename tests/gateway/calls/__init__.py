@@ -1,0 +1,1 @@
+"""Tool calls as the API's clients read them."""
