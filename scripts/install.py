@@ -21,10 +21,15 @@ _TAIL = 40  # lines
 
 def main() -> int:
     """Install; returns pip's exit code."""
-    _LOG.parent.mkdir(exist_ok=True)
     print("Packages are installed, then C++ is compiled, which takes about five minutes on two cores.", flush=True)
+    return run_pip("install", *sys.argv[1:])
+
+
+def run_pip(command_name: str, *options: str) -> int:
+    """Run a command of pip that may compile C++, with a line of progress; returns pip's exit code."""
+    _LOG.parent.mkdir(exist_ok=True)
     progress = _Progress(sys.stderr)
-    command = [sys.executable, "-m", "pip", "install", "-v", *sys.argv[1:]]
+    command = [sys.executable, "-m", "pip", command_name, "-v", *options]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     with _LOG.open("w") as log, subprocess.Popen(command, **output) as pip:
         assert pip.stdout is not None

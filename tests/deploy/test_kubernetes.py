@@ -254,7 +254,7 @@ def test_the_pool_holds_the_targets_and_the_route_leads_to_it() -> None:
     assert rule["backendRefs"] == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "targets"}]
 
 
-def test_the_gateway_sends_to_its_own_target_first_and_is_reached() -> None:
+def test_the_gateway_prefers_its_own_target_and_is_reached() -> None:
     every, pod = resources("http"), pods("http")["target"]
     its, own = container("http", "gateway", of="target"), container("http", "target")
     arguments = parsed(gateway, its["args"])
