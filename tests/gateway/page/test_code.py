@@ -16,6 +16,7 @@ SHOW = """([language, code]) => import("/page/script/answer/markdown.js").then((
   const prose = document.createElement("div");
   prose.className = "prose";
   prose.append(...renderMarkdown("```" + language + "\\n" + code + "\\n```"));
+  document.querySelector(".prose")?.remove();
   document.querySelector("#work").append(prose);
 })"""
 COPIED = "() => navigator.clipboard.readText()"
@@ -35,11 +36,7 @@ PAGE = "<p onclick=\"alert('x')\">a</p><script>let b = 1;</script><style>p { col
     ],
     ids=["python", "language with more words", "languages in a language", "none", "unknown", "long"],
 )
-def test_code_is_coloured_and_is_the_same_text(
-    toy: RunningGateway, show: Show, language: str, code: str, kinds: set[str]
-):
-    shown = show(toy.url)
-    shown.open()
+def test_code_is_coloured_and_is_the_same_text(shown: ShownPage, language: str, code: str, kinds: set[str]):
     shown.tab.evaluate(SHOW, [language, code])
     block = shown.tab.locator(".prose pre code")
     assert block.text_content() == code
@@ -52,9 +49,8 @@ def test_code_is_coloured_and_is_the_same_text(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_coloured_code_can_be_read(toy: RunningGateway, show: Show, theme: Any):
-    shown = show(toy.url, color_scheme=theme)
-    shown.open()
+def test_coloured_code_can_be_read(shown: ShownPage, theme: Any):
+    shown.tab.emulate_media(color_scheme=theme)
     shown.tab.evaluate(SHOW, ["python", PYTHON])
     ground = luminance(shown.tab.locator(".prose pre"), "backgroundColor")
     assert (ground < 0.5) == (theme == "dark")

@@ -79,11 +79,7 @@ def made(tokens: int, speedup: float = 0.0, *, seconds: float = 1.0, reason: str
         (made(60, 0.0, draft=30), "30 of 60 tokens were predicted by the draft."),
     ],
 )
-def test_who_predicted_is_said_and_only_what_was_measured(
-    toy: RunningGateway, show: Show, answered: dict[str, Any], said: str
-):
-    shown = show(toy.url)
-    shown.open()
+def test_who_predicted_is_said_and_only_what_was_measured(shown: ShownPage, answered: dict[str, Any], said: str):
     assert shown.tab.evaluate(JUDGE, [answered, None]) == said
 
 
@@ -94,9 +90,7 @@ def test_who_predicted_is_said_and_only_what_was_measured(
         (31, "20 of 31 tokens were predicted by the draft, the same bytes."),
     ],
 )
-def test_side_by_side_a_short_answer_claims_the_bytes_only(toy: RunningGateway, show: Show, tokens: int, title: str):
-    shown = show(toy.url)
-    shown.open()
+def test_side_by_side_a_short_answer_claims_the_bytes_only(shown: ShownPage, tokens: int, title: str):
     said = shown.tab.evaluate(JUDGE, [made(tokens, draft=20), made(tokens, seconds=2.0)])
     assert said.startswith(
         f"{title} {tokens} tokens, {tokens} bytes and every log-probability compared: all are equal."
