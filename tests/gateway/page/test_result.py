@@ -132,8 +132,10 @@ def test_the_header_says_whether_a_draft_is_connected(show: Show):
         shown.open()
         assert "no draft" not in (shown.tab.text_content("#model") or "")
         assert shown.tab.is_visible(".legend .draft, .legend .alternate")
+        assert shown.tab.locator(".intro").inner_text().startswith("A small draft model predicts")
         Drafted.is_drafted = False
         shown.ask(PROMPT)
         shown.tab.wait_for_selector("#model:has-text('no draft')")
         assert not shown.tab.is_visible(".legend .draft, .legend .alternate")
         assert shown.tab.is_visible(".legend .lookup")
+        assert shown.tab.locator(".intro").inner_text().startswith("The next tokens are predicted from repetitions")
