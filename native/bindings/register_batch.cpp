@@ -3,6 +3,9 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -27,6 +30,24 @@ py::array_t<int32_t> block_tables(const py::object& self) {
     return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
 }
 
+/// The fields of each sequence's StatePlace.  # [max_sequences, 5]
+py::array_t<int32_t> states(const py::object& self) {
+    Batch& batch = self.cast<Batch&>();
+    return py::array_t<int32_t>({batch.max_sequences, 5}, &batch.states.data()->slot, self);
+}
+
+void append(Batch& batch, const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
+            int num_logits, int adapter, std::optional<int> slot, int state_position,
+            std::optional<int> num_certain, const std::optional<std::pair<int, int>>& kept) {
+    const int64_t certain = int64_t{position} + num_certain.value_or(static_cast<int>(run.size()));
+    require_range("num_certain", certain - position, 0, static_cast<int64_t>(run.size()));
+    StatePlace state{slot.value_or(-1), state_position, static_cast<int32_t>(certain)};
+    if (kept) {
+        std::tie(state.kept_slot, state.kept_position) = *kept;
+    }
+    batch.append(run, position, blocks, num_logits, adapter, state);
+}
+
 /// A setter of one of the batch's counts, which checks that it is at most `room`.
 auto setter_of(const char* name, int Batch::* count, const int Batch::* room) {
     return [=](Batch& batch, int64_t value) {
@@ -42,12 +63,15 @@ void register_batch(py::module_& module) {
         .def(py::init<int, int, int>(), py::kw_only(), py::arg("max_rows"), py::arg("max_sequences"),
              py::arg("max_blocks"))
         .def("clear", &Batch::clear)
-        .def("append", &Batch::append, py::arg("token_ids"), py::kw_only(), py::arg("position"),
-             py::arg("blocks"), py::arg("num_logits"), py::arg("adapter") = kNoAdapter)
+        .def("append", &append, py::arg("token_ids"), py::kw_only(), py::arg("position"), py::arg("blocks"),
+             py::arg("num_logits"), py::arg("adapter") = kNoAdapter, py::arg("slot") = std::nullopt,
+             py::arg("state_position") = 0, py::arg("num_certain") = std::nullopt,
+             py::arg("kept") = std::nullopt)
         .def_property_readonly("token_ids", view_of(&Batch::token_ids))
         .def_property_readonly("positions", view_of(&Batch::positions))
         .def_property_readonly("sequences", view_of(&Batch::sequences))
         .def_property_readonly("block_tables", &block_tables)
+        .def_property_readonly("states", &states)
         .def_property_readonly("logit_rows", view_of(&Batch::logit_rows))
         .def_property_readonly("adapters", view_of(&Batch::adapters))
         .def_property(

@@ -23,7 +23,8 @@ namespace outrider {
 namespace {
 
 const Names<LayerKind> kLayerKinds{{"attention", LayerKind::attention},
-                                   {"short_convolution", LayerKind::short_convolution}};
+                                   {"short_convolution", LayerKind::short_convolution},
+                                   {"gated_delta", LayerKind::gated_delta}};
 
 template <typename T>
 void read(const char*, const py::handle& from, T& to) {
@@ -60,6 +61,13 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
                 break;
             case LayerKind::short_convolution:
                 layer.taps = source.attr("taps").cast<int>();
+                break;
+            case LayerKind::gated_delta:
+                layer.delta = {.key_heads = source.attr("key_heads").cast<int>(),
+                               .value_heads = source.attr("value_heads").cast<int>(),
+                               .key_dim = source.attr("key_dim").cast<int>(),
+                               .value_dim = source.attr("value_dim").cast<int>(),
+                               .taps = source.attr("taps").cast<int>()};
                 break;
         }
     }
@@ -103,7 +111,14 @@ void register_config(py::module_& module) {
             [](const DecoderConfig& config, const std::string& kv) {
                 return config.position_bytes(parse("kv", kv, kKvFormats));
             },
-            py::arg("kv"));
+            py::arg("kv"))
+        .def(
+            "state_bytes",
+            [](const DecoderConfig& config, int ring_rows) {
+                require_range("ring_rows", ring_rows, 1, kMostRows);
+                return config.state_bytes(ring_rows);
+            },
+            py::arg("ring_rows"));
 }
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
@@ -229,26 +244,33 @@ py::array_t<float> hidden_states(Decoder& decoder, int first_row, int num_rows) 
 
 using Page = py::array_t<uint8_t, py::array::c_style>;
 
-void require_page(const Decoder& decoder, const Page& page) {
-    const size_t expected = decoder.cache().block_bytes();
+void require_page(const KvCache& memory, const Page& page) {
+    const size_t expected = memory.block_bytes();
     if (page.ndim() != 1 || static_cast<size_t>(page.size()) != expected) {
         throw std::invalid_argument("page: must have one dimension, of " + std::to_string(expected) +
                                     " bytes");
     }
 }
 
-void read_block(const Decoder& decoder, int block, Page page) {
-    require_page(decoder, page);
+void read_page(const KvCache& memory, int block, Page page) {
+    require_page(memory, page);
     char* const to = reinterpret_cast<char*>(page.mutable_data());
     const py::gil_scoped_release release;
-    decoder.cache().read(block, to);
+    memory.read(block, to);
 }
 
-void write_block(Decoder& decoder, int block, const Page& page) {
-    require_page(decoder, page);
+void write_page(KvCache& memory, int block, const Page& page) {
+    require_page(memory, page);
     const char* const from = reinterpret_cast<const char*>(page.data());
     const py::gil_scoped_release release;
-    decoder.cache().write(block, from);
+    memory.write(block, from);
+}
+
+KvCache& states_of(Decoder& decoder) {
+    if (!decoder.states()) {
+        throw std::runtime_error("there are no slots for states yet");
+    }
+    return *decoder.states();
 }
 
 }  // namespace
@@ -272,6 +294,8 @@ void register_decoder(py::module_& module) {
                 decoder.cache().commit(first_block, num_blocks);
             },
             py::arg("first_block"), py::arg("num_blocks"), py::call_guard<py::gil_scoped_release>())
+        .def("allocate_states", &Decoder::allocate_states, py::kw_only(), py::arg("num_slots"),
+             py::arg("ring_rows"), py::call_guard<py::gil_scoped_release>())
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
         .def("load_blocks", &load_blocks, py::arg("name"), py::arg("first_row"), py::arg("type"),
@@ -291,8 +315,25 @@ void register_decoder(py::module_& module) {
         .def(
             "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
             py::arg("source"), py::arg("target"))
-        .def("read_block", &read_block, py::arg("block"), py::arg("page").noconvert())
-        .def("write_block", &write_block, py::arg("block"), py::arg("page").noconvert())
+        .def(
+            "read_block",
+            [](Decoder& decoder, int block, Page page) { read_page(decoder.cache(), block, page); },
+            py::arg("block"), py::arg("page").noconvert())
+        .def(
+            "write_block",
+            [](Decoder& decoder, int block, const Page& page) { write_page(decoder.cache(), block, page); },
+            py::arg("block"), py::arg("page").noconvert())
+        .def(
+            "copy_state", [](Decoder& decoder, int from, int to) { states_of(decoder).copy(from, to); },
+            py::arg("source"), py::arg("target"))
+        .def(
+            "read_state",
+            [](Decoder& decoder, int slot, Page page) { read_page(states_of(decoder), slot, page); },
+            py::arg("slot"), py::arg("page").noconvert())
+        .def(
+            "write_state",
+            [](Decoder& decoder, int slot, const Page& page) { write_page(states_of(decoder), slot, page); },
+            py::arg("slot"), py::arg("page").noconvert())
         .def_property_readonly("block_bytes", [](Decoder& decoder) { return decoder.cache().block_bytes(); })
         .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
         .def_property_readonly("weight_bytes", &Decoder::weight_bytes)

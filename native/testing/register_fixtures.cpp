@@ -28,11 +28,22 @@ void poison(Decoder& decoder, const std::vector<int>& blocks) {
     }
 }
 
+/// Fills slots of states with NaN.
+void poison_states(Decoder& decoder, const std::vector<int>& slots) {
+    if (!decoder.states()) {
+        throw std::runtime_error("there are no slots for states yet");
+    }
+    for (const int slot : slots) {
+        decoder.states()->poison(slot);
+    }
+}
+
 }  // namespace
 
 void register_fixtures(py::module_& module) {
     module.def("make_logits", &make_logits, py::arg("device"), py::arg("values"));
     module.def("poison", &poison, py::arg("decoder"), py::arg("blocks"));
+    module.def("poison_states", &poison_states, py::arg("decoder"), py::arg("slots"));
 }
 
 }  // namespace outrider

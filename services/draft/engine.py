@@ -15,7 +15,8 @@ from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.cache.block_manager import BlockManager
-from services.engine.config import CUDA, EngineConfig
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.config import CUDA, ConfigError, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.warm_up import record_passes
 from services.engine.loaded_model import LoadedModel
@@ -78,7 +79,7 @@ class DraftEngine:
 
         `loras` are the folders of its adapters by their names. Raises CheckpointError and ConfigError.
         """
-        model = LoadedModel.load(config, progress, loras=loras)
+        model = LoadedModel.load(config, progress, loras=loras, check=_refuse_states)
         engine = cls(
             model,
             config,
@@ -168,6 +169,11 @@ class DraftEngine:
         """Stop the engine thread."""
         self.grammars.close()
         self._loop.stop()
+
+
+def _refuse_states(checkpoint: Checkpoint) -> None:
+    if checkpoint.config.has_states:
+        raise ConfigError(f"model is {checkpoint.path}; its layers carry states, and a draft's must not")
 
 
 def _limits(model: LoadedModel, config: EngineConfig, max_run: int) -> DrafterConfig:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import GatedDelta, ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import free_memory, host_memory
 from services.engine.decoder.native import BLOCK_SIZE, DecoderConfig, Device, cuda_devices, cuda_problem, isas
@@ -34,6 +34,11 @@ CUDA = "cuda"  # prefix of the names of all GPUs
 _SESSIONS_PART = 4  # sessions may hold one of so many KV blocks, unless an option says otherwise
 HOST_KV_MEMORY = 2 << 30
 """Bytes of the KV cache on a host, by default."""
+MAX_PREDICTIONS = 15
+"""The most predictions of a sequence in a pass; with the row before them, one read of the weights serves them."""
+_RING_UNIT = 8
+_CHECKPOINT_MEMORY = 1 << 30
+_CHECKPOINTS_EACH = 4
 PROMPT_SLOWDOWN = 2.0
 _PREFILL_CHUNK = 256
 _LARGEST_PORT = 65535
@@ -106,6 +111,17 @@ class EngineConfig:
         if self.max_rows < (self.prefill_chunk or 1):
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least prefill_chunk ({self.prefill_chunk})")
 
+    def check_model(self, model: ModelConfig) -> None:
+        """Raise ConfigError for a setting that a model whose layers carry states cannot have."""
+        if not model.has_states:
+            return
+        of_model = f"for {model.architecture}, whose layers carry states"
+        for name in ("kv_offload_memory", "kv_offload_dir", "session_blocks"):
+            if value := getattr(self, name):
+                raise ConfigError(f"{name} is {value}; {of_model}, it must not be set")
+        if self.device != CPU:
+            raise ConfigError(f"device is {self.device}; {of_model}, it must be {CPU}")
+
     def open_device(self) -> Device:
         """Open the device; raises DeviceError if a GPU cannot be used after all."""
         if self.device == CPU:
@@ -169,8 +185,22 @@ class EngineConfig:
                 )
 
     def cache_memory(self, model: ModelConfig) -> int:
-        """Return the bytes of KV cache and offload on a host; raises ConfigError as `num_blocks` does."""
-        return self.num_blocks(model) * self.block_bytes(model) + (self.kv_offload_memory or 0)
+        """Return the bytes of KV cache, states and offload on a host; raises ConfigError as `num_blocks` does."""
+        return self.num_blocks(model) * self.block_bytes(model) + self.other_memory(model)
+
+    def other_memory(self, model: ModelConfig) -> int:
+        """Return the bytes of the offload and of the states of all sequences."""
+        return self.num_slots(model) * state_bytes(model) + (self.kv_offload_memory or 0)
+
+    def num_slots(self, model: ModelConfig) -> int:
+        """Return how many states there is memory for: those of running sequences, and those kept for later prompts."""
+        return self.max_sequences + self.num_checkpoints(model) if model.has_states else 0
+
+    def num_checkpoints(self, model: ModelConfig) -> int:
+        """Return how many states are kept for later prompts."""
+        if not (model.has_states and self.prefix_cache):
+            return 0
+        return max(1, min(_CHECKPOINTS_EACH * self.max_sequences, _CHECKPOINT_MEMORY // state_bytes(model)))
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """Return the most tokens of prompt and answer together.
@@ -215,6 +245,17 @@ class EngineConfig:
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)
+
+
+def state_bytes(model: ModelConfig) -> int:
+    """Return the bytes of one sequence's states, in all layers."""
+    return DecoderConfig(model).state_bytes(ring_rows(model))
+
+
+def ring_rows(model: ModelConfig) -> int:
+    """Return how many rows a state's ring keeps: those that a convolution reads, and those that may be rejected."""
+    taps = max((layer.taps for layer in model.layers if isinstance(layer, GatedDelta)), default=0)
+    return -(-(taps + MAX_PREDICTIONS) // _RING_UNIT) * _RING_UNIT
 
 
 def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:

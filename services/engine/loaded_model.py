@@ -8,8 +8,10 @@ from pathlib import Path
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
+from services.engine.cache.state_checkpoints import StateCheckpoints
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.config import EngineConfig
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.config import EngineConfig, ring_rows
 from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.cache_memory import in_idle_time, take_cache_memory
 from services.engine.decoder.digest_record import DigestRecord
@@ -49,15 +51,18 @@ class LoadedModel:
         progress: LoadingProgress | None = None,
         try_out: Callable[[], None] = lambda: None,
         loras: Mapping[str, Path] | None = None,
+        check: Callable[[Checkpoint], None] = lambda _: None,
     ) -> "LoadedModel":
         """Load the configured checkpoint, and run a first pass.
 
         The weights load in the background while everything else is read and checked, so that its errors are reported
-        without waiting for the weights. `progress` is advanced as weights are loaded; `try_out` makes the caller's own
-        checks meanwhile. `loras` are the folders of LoRA adapters by their names. Raises the errors of `try_out`,
-        CheckpointError for a bad checkpoint or adapter, DeviceError and ConfigError if there is too little memory.
+        without waiting for the weights. `progress` is advanced as weights are loaded; `check` makes the caller's own
+        checks of the checkpoint, and `try_out` others meanwhile. `loras` are the folders of LoRA adapters by their
+        names. Raises the errors of both, CheckpointError, and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
+        check(checkpoint)
+        config.check_model(checkpoint.config)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
@@ -86,7 +91,7 @@ class LoadedModel:
             adapters=adapters,
             sampler=sampler,
             weights=weights,
-            blocks=_make_blocks(config, decoder),
+            blocks=_make_blocks(config, checkpoint, decoder),
             digest=digest,
             context_length=config.resolve_context_length(checkpoint.config, num_blocks),
         )
@@ -105,11 +110,11 @@ class LoadedModel:
         Raises CheckpointError or DeviceError if the device cannot compute any more.
         """
         warm_up(self.checkpoint, self.decoder)
-        return replace(self, blocks=_make_blocks(config, self.decoder))
+        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder))
 
     def with_offload(self, config: EngineConfig, offload: KvOffload) -> "LoadedModel":
         """Return the same model with an empty KV cache that offloads evicted blocks."""
-        return replace(self, blocks=_make_blocks(config, self.decoder, offload))
+        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder, offload))
 
     @property
     def max_blocks(self) -> int:
@@ -117,14 +122,26 @@ class LoadedModel:
         return self.blocks.blocks_for(self.context_length)
 
 
-def _make_blocks(config: EngineConfig, decoder: Decoder, offload: KvOffload | None = None) -> BlockManager:
+def _make_blocks(
+    config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, offload: KvOffload | None = None
+) -> BlockManager:
+    model = checkpoint.config
     return BlockManager(
         num_blocks=decoder.num_blocks,
         block_size=BLOCK_SIZE,
         copy_block=decoder.copy_block,
         keeps_prefixes=config.prefix_cache,
         offload=offload,
+        num_slots=config.max_sequences if model.has_states else 0,
+        checkpoints=_make_checkpoints(config, model, decoder),
     )
+
+
+def _make_checkpoints(config: EngineConfig, model: ModelConfig, decoder: Decoder) -> StateCheckpoints | None:
+    if not (model.has_states and config.prefix_cache):
+        return None
+    first = config.max_sequences
+    return StateCheckpoints(range(first, first + config.num_checkpoints(model)), decoder.copy_state)
 
 
 def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompiler:
@@ -180,5 +197,7 @@ def _allocate_cache(
         record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)
+    if model.has_states:
+        decoder.allocate_states(num_slots=config.num_slots(model), ring_rows=ring_rows(model))
     record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     return num_blocks

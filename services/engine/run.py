@@ -34,4 +34,8 @@ def fill(batch: Batch, runs: Iterable[Run]) -> None:
             blocks=run.text.blocks,
             num_logits=run.num_logits,
             adapter=run.adapter.number if run.adapter else NO_ADAPTER,
+            slot=run.text.slot,
+            state_position=run.text.state_position,
+            num_certain=len(run.certain),
+            kept=run.text.kept and run.text.kept[:2],
         )

@@ -10,6 +10,7 @@
 
 #include "cpu/cpu_memory.h"
 #include "cpu/cpu_weight.h"
+#include "cpu/delta_work.h"
 #include "cpu/gather_by_expert.h"
 #include "cpu/kernels.h"
 #include "cpu/low_rank/low_rank_part.h"
@@ -89,6 +90,7 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
+    int max_state_dim() const override { return kMostStateDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
     size_t product_scratch(int, int, int) const override { return 0; }
 
@@ -132,6 +134,16 @@ class CpuDevice final : public Device {
             for_columns(op.places.rows, op.cache.width,
                         [&](int64_t row, int64_t first, int64_t end) { part(op, row, first, end); });
         }
+    }
+
+    void delta_rule(const DeltaRule& op) override { run_delta_rule(pool_, kernels_, op); }
+
+    void gated_norm(const GatedNorm& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.gated_norm(op, row); });
+    }
+
+    void sigmoid_gate(const SigmoidGate& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.sigmoid_gate(op, row); });
     }
 
     void activate(const Activate& op) override {

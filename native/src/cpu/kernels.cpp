@@ -19,6 +19,7 @@
 #include "cpu/product/int8_micro_panel.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/step_product.h"
+#include "cpu/recurrence/delta_rule.h"
 
 #include OUTRIDER_BF16_PRODUCT  // Bf16Product
 
@@ -59,6 +60,9 @@ const Kernels& kernels() {
         .attention = attention,
         .store_conv_input = store_conv_input,
         .convolve = convolve,
+        .delta_rule = delta_rule,
+        .gated_norm = gated_norm,
+        .sigmoid_gate = sigmoid_gate,
         .activate = activate,
         .low_rank_down = low_rank_down,
         .low_rank_up = low_rank_up,

@@ -8,8 +8,10 @@
 #include "cpu/attention/attention_part.h"
 #include "cpu/low_rank/low_rank_part.h"
 #include "cpu/product/product_kernel.h"
+#include "cpu/recurrence/delta_part.h"
 #include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
+#include "outrider/device/state_operations.h"
 
 namespace outrider::cpu {
 
@@ -40,6 +42,9 @@ struct Kernels {
     void (*store_conv_input)(const ShortConvolution& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*convolve)(const ShortConvolution& op, int64_t row, int64_t first_column, int64_t end_column);
+    void (*delta_rule)(const DeltaRule& op, const DeltaPart& part);
+    void (*gated_norm)(const GatedNorm& op, int64_t row);
+    void (*sigmoid_gate)(const SigmoidGate& op, int64_t row);
     void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);
     void (*low_rank_down)(const LowRank& op, const LowRankPart& part);
     void (*low_rank_up)(const LowRank& op, const LowRankPart& part);

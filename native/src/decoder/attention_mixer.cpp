@@ -38,6 +38,9 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
     if (config.attention_sinks) {
         builder.add_vectors(sinks, {{prefix + "sinks", config.num_heads}});
     }
+    if (config.attention_gate) {
+        builder.add_fused(gate, config.hidden_size, {{prefix + "q_gate", q_size}});
+    }
     builder.add_fused(output, q_size, {{prefix + "o", config.hidden_size}});
     if (config.output_bias) {
         builder.add_vectors(output_bias, {{prefix + "o_bias", config.hidden_size}});
@@ -65,6 +68,9 @@ bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
         device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads, config_.head_dim));
     for (size_t rope = 0; rope < angles_.size(); ++rope) {
         moved |= angles_[rope].reserve(device_, rows * 2 * config_.ropes[rope].frequencies.size());
+    }
+    if (config_.attention_gate) {
+        moved |= gates_.reserve(device_, rows * config_.q_size());
     }
     moved |= attended_.reserve(device_, shape.rows);
     moved |= linear.reserve(shape.rows, config_.qkv_size(), config_.hidden_size);
@@ -113,6 +119,13 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
                         .out = attended_.view(),
                         .scratch = scratch_.data(),
                         .sinks = weights.sinks.data()});
+    if (config_.attention_gate) {
+        linear.multiply(input, places.rows, weights.gate, nullptr, gates_.data());
+        device_->sigmoid_gate({.values = attended_.view(),
+                               .gates = gates_.data(),
+                               .rows = places.rows,
+                               .width = config_.q_size()});
+    }
     linear.multiply(attended_.view(), places.rows, weights.output, weights.output_bias.data(), delta);
 }
 

@@ -45,6 +45,7 @@ Batch::Batch(int max_rows, int max_sequences, int max_blocks)
     sequences.resize(max_rows);
     logit_rows.resize(max_rows);
     adapters.resize(max_sequences, kNoAdapter);
+    states.resize(max_sequences);
     block_tables.resize(static_cast<size_t>(max_sequences) * max_blocks);
 }
 
@@ -54,7 +55,7 @@ void Batch::clear() {
 }
 
 void Batch::append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                   int run_logits, int adapter) {
+                   int run_logits, int adapter, const StatePlace& state) {
     const int64_t reachable = int64_t{max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(max_rows - num_rows, reachable);
     require_range("token_ids", static_cast<int64_t>(run.size()), 1, room);
@@ -69,6 +70,7 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
     std::copy(blocks.begin(), blocks.end(),
               block_tables.begin() + static_cast<int64_t>(num_sequences) * max_blocks);
     adapters[num_sequences] = adapter;
+    states[num_sequences] = state;
     num_rows += count;
     num_sequences += 1;
     std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + run_logits,
@@ -85,6 +87,7 @@ Batch Batch::trimmed(int num_blocks) const {
     std::copy_n(positions.begin(), num_rows, copy.positions.begin());
     std::copy_n(sequences.begin(), num_rows, copy.sequences.begin());
     std::copy_n(adapters.begin(), num_sequences, copy.adapters.begin());
+    std::copy_n(states.begin(), num_sequences, copy.states.begin());
     std::copy_n(logit_rows.begin(), num_logits, copy.logit_rows.begin());
     for (int sequence = 0; sequence < num_sequences; ++sequence) {
         std::copy_n(block_tables.begin() + static_cast<int64_t>(sequence) * max_blocks, num_blocks,
@@ -101,6 +104,42 @@ void Batch::validate(const DecoderConfig& config, int num_blocks) const {
     validate_blocks(config, num_blocks);
     for (int index = 0; index < num_logits; ++index) {
         require_entry("logit_rows", index, logit_rows[index], 0, num_rows - 1);
+    }
+}
+
+/// A state is stored at the last certain row. The ring must keep, after it, the rows that a convolution reads, and
+/// all rows that may be replayed by the next pass.
+void Batch::validate_states(const DecoderConfig& config, int num_slots, int ring_rows) const {
+    const int window = config.delta_shape().taps - 1;
+    std::vector<bool> taken(num_slots);
+    for (int row = 0, end = 0; row < num_rows; row = end) {
+        const int sequence = sequences[row];
+        while (end < num_rows && sequences[end] == sequence) {
+            ++end;
+        }
+        const StatePlace& state = states[sequence];
+        const std::string name = "states[" + std::to_string(sequence) + "]";
+        require_range(name + ".slot", state.slot, 0, num_slots - 1);
+        if (taken[state.slot]) {
+            throw std::invalid_argument(
+                name + ".slot is " + std::to_string(state.slot) +
+                ", which other rows of the pass have; a slot's rows must be together");
+        }
+        taken[state.slot] = true;
+        if (state.kept_slot >= 0) {
+            require_range(name + ".kept_slot", state.kept_slot, 0, num_slots - 1);
+            require_range(name + ".kept_position", state.kept_position, state.position, state.certain);
+            if (taken[state.kept_slot]) {
+                throw std::invalid_argument(name + ".kept_slot is " + std::to_string(state.kept_slot) +
+                                            ", which another state of the pass has");
+            }
+            taken[state.kept_slot] = true;
+        }
+        const int first = positions[row];
+        const int last = positions[end - 1];
+        require_range(name + ".position", state.position, std::max(0, first + window - ring_rows), first);
+        require_range(name + ".certain", state.certain, std::max(first, last + 1 + window - ring_rows),
+                      last + 1);
     }
 }
 

@@ -43,6 +43,7 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "query_scale", .member = &DecoderConfig::query_scale},
     ConfigField{
         .name = "attention_softcap", .member = &DecoderConfig::attention_softcap, .not_negative = true},
+    ConfigField{.name = "attention_gate", .member = &DecoderConfig::attention_gate},
     ConfigField{.name = "attention_sinks", .member = &DecoderConfig::attention_sinks},
     ConfigField{.name = "logit_softcap", .member = &DecoderConfig::logit_softcap, .not_negative = true},
     ConfigField{.name = "embedding_scale", .member = &DecoderConfig::embedding_scale},

@@ -28,6 +28,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       linear_(device_, adapters_),
       attention_(device_, config_, device_->activation_format(weights.format), kv),
       convolution_(device_, config_, device_->activation_format(weights.format), kv),
+      delta_(device_, config_, device_->activation_format(weights.format)),
       cache_(device_, block_bytes()),
       workspace_(config_, device_->activation_format(weights.format)),
       experts_(config_.experts
@@ -39,8 +40,9 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
 std::vector<size_t> Decoder::block_bytes() const {
     std::vector<size_t> each;
     for (const LayerConfig& layer : config_.layers) {
-        each.push_back(layer.kind == LayerKind::attention ? attention_.block_bytes()
-                                                          : convolution_.block_bytes());
+        each.push_back(layer.kind == LayerKind::attention           ? attention_.block_bytes()
+                       : layer.kind == LayerKind::short_convolution ? convolution_.block_bytes()
+                                                                    : 0);
     }
     return each;
 }
@@ -53,6 +55,9 @@ Logits Decoder::forward(const Batch& batch) {
 NextRows Decoder::place(const Batch& batch, int num_blocks) {
     require_complete();
     batch.validate(config_, cache_.num_blocks());
+    if (states_) {
+        batch.validate_states(config_, states_->num_blocks(), ring_rows_);
+    }
     adapters_.select(batch);
     const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, num_blocks});
     reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
@@ -127,6 +132,9 @@ bool Decoder::reserve_layers(const PassShape& shape) {
     if (config_.has(LayerKind::short_convolution)) {
         moved |= convolution_.reserve(shape.rows, linear_);
     }
+    if (config_.has(LayerKind::gated_delta)) {
+        moved |= delta_.reserve(shape.rows, linear_);
+    }
     if (experts_) {
         moved |= experts_->reserve(shape.rows);
     }
@@ -136,6 +144,25 @@ bool Decoder::reserve_layers(const PassShape& shape) {
 void Decoder::allocate_cache(int num_blocks) {
     passes_->forget();
     cache_.allocate(num_blocks);
+}
+
+void Decoder::allocate_states(int num_slots, int ring_rows) {
+    const DeltaShape shape = config_.delta_shape();
+    if (!config_.has(LayerKind::gated_delta)) {
+        throw std::invalid_argument("no layer of this model carries a state");
+    }
+    require_range("num_slots", num_slots, 1, kMostBlocks);
+    require_range("ring_rows", ring_rows, shape.taps, kMostRows);
+    std::vector<size_t> each;
+    for (const LayerConfig& layer : config_.layers) {
+        const bool has_state = layer.kind == LayerKind::gated_delta;
+        each.push_back(has_state ? shape.slot_size(ring_rows) * sizeof(float) : 0);
+    }
+    auto states = std::make_unique<KvCache>(device_, each);
+    states->allocate(num_slots);
+    passes_->forget();
+    states_ = std::move(states);
+    ring_rows_ = ring_rows;
 }
 
 void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
@@ -176,6 +203,9 @@ void Decoder::require_complete() {
     require_loaded();
     if (cache_.num_blocks() == 0) {
         throw std::runtime_error("the KV cache has no blocks yet");
+    }
+    if (config_.has(LayerKind::gated_delta) && !states_) {
+        throw std::runtime_error("there are no slots for states yet");
     }
     complete_ = true;
 }

@@ -1,9 +1,11 @@
 #include "outrider/decoder/decoder_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "decoder/config_fields.h"
 #include "outrider/device/device.h"
@@ -58,6 +60,26 @@ void validate_ropes(const DecoderConfig& config) {
     }
 }
 
+void validate_delta(const DecoderConfig& config, const DeltaShape& shape, const std::string& name) {
+    require_range(name + "key_heads", shape.key_heads, 1, kMostFeatures);
+    require_range(name + "value_heads", shape.value_heads, 1, kMostFeatures);
+    require_range(name + "taps", shape.taps, 2, kMostTaps);
+    for (const auto& [field, size] :
+         {std::pair("key_dim", shape.key_dim), std::pair("value_dim", shape.value_dim)}) {
+        require(size > 0 && size % kStateDimUnit == 0 && size <= kMostFeatures,
+                name + field + " is " + std::to_string(size) + "; it must be a positive multiple of " +
+                    std::to_string(kStateDimUnit));
+    }
+    require(shape.value_heads % shape.key_heads == 0,
+            name + "value_heads is " + std::to_string(shape.value_heads) +
+                "; it must be a multiple of key_heads = " + std::to_string(shape.key_heads));
+    const int64_t channels =
+        2 * int64_t{shape.key_heads} * shape.key_dim + int64_t{shape.value_heads} * shape.value_dim;
+    require_range("the channels of " + name, channels, 1, kMostFeatures);
+    require(shape == config.delta_shape(),
+            name + " has another shape than the first layer of its kind; all must have the same");
+}
+
 /// Requires at least two taps: with one, a row would read no other position.
 void validate_layer(const DecoderConfig& config, int index) {
     const LayerConfig& layer = config.layers[index];
@@ -73,6 +95,9 @@ void validate_layer(const DecoderConfig& config, int index) {
                     "hidden_size is " + std::to_string(config.hidden_size) +
                         "; where layers convolve, three of it must be at most " +
                         std::to_string(kMostFeatures));
+            break;
+        case LayerKind::gated_delta:
+            validate_delta(config, layer.delta, name);
             break;
     }
 }
@@ -118,9 +143,25 @@ int64_t DecoderConfig::position_bytes(KvFormat format) const {
     const auto convolving = static_cast<int64_t>(hidden_size * size_of(conv_format(format)));
     int64_t total = 0;
     for (const LayerConfig& layer : layers) {
-        total += layer.kind == LayerKind::attention ? attending : convolving;
+        total += layer.kind == LayerKind::attention           ? attending
+                 : layer.kind == LayerKind::short_convolution ? convolving
+                                                              : 0;
     }
     return total;
+}
+
+DeltaShape DecoderConfig::delta_shape() const {
+    const auto first = std::find_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
+        return layer.kind == LayerKind::gated_delta;
+    });
+    return first == layers.end() ? DeltaShape{} : first->delta;
+}
+
+int64_t DecoderConfig::state_bytes(int ring_rows) const {
+    const auto count = std::count_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
+        return layer.kind == LayerKind::gated_delta;
+    });
+    return count * delta_shape().slot_size(ring_rows) * static_cast<int64_t>(sizeof(float));
 }
 
 void DecoderConfig::validate(const Device& device) const {
@@ -128,6 +169,14 @@ void DecoderConfig::validate(const Device& device) const {
     require(head_dim <= device.max_head_dim(), "head_dim is " + std::to_string(head_dim) + "; device " +
                                                    device.name() + " handles at most " +
                                                    std::to_string(device.max_head_dim()));
+    const DeltaShape shape = delta_shape();
+    const int largest = std::max(shape.key_dim, shape.value_dim);
+    const int most = device.max_state_dim();
+    require(largest <= most, "layers carry states with heads of " + std::to_string(largest) + "; device " +
+                                 device.name() +
+                                 (most > 0 ? " handles at most " + std::to_string(most) : " handles none"));
+    require(!attention_gate || most > 0,
+            "attention_gate is true; device " + device.name() + " has no such gates");
 }
 
 }  // namespace outrider

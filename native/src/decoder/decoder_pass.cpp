@@ -41,6 +41,10 @@ void Decoder::mix(int index) {
         case LayerKind::short_convolution:
             convolution_.run(layer.convolution, config, blocks, input, places, linear_, delta);
             break;
+        case LayerKind::gated_delta:
+            delta_.run(layer.delta, states_->blocks(index), {workspace_.rows.states(), ring_rows_}, input,
+                       places, linear_, delta);
+            break;
     }
 }
 

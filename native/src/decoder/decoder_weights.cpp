@@ -96,6 +96,9 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
         case LayerKind::short_convolution:
             layer.convolution.add(builder, config, config.layers[index].taps, prefix);
             break;
+        case LayerKind::gated_delta:
+            layer.delta.add(builder, config, config.layers[index].delta, prefix);
+            break;
     }
     if (config.post_norm) {
         builder.add_vectors(layer.post_attention_norm,
@@ -144,9 +147,10 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
             }
         }
     }
-    throw std::invalid_argument("weight \"" + name +
-                                "\" is none that an adapter changes: q, k, v, o, conv_in, conv_out, "
-                                "gate, up or down of a layer");
+    throw std::invalid_argument(
+        "weight \"" + name +
+        "\" is none that an adapter changes: q, k, v, q_gate, o, conv_in, conv_out, "
+        "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up or down of a layer");
 }
 
 int64_t DecoderWeights::bytes() const {

@@ -1,9 +1,15 @@
 #include "outrider/decoder/workspace.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace outrider {
+namespace {
+
+constexpr size_t kStateInts = sizeof(StatePlace) / sizeof(int32_t);
+
+}  // namespace
 
 int used_blocks(const Batch& batch) {
     const auto first = batch.positions.begin();
@@ -13,7 +19,7 @@ int used_blocks(const Batch& batch) {
 bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences,
                          int num_blocks) {
     const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
-    const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * num_blocks;
+    const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * (num_blocks + kStateInts);
     const bool has_grown = arrays_.reserve(device, size);
     // Assigned only after the allocation has succeeded: if it throws, later passes need not request the
     // memory again.
@@ -23,7 +29,9 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
 
 /// Uploads only the block-table columns of the pass; the batch's tables have room for the longest context.
 void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
-    staged_.assign(4 * capacity_ + static_cast<size_t>(batch.num_sequences) * shape.blocks, 0);
+    const auto sequences = static_cast<size_t>(batch.num_sequences);
+    const size_t tables_end = 4 * capacity_ + sequences * shape.blocks;
+    staged_.assign(tables_end + sequences * kStateInts, 0);
     const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
     std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
     std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
@@ -34,7 +42,9 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
         const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
         std::copy_n(table, columns, place(4) + static_cast<int64_t>(sequence) * shape.blocks);
     }
+    std::memcpy(staged_.data() + tables_end, batch.states.data(), sequences * sizeof(StatePlace));
     device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
+    states_ = reinterpret_cast<const StatePlace*>(arrays_.data() + tables_end);
     places_ = {at(1), at(2), at(4), shape.blocks, shape.rows};
 }
 

@@ -195,6 +195,9 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
 std::vector<std::vector<int32_t>> run_ahead(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                             const std::vector<RunAhead>& runs) {
     require_valid(decoder, batch, sampler, runs);
+    if (decoder.config().has(LayerKind::gated_delta)) {
+        throw std::invalid_argument("a decoder whose layers carry states cannot run ahead");
+    }
     const Runners runners(batch, runs);
     std::vector<std::vector<int32_t>> tokens = run(decoder, batch, sampler, runners);
     std::vector<std::vector<int32_t>> drawn(runs.size());

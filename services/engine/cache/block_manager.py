@@ -7,9 +7,12 @@ needed: then the least recently used one is evicted.
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from services.engine.cache.cached_tokens import CachedTokens
+from services.engine.cache.cached_tokens import CachedTokens, KeptState
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.prefix_cache import Key, PrefixCache
+from services.engine.cache.state_checkpoints import StateCheckpoints
+
+_FAR_APART = 1024  # tokens between two states that are kept of a long prompt
 
 
 class BlockManager:
@@ -28,9 +31,12 @@ class BlockManager:
         copy_block: Callable[[int, int], None] | None = None,
         keeps_prefixes: bool = True,
         offload: KvOffload | None = None,
+        num_slots: int = 0,
+        checkpoints: StateCheckpoints | None = None,
     ) -> None:
         """`copy_block` copies a block's keys and values to another; it is needed only for sharing and rewinding. With
-        an `offload`, evicted blocks are saved there and restored when they are found again.
+        an `offload`, evicted blocks are saved there and restored when they are found again. Where layers carry states
+        there are slots, one for each text that has blocks, and only blocks up to one of the `checkpoints` are found.
         """
         self.num_blocks = num_blocks
         self.block_size = block_size
@@ -40,6 +46,10 @@ class BlockManager:
         self._cache = PrefixCache()
         self._num_owners = [0] * num_blocks
         self._empty = list(range(num_blocks - 1, -1, -1))
+        self.has_states = num_slots > 0
+        self._slots = [*range(num_slots)]
+        self._checkpoints = checkpoints
+        self.num_stateless = 0  # tokens found in the prefix cache in vain: no state was kept after them
 
     @property
     def num_free(self) -> int:
@@ -61,6 +71,11 @@ class BlockManager:
     def empty(self) -> list[int]:
         """The free blocks that are not in the prefix cache."""
         return [*self._empty]
+
+    @property
+    def empty_slots(self) -> list[int]:
+        """The slots of states that no text has, and no checkpoint."""
+        return [*self._slots, *(self._checkpoints.empty if self._checkpoints else ())]
 
     def blocks_for(self, num_tokens: int) -> int:
         """Return how many blocks hold this many tokens."""
@@ -92,6 +107,25 @@ class BlockManager:
             self._make_own(text)
         while len(text.blocks) < self.blocks_for(num_tokens):
             text.blocks.append(self._take())
+        if self.has_states and text.slot is None:
+            self._take_slot(text)
+
+    def plan_checkpoint(self, text: CachedTokens, num_certain: int) -> None:
+        """Plan which state the next pass keeps, whose next `num_certain` rows cannot be rejected.
+
+        It is the one at the last full block of a prompt, or at multiples of `_FAR_APART` before; in an answer it is the
+        one at the last full block, which takes the place of the one before.
+        """
+        if self._checkpoints is None or not self._is_cached(text):
+            return
+        self._discard_kept(text)
+        end = text.num_computed + num_certain
+        last = len(text.tokens) // self.block_size * self.block_size
+        position = last if last <= end else end // _FAR_APART * _FAR_APART
+        if not position or position < text.state_position or self._block_before(text, position) in self._checkpoints:
+            return
+        if (slot := self._checkpoints.take()) is not None:
+            text.kept = KeptState(slot, position, lasts=text.num_pending > 1)
 
     def shrink(self, text: CachedTokens, num_tokens: int) -> None:
         """Take back the blocks beyond the sequence's first `num_tokens` tokens."""
@@ -112,10 +146,15 @@ class BlockManager:
     def reuse(self, text: CachedTokens, most: int | None = None) -> None:
         """Give a sequence the cached full blocks of its next tokens, up to its first `most` tokens.
 
-        `most` is at most, and by default, all tokens but the last: that one must be computed for its logits.
+        `most` is at most, and by default, all tokens but the last: that one must be computed for its logits. Where
+        layers carry states, the blocks end at a checkpoint.
         """
+        self._find_chain(text, len(text.tokens) - 1 if most is None else most)
+        if self.has_states:
+            self._resume(text)
+
+    def _find_chain(self, text: CachedTokens, most: int) -> None:
         size = self.block_size
-        most = len(text.tokens) - 1 if most is None else most
         is_cached = self._is_cached(text) and all(block in self._cache for block in text.blocks[-1:])
         while is_cached and text.num_computed == len(text.blocks) * size <= most - size:
             key = self._key(text, len(text.blocks))
@@ -125,6 +164,27 @@ class BlockManager:
             self._own(block)
             text.blocks.append(block)
             text.num_computed += size
+
+    def _resume(self, text: CachedTokens) -> None:
+        """Give a text the state at the last checkpoint in its blocks, and take back the blocks after it."""
+        num_found = text.num_computed
+        while text.blocks and (self._checkpoints is None or text.blocks[-1] not in self._checkpoints):
+            self._cut(text, len(text.blocks) - 1)
+        text.num_computed = len(text.blocks) * self.block_size
+        self.num_stateless += num_found - text.num_computed
+        if text.blocks and self._checkpoints is not None:
+            self._take_slot(text)
+            assert text.slot is not None
+            self._checkpoints.restore(text.blocks[-1], text.slot)
+            text.state_position = text.num_computed
+
+    def restart(self, text: CachedTokens) -> None:
+        """Begin a text anew, whose state has seen tokens that are gone, from its last checkpoint."""
+        self.release(text)
+        self.reuse(text)
+
+    def _take_slot(self, text: CachedTokens) -> None:
+        text.slot, text.state_position = self._slots.pop(), 0
 
     def keep(self, text: CachedTokens, num_tokens: int) -> None:
         """Add the full blocks of the sequence's first tokens, which are computed and committed, to the prefix cache.
@@ -144,6 +204,27 @@ class BlockManager:
                 self._own(same)
                 self._give_up(block)
                 text.blocks[index] = same
+        if text.kept is not None and text.kept.position <= num_tokens:
+            self._add_checkpoint(text, text.kept)
+
+    def _add_checkpoint(self, text: CachedTokens, kept: KeptState) -> None:
+        assert self._checkpoints is not None
+        block = self._block_before(text, kept.position)
+        if block in self._checkpoints:  # another text's, which has computed the same
+            self._discard_kept(text)
+            return
+        self._checkpoints.add(block, kept.slot)
+        if text.last_kept is not None:
+            self._checkpoints.drop(text.last_kept)
+        text.kept, text.last_kept = None, None if kept.lasts else block
+
+    def _block_before(self, text: CachedTokens, position: int) -> int:
+        return text.blocks[position // self.block_size - 1]
+
+    def _discard_kept(self, text: CachedTokens) -> None:
+        if text.kept is not None and self._checkpoints is not None:
+            self._checkpoints.give_back(text.kept.slot)
+            text.kept = None
 
     def forget(self) -> int:
         """Empty the prefix cache and the offload, and return how many blocks both held.
@@ -152,20 +233,30 @@ class BlockManager:
         """
         count = len(self._cache)
         self._empty += self._cache.clear()
+        if self._checkpoints is not None:
+            self._checkpoints.clear()
         if self._offload is not None:
             count += self._offload.forget()
         return count
 
     def check_integrity(self, texts: Iterable[CachedTokens]) -> None:
-        """Raise AssertionError unless every block is free, or owned by as many of `sequences` as were counted."""
+        """Raise AssertionError unless every block is free, or owned by as many texts as were counted; slots too."""
+        texts = [*texts]
         owners = Counter(block for text in texts for block in text.blocks)
         num_owners = [owners[block] for block in range(self.num_blocks)]
         free = [block for block, count in enumerate(num_owners) if count == 0]
         if num_owners != self._num_owners or sorted([*self._empty, *self._cache.idle]) != free:
             raise AssertionError(f"KV blocks leaked or shared: {len(owners)} owned, {self.num_free} free")
         self._cache.check_integrity()
+        self._check_slots(texts)
         if self._offload is not None:
             self._offload.check_integrity({block for block in range(self.num_blocks) if block in self._cache})
+
+    def _check_slots(self, texts: Iterable[CachedTokens]) -> None:
+        used = [slot for text in texts for slot in (text.slot, text.kept and text.kept.slot) if slot is not None]
+        held = [] if self._checkpoints is None else [*self._checkpoints.empty, *self._checkpoints.slots]
+        if sorted([*used, *self._slots, *held]) != list(range(len(used) + len(self._slots) + len(held))):
+            raise AssertionError(f"slots of states leaked or shared: {used} in use, {self._slots} free, {held} kept")
 
     def _is_cached(self, text: CachedTokens) -> bool:
         return self._keeps_prefixes and text.cache_scope is not None
@@ -198,6 +289,10 @@ class BlockManager:
     def _cut(self, text: CachedTokens, num_blocks: int) -> None:
         while len(text.blocks) > num_blocks:
             self._give_up(text.blocks.pop())
+        if text.slot is not None and not text.blocks:
+            self._slots.append(text.slot)
+            text.slot = text.last_kept = None
+            self._discard_kept(text)
 
     def _take(self) -> int:
         block = self._empty.pop() if self._empty else self._evict()
@@ -206,6 +301,8 @@ class BlockManager:
 
     def _evict(self) -> int:
         block = self._cache.evict()
+        if self._checkpoints is not None:
+            self._checkpoints.drop(block)
         if self._offload is not None:
             self._offload.save(block)
         return block

@@ -1,6 +1,15 @@
 """CachedTokens: a text, how much of it is computed, and the blocks of the KV cache that hold the computed part."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class KeptState(NamedTuple):
+    """A copy of a text's state at a position; unless it lasts, the next copy takes its place."""
+
+    slot: int
+    position: int
+    lasts: bool
 
 
 class CachedTokens:
@@ -15,15 +24,23 @@ class CachedTokens:
         self.cache_scope = cache_scope
         self.num_computed = 0
         self.blocks: list[int] = []
+        self.slot: int | None = None  # of its state, while it has one
+        self.state_position = 0  # tokens that the stored state has seen
+        self.kept: KeptState | None = None  # by the next pass
+        self.last_kept: int | None = None  # the block at whose end the last state was kept, if the next takes its place
 
     @property
     def num_pending(self) -> int:
         """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
         return len(self.tokens) - self.num_computed
 
-    def settle(self, num_rows: int) -> None:
-        """Count the next `num_rows` tokens as computed."""
-        self.num_computed = min(self.num_computed + num_rows, len(self.tokens) - 1)
+    def settle(self, num_certain: int, num_accepted: int = 0) -> None:
+        """Count the next rows as computed: those that no verdict could reject, then the accepted ones.
+
+        If tokens were taken back, the state may have seen more than is left: it cannot go back.
+        """
+        self.state_position = self.num_computed + num_certain
+        self.num_computed = min(self.state_position + num_accepted, len(self.tokens) - 1)
 
     def rewind(self, start: int, token_ids: Iterable[int]) -> None:
         """Replace the tokens from `start` on; those before it stay computed."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.architectures.text_part import text_name
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import read_folder
 from services.engine.checkpoint.gguf.source import read_gguf
@@ -74,8 +75,8 @@ class Checkpoint:
         return {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
 
     def shapes_in(self, tensor: str) -> dict[str, Shape]:
-        """Return the shapes of the weights that a folder's tensor holds, in its order."""
-        names = self._source.folder_names.get(tensor, ())
+        """Return the shapes of the weights that a folder's tensor holds, in its order; multimodal or not."""
+        names = self._source.folder_names.get(text_name(tensor), ())
         return {name: self._weights[name].shape for name in names if name in self._weights}
 
     def split_rows(self, tensor: str, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -83,7 +84,7 @@ class Checkpoint:
 
         # rows: [rows of the tensor, …]
         """
-        if (order := self._source.folder_orders.get(tensor)) is not None:
+        if (order := self._source.folder_orders.get(text_name(tensor))) is not None:
             rows = rows[order]
         shapes = self.shapes_in(tensor)
         ends = np.cumsum([shape[0] for shape in shapes.values()])

@@ -25,7 +25,7 @@ class CheckpointSource:
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold
-    folder_names: Mapping[str, tuple[str, ...]]  # the same by a folder's tensor names, which LoRA adapters use
+    folder_names: Mapping[str, tuple[str, ...]]  # the same by a text folder's tensor names, which LoRA adapters use
     folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of a folder's tensors with another row order
     ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight

@@ -10,7 +10,7 @@ import numpy as np
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
-from services.engine.checkpoint.architectures.text_part import find_prefix, renamed
+from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
@@ -24,6 +24,7 @@ from services.engine.checkpoint.ordered_tensors import (
     OrderedTensors,
     gates_before_ups,
     halves_of_heads,
+    queries_before_gates,
     taps_apart,
 )
 from services.engine.checkpoint.quantised.methods import Method, read_method
@@ -36,6 +37,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
 # Old checkpoints store what config.json implies.
+_HEADS = "mtp."  # layers that predict further tokens: not used
 _RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
 
@@ -50,14 +52,15 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     token_rules = read_token_rules(generation, vocab_size=config.vocab_size, eos_token_ids=eos_token_ids)
     warn_of_ignored_settings(generation)
     tensors, idle = _open(folder, read_method(fields))
-    names, others = _find_names(expand_names(architecture.names, config), tensors)
+    of_text = expand_names(architecture.names, config)
+    names, others = _find_names(of_text, tensors)
     _require_values(tensors, names)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
     if architecture.stacks_experts:
         tensors = ExpertStacks(tensors)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED)}
+    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED) or name.startswith(_HEADS)}
     return CheckpointSource(
         path=folder,
         described_by="config.json",
@@ -68,8 +71,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,
-        folder_names=names,
-        folder_orders=orders,
+        folder_names=of_text,
+        folder_orders={text_name(name): order for name, order in orders.items()},
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
     )
@@ -125,7 +128,8 @@ def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tens
         return _orders_of_heads(config, names, tensors)
     if architecture.stacks_experts and config.experts:
         return _orders_of_experts(config.experts, names, tensors)
-    return _orders_of_taps(config, names, tensors)
+    orders = _orders_of_taps(names, tensors)
+    return orders | (_orders_of_gates(config, names, tensors) if architecture.gates_queries else {})
 
 
 def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
@@ -140,13 +144,17 @@ def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) 
     return orders
 
 
-def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+def _orders_of_taps(names: _Names, tensors: StoredTensors) -> dict[str, Order]:
     """Return the orders of convolutions that are stored as the taps of each channel."""
-    hidden = config.hidden_size
-    of_taps = {name: len(ours) for name, ours in names.items() if ours[0].endswith(".conv.0") and name in tensors}
-    return {
-        name: taps_apart(hidden, taps) for name, taps in of_taps.items() if tensors.shape(name) == (hidden, 1, taps)
-    }
+    of_taps = {name: len(ours) for name, ours in names.items() if ours[0].endswith("conv.0") and name in tensors}
+    shapes = {name: tensors.shape(name) for name in of_taps}
+    return {name: taps_apart(shapes[name][0], taps) for name, taps in of_taps.items() if shapes[name][1:] == (1, taps)}
+
+
+def _orders_of_gates(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Return the orders of queries whose gates are stored head by head after them."""
+    orders = {name: order for name, order in queries_before_gates(config, names).items() if name in tensors}
+    return {name: order for name, order in orders.items() if tensors.shape(name)[0] == len(order)}  # others are refused
 
 
 def _orders_of_heads(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:

@@ -56,7 +56,24 @@ class ShortConvolution:
     taps: int  # the positions that a token reads, its own included
 
 
-Layer = Attention | ShortConvolution
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedDelta:
+    """A layer that carries a matrix per value head along the sequence, instead of attention."""
+
+    kind: ClassVar[str] = "gated_delta"
+    key_heads: int
+    value_heads: int  # a multiple of key_heads
+    key_dim: int
+    value_dim: int
+    taps: int  # of the convolution of queries, keys and values
+
+    @property
+    def num_channels(self) -> int:
+        """The values that are convolved: queries and keys of all key heads, values of all value heads."""
+        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
+
+
+Layer = Attention | ShortConvolution | GatedDelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +107,7 @@ class ModelConfig:
     tied_embeddings: bool
     conv_bias: bool = False  # on all projections of a short convolution
     attention_softcap: float = 0.0
+    attention_gate: bool = False  # each value of the heads' outputs has a gate, a sigmoid
     attention_sinks: bool = False  # each head has a score without a value that joins every softmax
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
@@ -105,6 +123,11 @@ class ModelConfig:
     gated_mlp: bool = True
     parallel_mlp: bool = False  # the MLP has the same input as attention
     experts: Experts | None = None  # an MLP for all tokens beside them is gated
+
+    @property
+    def has_states(self) -> bool:
+        """Whether any layer carries a state along the sequence."""
+        return any(isinstance(layer, GatedDelta) for layer in self.layers)
 
     @property
     def num_layers(self) -> int:

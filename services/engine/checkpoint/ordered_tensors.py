@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.stored_tensors import StoredTensors, TensorsOver
 
 Order = NDArray[np.int64]
@@ -83,6 +84,25 @@ def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
     head = np.arange(head_dim)
     head[:rotary_dim] = head[:rotary_dim].reshape(-1, 2).T.reshape(-1)
     return (np.arange(num_heads)[:, None] * head_dim + head).reshape(-1)
+
+
+def queries_before_gates(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
+    """Return the orders for the queries of all heads, then their gates, of the tensors that have both of each head.
+
+    `names` are our names of the weights in each tensor.  # of each: [2 * num_heads * head_dim]
+    """
+    rows: Order = np.arange(2 * config.num_heads * config.head_dim)
+    order = rows.reshape(config.num_heads, 2, config.head_dim).transpose(1, 0, 2).reshape(-1)
+    return {tensor: order for tensor, ours in names.items() if ours[-1].endswith(".q_gate")}
+
+
+def heads_by_group(groups: int, heads: int, head_dim: int) -> Order:
+    """Return the order for the heads of each group together, in a file that has the first heads of all groups first.
+
+    # [heads * head_dim]
+    """
+    rows: Order = np.arange(heads * head_dim)
+    return rows.reshape(heads // groups, groups, head_dim).swapaxes(0, 1).reshape(-1)
 
 
 class ExpertStacks(TensorsOver):

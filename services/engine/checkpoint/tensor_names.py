@@ -121,6 +121,23 @@ _CONVOLUTION = {
     "model.layers.{i}.conv.conv.bias": "layers.{i}.conv_bias",
     "model.layers.{i}.conv.out_proj.bias": "layers.{i}.conv_out_bias",
 }
+_GATED_ATTENTION = {
+    "model.layers.{i}.self_attn.q_proj.weight": "layers.{i}.q layers.{i}.q_gate",
+    "model.layers.{i}.self_attn.k_proj.weight": "layers.{i}.k",
+    "model.layers.{i}.self_attn.v_proj.weight": "layers.{i}.v",
+    "model.layers.{i}.self_attn.o_proj.weight": "layers.{i}.o",
+}
+_GATED_DELTA = {
+    "model.layers.{i}.linear_attn.in_proj_qkv.weight": "layers.{i}.delta_qkv",
+    "model.layers.{i}.linear_attn.in_proj_z.weight": "layers.{i}.delta_z",
+    "model.layers.{i}.linear_attn.in_proj_b.weight": "layers.{i}.delta_b",
+    "model.layers.{i}.linear_attn.in_proj_a.weight": "layers.{i}.delta_a",
+    "model.layers.{i}.linear_attn.conv1d.weight": "layers.{i}.delta_conv.{t}",
+    "model.layers.{i}.linear_attn.A_log": "layers.{i}.delta_decay",
+    "model.layers.{i}.linear_attn.dt_bias": "layers.{i}.delta_decay_bias",
+    "model.layers.{i}.linear_attn.norm.weight": "layers.{i}.delta_scale",
+    "model.layers.{i}.linear_attn.out_proj.weight": "layers.{i}.delta_out",
+}
 _LFM2_MLP = {
     "model.layers.{i}.feed_forward.w1.weight": "layers.{i}.gate",
     "model.layers.{i}.feed_forward.w3.weight": "layers.{i}.up",
@@ -138,6 +155,7 @@ MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
 GPT_OSS_NAMES = _ENDS | _ATTENTION | _GPT_OSS_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
+QWEN3_5_NAMES = _ENDS | _GATED_ATTENTION | _QK_NORMS | _GATED_DELTA | _MLP | _PRE_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
 STABLELM_NAMES = LLAMA_NAMES | _NORM_BIASES | _NORMS_OF_EACH_HEAD
 STARCODER2_NAMES = _ENDS | _ATTENTION | _PLAIN_MLP | _PRE_NORMS | _NORM_BIASES

@@ -5,7 +5,15 @@ The native DecoderWeights allocates the same weights as packed matrices, and ref
 
 import math
 
-from services.engine.checkpoint.model_config import Attention, Experts, Layer, ModelConfig, QkNorm, ShortConvolution
+from services.engine.checkpoint.model_config import (
+    Attention,
+    Experts,
+    GatedDelta,
+    Layer,
+    ModelConfig,
+    QkNorm,
+    ShortConvolution,
+)
 
 Shape = tuple[int, ...]
 
@@ -44,6 +52,8 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
             shapes = _attention_shapes(config)
         case ShortConvolution(taps=num_taps):
             shapes = _convolution_shapes(config, num_taps)
+        case GatedDelta():
+            shapes = _delta_shapes(config, layer)
     if inner:
         shapes |= _mlp_shapes("", hidden, inner)
     if not config.gated_mlp:
@@ -72,6 +82,8 @@ def _attention_shapes(config: ModelConfig) -> dict[str, Shape]:
         shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
     if config.output_bias:
         shapes |= {"o_bias": (hidden,)}
+    if config.attention_gate:
+        shapes |= {"q_gate": (query, hidden)}
     if config.attention_sinks:
         shapes |= {"sinks": (config.num_heads,)}
     for name, num_heads in (("q_norm", config.num_heads), ("k_norm", config.num_kv_heads)):
@@ -92,6 +104,21 @@ def _convolution_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:
     if config.conv_bias:
         shapes |= {"conv_in_bias": (3 * hidden,), "conv_bias": (hidden,), "conv_out_bias": (hidden,)}
     return shapes
+
+
+def _delta_shapes(config: ModelConfig, layer: GatedDelta) -> dict[str, Shape]:
+    hidden, channels, heads = config.hidden_size, layer.num_channels, layer.value_heads
+    return {
+        "delta_qkv": (channels, hidden),
+        "delta_z": (heads * layer.value_dim, hidden),
+        "delta_b": (heads, hidden),
+        "delta_a": (heads, hidden),
+        **{f"delta_conv.{tap}": (channels,) for tap in range(layer.taps)},
+        "delta_decay": (heads,),
+        "delta_decay_bias": (heads,),
+        "delta_scale": (layer.value_dim,),
+        "delta_out": (hidden, heads * layer.value_dim),
+    }
 
 
 def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:

@@ -13,7 +13,7 @@ _MOST_SECONDS = 10.0  # graphs that are not recorded by then are when the pass r
 
 
 def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
-    """Run tokens from all over the vocabulary, using the first KV block, which no sequence owns yet.
+    """Run tokens from all over the vocabulary, using the first KV block and slot, which no sequence owns yet.
 
     Raises CheckpointError if a logit is not finite, naming the tensor at fault if there is one.
     """
@@ -21,7 +21,7 @@ def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
     num_tokens = min(_MOST_TOKENS, config.max_position)
     batch = Batch(max_rows=num_tokens, max_sequences=1, max_blocks=1)
     token_ids = np.linspace(0, config.vocab_size - 1, num_tokens, dtype=np.int32).tolist()
-    batch.append(token_ids, position=0, blocks=[0], num_logits=num_tokens)
+    batch.append(token_ids, position=0, blocks=[0], num_logits=num_tokens, slot=0 if config.has_states else None)
     if np.isfinite(decoder.forward(batch).numpy()).all():
         return
     problem = "the model's logits are not finite"

@@ -16,7 +16,10 @@ from services.engine.lora.peft_config import CONFIG, read_peft_config
 WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-_CHANGED = frozenset({"q", "k", "v", "o", "conv_in", "conv_out", "gate", "up", "down"})  # weights of a layer
+_CHANGED = frozenset(  # weights of a layer
+    {"q", "q_gate", "k", "v", "o", "conv_in", "conv_out", "gate", "up", "down"}
+    | {"delta_qkv", "delta_z", "delta_b", "delta_a", "delta_out"}
+)
 Update = tuple[NDArray[Any], NDArray[Any]]
 """A and B of one weight: [rank, in], [out, rank]."""
 
@@ -69,8 +72,8 @@ class PeftFolder:
             raise CheckpointError(f"{where} is none of {checkpoint.path}'s")
         if not all(_is_changed(name) for name in shapes):
             allowed = (
-                "those of the queries, keys, values and outputs of attention, before and after a short convolution, "
-                "and of an MLP for all tokens"
+                "those of the queries, keys, values and outputs of attention, before and after a short convolution or "
+                "the gated delta rule, and of an MLP for all tokens"
             )
             raise CheckpointError(f"{where} cannot be changed by an adapter; allowed are {allowed}")
         return next(iter(shapes.values()))[1], sum(shape[0] for shape in shapes.values())

@@ -114,7 +114,9 @@ class TargetEngine:
 
     @property
     def session_blocks(self) -> int:
-        """The most blocks that sequences may pin."""
+        """The most blocks that sequences may pin: none where layers carry states, which would have to be pinned too."""
+        if self.blocks.has_states:
+            return 0
         return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
 
     @property

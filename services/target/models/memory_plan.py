@@ -47,8 +47,8 @@ class _Need:
         return self.engine.kv_memory is not None or self.engine.kv_blocks is not None
 
     def cache(self, num_blocks: int) -> int:
-        """Bytes of `num_blocks` blocks and of the offload."""
-        return num_blocks * self.engine.block_bytes(self.model) + (self.engine.kv_offload_memory or 0)
+        """Bytes of `num_blocks` blocks, and of the offload and the states."""
+        return num_blocks * self.engine.block_bytes(self.model) + self.engine.other_memory(self.model)
 
     @property
     def least_cache(self) -> int:
@@ -96,7 +96,7 @@ def _check(name: str, need: _Need, budget: int) -> None:
 def _share(need: _Need, room: int) -> MemoryShare:
     engine = need.engine
     if not need.is_cache_set:
-        engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, room - (engine.kv_offload_memory or 0)))
+        engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, room - engine.other_memory(need.model)))
     return MemoryShare(engine, need.weights, engine.cache_memory(need.model))
 
 

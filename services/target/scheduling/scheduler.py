@@ -98,6 +98,8 @@ class Scheduler:
             num_tokens, num_negative = runs = _split(sequence, num_rows)
             lengths = [(text, text.num_computed + run) for text, run in zip(sequence.texts, runs, strict=False)]
             if self._make_room(sequence, lengths):
+                for text, run in zip(sequence.texts, runs, strict=False):
+                    self._blocks.plan_checkpoint(text, run)
                 draws = sequence.request.draws and num_rows == sequence.num_pending
                 targets = sequence.prompt_results.targets(sequence.text.num_computed, num_tokens)
                 rows = ScheduledRows(sequence, num_tokens, draws, num_negative, targets)
@@ -165,9 +167,11 @@ class Scheduler:
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
         for text, num_tokens in zip(sequence.texts, (rows.num_tokens, rows.num_negative), strict=False):
-            text.settle(num_tokens + accepted_rows)
+            text.settle(num_tokens, accepted_rows)
             self._blocks.keep(text, text.num_computed)
             self._blocks.shrink(text, len(text.tokens))
+            if text.slot is not None and text.num_computed < text.state_position:
+                self._blocks.restart(text)
         self._queue.charge(sequence, num_committed)
 
     def _limit(self, batch: list[ScheduledRows]) -> StepLimit:
@@ -231,8 +235,8 @@ class Scheduler:
         return _num_texts(self.running) + len(sequence.texts) <= self._config.max_sequences
 
     def _first_sample(self, sequence: Sequence) -> Sequence | None:
-        """The running sequence that computes the prompt of a new one."""
-        first = sequence.first_sample
+        """The running sequence that computes the prompt of a new one; a state cannot be shared."""
+        first = None if self._blocks.has_states else sequence.first_sample
         return first if first in self.running and not sequence.timings.scheduled else None
 
     def _num_prompt_rows(self, sequence: Sequence) -> int:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from outrider import AsyncClient, Result
 from services.engine.request import Request
 from tests.e2e.harness.models import folder
@@ -24,26 +26,28 @@ def eight_requests(**fields: object) -> list[Request]:
     return [request(prompt_of(MODEL, i), request_id=f"test-{i}", seed=i, **fields) for i in range(8)]
 
 
-async def each_alone(wanted: list[Request]) -> list[Transcript]:
-    return [await Stepper(MODEL).complete(one) for one in wanted]
+async def each_alone(wanted: list[Request], model: str = MODEL) -> list[Transcript]:
+    return [await Stepper(model).complete(one) for one in wanted]
 
 
-async def test_eight_streams_on_few_blocks_all_finish_with_their_bytes():
+@pytest.mark.parametrize("model", [MODEL, "qwen3_5"])
+async def test_eight_streams_on_few_blocks_all_finish_with_their_bytes(model: str):
     wanted = eight_requests()
-    stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, prefill_chunk=16)
+    stepper = Stepper(model, num_blocks=FEW_BLOCKS, prefill_chunk=16)
     generations = [stepper.submit(one) for one in wanted]
     stepper.run()
     assert stepper.most_sequences > 1
     assert stepper.scheduler.num_preemptions > 0
-    assert [await generation.transcript() for generation in generations] == await each_alone(wanted)
+    assert [await generation.transcript() for generation in generations] == await each_alone(wanted, model)
     assert stepper.blocks.num_free == FEW_BLOCKS
 
 
-async def test_predictions_preempt_no_stream_and_change_nothing():
+@pytest.mark.parametrize("model", [MODEL, "qwen3_5"])
+async def test_predictions_preempt_no_stream_and_change_nothing(model: str):
     wanted = eight_requests(num_predictions=MOST_PREDICTIONS)
-    alone = await each_alone(wanted)
+    alone = await each_alone(wanted, model)
     scripts = {f"test-{index}": ("mixed", transcript.token_ids) for index, transcript in enumerate(alone)}
-    stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, predictors=[ScriptedPredictor(scripts.get, vocab_size=512)])
+    stepper = Stepper(model, num_blocks=FEW_BLOCKS, predictors=[ScriptedPredictor(scripts.get, vocab_size=512)])
     generations = [stepper.submit(one) for one in wanted]
     stepper.run()
     assert [await generation.transcript() for generation in generations] == alone

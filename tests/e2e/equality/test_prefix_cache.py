@@ -18,7 +18,7 @@ from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import random_prompt
 from tests.e2e.matrix.transcript import Transcript
 
-MODELS = ("llama", "qwen3", "gemma2", "lfm2")  # one has sliding windows, one short convolutions
+MODELS = ("llama", "qwen3", "gemma2", "lfm2", "qwen3_5")  # windows, short convolutions, states
 PREFIX = random_prompt("prefix", 3 * BLOCK_SIZE)
 FEW_BLOCKS = 12
 COLD = CachePolicy(prefix=False)
@@ -69,16 +69,17 @@ async def test_warm_and_cold_caches_give_the_same_bytes(model: str, setting: str
         assert (accepted > 0, offered > accepted) == (kind != "wrong", kind != "right")
 
 
-async def test_blocks_filled_beside_rejected_predictions_are_reused():
+@pytest.mark.parametrize("model", ["llama", "qwen3_5"])
+async def test_blocks_filled_beside_rejected_predictions_are_reused(model: str):
     """A second turn: the prompt of the first and its answer are found, up to the last full block."""
     first = asking(1, num_predictions=6, max_tokens=70)
-    answer = await cold("llama", first)
+    answer = await cold(model, first)
     mixed = ScriptedPredictor(lambda name: ("mixed", answer.token_ids) if name == "test-1" else None, vocab_size=512)
-    stepper = Stepper("llama", predictors=[mixed])
+    stepper = Stepper(model, predictors=[mixed])
     generation = await finish(stepper, first)
     assert sum(generation.end.speculation.offered) > sum(generation.end.speculation.accepted) > 0
     second = replace(asking(3), prompt=(*first.prompt, *answer.token_ids, *random_prompt("more", 5)))
-    expected = await cold("llama", second)
+    expected = await cold(model, second)
     generation = await finish(stepper, second)
     assert Transcript.of_events(generation.events) == expected
     num_computed = len(first.prompt) + len(answer.token_ids) - 1
@@ -161,3 +162,40 @@ async def test_another_salt_or_policy_finds_nothing(policy: CachePolicy, other: 
     assert generation.end.cached_tokens == 0
     generation = await finish(stepper, asking(1, cache=policy))
     assert (generation.end.cached_tokens > 0) == policy.prefix
+
+
+async def test_states_are_kept_after_a_prompt_and_after_its_answer():
+    """Whatever comes after the prompt, and after the whole turn, goes on from there."""
+    stepper = Stepper("qwen3_5")
+    wanted = asking(3, max_tokens=45)
+    answer = await stepper.complete(wanted)
+    turn = [*wanted.prompt, *answer.token_ids]
+    for known, num_found in ((wanted.prompt, len(wanted.prompt) // BLOCK_SIZE), (turn, (len(turn) - 1) // BLOCK_SIZE)):
+        second = request([*known, *random_prompt("more", 40)], temperature=0.9, seed=5)
+        expected = await cold("qwen3_5", second)
+        generation = await finish(stepper, second)
+        assert Transcript.of_events(generation.events) == expected
+        assert generation.end.cached_tokens == num_found * BLOCK_SIZE
+
+
+async def test_evicted_states_cost_time_and_no_byte():
+    stepper = Stepper("qwen3_5", num_checkpoints=1)
+    wanted = [asking(number, max_tokens=40) for number in (1, 2, 3, 1, 2, 3)]
+    expected = [await cold("qwen3_5", one) for one in wanted[:3]] * 2
+    generations = [await finish(stepper, one) for one in wanted]
+    assert [Transcript.of_events(generation.events) for generation in generations] == expected
+    assert stepper.blocks.num_stateless > 0
+
+
+async def test_a_text_that_lost_its_tokens_goes_on_from_a_kept_state():
+    """A banned string takes back tokens that the state has seen."""
+    plain = await cold("qwen3_5", asking(4, max_tokens=60))
+    banned = plain.text[len(plain.text) // 2 :][:3]
+    wanted = asking(4, max_tokens=60, banned_strings=(banned,))
+    expected = await cold("qwen3_5", wanted)
+    assert banned not in expected.text
+    stepper = Stepper("qwen3_5")
+    assert await stepper.complete(wanted) == expected
+    kept, anew = stepper.runner.num_tokens, Stepper("qwen3_5")
+    assert await anew.complete(replace(wanted, cache=COLD)) == expected
+    assert kept < anew.runner.num_tokens

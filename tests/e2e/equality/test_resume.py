@@ -17,7 +17,7 @@ from tests.e2e.matrix.transcript import Transcript
 from tests.harness.servers.loop_thread import PATIENCE_SECONDS
 from tests.harness.servers.server import target_server
 
-MODELS = ("llama", "qwen3", "gemma2")
+MODELS = ("llama", "qwen3", "gemma2", "qwen3_5")
 PROMPT = prompt_of("llama", 4)
 NEW_TOKENS = 40
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from tests.e2e.matrix.predictions import ScriptedPredictor
 from tests.e2e.matrix.streams import prompt_of, random_prompt
 from tests.e2e.matrix.transcript import Transcript
 
-MODELS = ("llama", "qwen3", "gemma2")
+MODELS = ("llama", "qwen3", "gemma2", "qwen3_5")
 PROMPT = random_prompt("samples", 3 * BLOCK_SIZE + 9)
 NUM_SAMPLES = 5
 COLD = CachePolicy(prefix=False)

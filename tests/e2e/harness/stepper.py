@@ -9,11 +9,13 @@ from typing import Any
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.page_store import PageStore
+from services.engine.cache.state_checkpoints import StateCheckpoints
 from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.config import ring_rows
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
-from services.engine.decoder.native.testing import poison
+from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
 from services.engine.lora.adapter_set import AdapterSet
@@ -42,6 +44,7 @@ from tests.e2e.harness.models import folder
 from tests.e2e.matrix.transcript import Transcript
 
 _MAX_ROWS = 4096
+_MAX_SEQUENCES = 16
 _MAX_STEPS = 20_000
 
 
@@ -106,6 +109,7 @@ class Stepper:
         stream_capacity: int = 1 << 20,
         loras: Mapping[str, Path] | None = None,
         make_store: Callable[[int], PageStore] | None = None,
+        num_checkpoints: int = 8,
     ) -> None:
         """`make_store` makes what blocks are offloaded to, of the bytes of one."""
         checkpoint = load_checkpoint(folder(model))
@@ -115,16 +119,28 @@ class Stepper:
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
         self.offload = self._make_offload(make_store) if make_store else None
+        has_states = checkpoint.config.has_states
+        if has_states:
+            num_slots = _MAX_SEQUENCES + num_checkpoints
+            self._decoder.allocate_states(num_slots=num_slots, ring_rows=ring_rows(checkpoint.config))
+            checkpoints = StateCheckpoints(range(_MAX_SEQUENCES, num_slots), self._decoder.copy_state)
         self.blocks = BlockManager(
-            num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block, offload=self.offload
+            num_blocks=num_blocks,
+            block_size=BLOCK_SIZE,
+            copy_block=self._copy_block,
+            offload=self.offload,
+            num_slots=_MAX_SEQUENCES if has_states else 0,
+            checkpoints=checkpoints if has_states else None,
         )
-        limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
+        limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = 0
         self.num_copies = 0
         self._stream_capacity = stream_capacity
         self._adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
-        self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
+        self.runner = CountingRunner(
+            self._decoder, max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks
+        )
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(
             self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
@@ -153,6 +169,8 @@ class Stepper:
     def step(self) -> bool:
         """One pass; False if no sequence has work."""
         poison(self._decoder, self.blocks.empty)
+        if self.blocks.has_states:
+            poison_states(self._decoder, self.blocks.empty_slots)
         did_work = self._step.step()
         self.blocks.check_integrity(text for sequence in self.scheduler.sequences for text in sequence.texts)
         self.most_sequences = max(self.most_sequences, len(self.scheduler.running))

@@ -15,7 +15,7 @@ FURTHER = (
     *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere_plus", "cohere2", "lfm2"),
     *MIXTURES,
     "gpt_oss",
-    *("gemma3_pictures", "mistral3_pictures", *QUANTISED),
+    *("gemma3_pictures", "mistral3_pictures", "qwen3_5", "qwen3_5_pictures", *QUANTISED),
 )
 OFTEN_DRAFTED = (*MIXTURES, "lfm2")  # by drafts whose layers are as theirs are: of experts, or convolutions
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had

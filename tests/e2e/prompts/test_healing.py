@@ -16,7 +16,7 @@ from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
 from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 
-MODELS = ("llama", "qwen3", "gemma2")
+MODELS = ("llama", "qwen3", "gemma2", "qwen3_5")
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 PROMPT = (*prompt_of("llama", 3), *TOKENIZER.encode(" ", add_special_tokens=False))
 SETTINGS: dict[str, dict[str, Any]] = {

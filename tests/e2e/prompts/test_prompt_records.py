@@ -17,7 +17,7 @@ from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.streams import prompt_of
 from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 
-MODELS = ("llama", "qwen3", "gemma2")
+MODELS = ("llama", "qwen3", "gemma2", "qwen3_5")
 PROMPT = prompt_of("llama", 7)
 TOLERANCE = 2e-4  # of two implementations in float32
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())

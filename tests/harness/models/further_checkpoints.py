@@ -68,6 +68,8 @@ class Further(StrEnum):
     GPT_OSS = "gpt_oss"  # experts with biases and clamped gates, sinks, every other layer windowed, YaRN
     GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
     MISTRAL3_PICTURES = "mistral3_pictures"
+    QWEN3_5 = "qwen3_5"  # gated delta rule on three of four layers, gated attention, a quarter of each head turns
+    QWEN3_5_PICTURES = "qwen3_5_pictures"  # a value head for each key head, tied embeddings
 
 
 _FEW = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -82,6 +84,10 @@ _LONGROPE_OF_A_PART = {
     **{name: _LONGROPE[name][:6] for name in ("short_factor", "long_factor")},
 }
 _TWO_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": _YARN}
+_DELTA = {
+    **{"linear_num_value_heads": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32, "head_dim": 32},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+}
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
 _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
@@ -157,7 +163,19 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    Further.QWEN3_5: ("Qwen3_5TextConfig", {**_DELTA, "linear_num_key_heads": 2}),
+    Further.QWEN3_5_PICTURES: (
+        "Qwen3_5Config",
+        {
+            "text_config": {**_SHAPE, **_DELTA, "linear_num_key_heads": 4, "tie_word_embeddings": True},
+            "vision_config": {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2},
+            "tie_word_embeddings": True,
+        },
+    ),
 }
+
+
+_NORM_OFFSETS = {Further.GEMMA3_PICTURES, Further.QWEN3_5, Further.QWEN3_5_PICTURES}
 
 
 def further_config(kind: Further) -> transformers.PreTrainedConfig:
@@ -177,7 +195,7 @@ def further_checkpoint(kind: Further) -> Path:
 def write_further_checkpoint(folder: Path, kind: Further) -> None:
     """Write a whole checkpoint folder: the same bytes on every call."""
     config = further_config(kind)
-    sees = kind in {Further.GEMMA3_PICTURES, Further.MISTRAL3_PICTURES}
+    sees = "text_config" in _CONFIGS[kind][1]
     auto = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
     model = auto.from_config(config, dtype=torch.float32)
-    write_model(folder, model, norm_offset=float(kind is Further.GEMMA3_PICTURES), output_biases=True)
+    write_model(folder, model, norm_offset=float(kind in _NORM_OFFSETS), output_biases=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
     **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
-    "ministral3": "mistral3",
+    **{"ministral3": "mistral3", "qwen3_5_text": "qwen35"},
 }
 _NEIGHBOURS_TURN = ("llama", "granite", "smollm3", "mistral3")  # there, and not in folders
 _WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2", "gpt_oss", "olmo3")
@@ -30,6 +31,7 @@ FURTHER = (
     *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
     *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2, Further.LFM2),
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
+    *(Further.QWEN3_5, Further.QWEN3_5_PICTURES),
 )
 """Those that such files can hold."""
 
@@ -62,13 +64,20 @@ def _without_biases(tensors: dict[str, torch.Tensor]) -> None:
 
 
 def write_gguf(
-    folder: Path, path: Path, kind: gguf.GGMLQuantizationType = F32, *, tensors_each: int = 0, **keys: object
+    folder: Path,
+    path: Path,
+    kind: gguf.GGMLQuantizationType = F32,
+    *,
+    tensors_each: int = 0,
+    also: Callable[[gguf.GGUFWriter], object] = lambda _: None,
+    **keys: object,
 ) -> Path:
     """Write what a checkpoint's folder holds, its matrices in one type; return the path, of the first file if split.
 
-    `keys` are set beside the rest, with "__" for a dot in their names, and the architecture's without its name.
+    `also` adds further tensors. `keys` are set beside the rest, with "__" for a dot in their names, and the
+    architecture's without its name.
     """
-    config = json.loads((folder / "config.json").read_text())
+    config = _config(folder)
     model_type = config["model_type"]
     arch = _ARCHITECTURES.get(model_type, model_type)
     writer = gguf.GGUFWriter(path, arch, split_max_tensors=tensors_each)
@@ -79,8 +88,15 @@ def write_gguf(
         add_value(writer, key if key.startswith("general.") else f"{arch}.{key}", value)
     for name, values in _tensors(folder, arch, config).items():
         writer.add_tensor(name, *_stored(values, kind))
+    also(writer)
     finish(writer)
     return next(path.parent.glob(f"{path.stem}-00001-of-*.gguf")) if tensors_each else path
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The fields of the text part, if there are others."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config.get("text_config", config)
 
 
 def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
@@ -158,6 +174,14 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
     if arch == "lfm2":
         writer.add_shortconv_l_cache(config["conv_L_cache"])
+    if arch == "qwen35":
+        writer.add_rope_dimension_sections([11, 11, 10, 0])
+        writer.add_full_attention_interval(4)
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
     if arch == "stablelm":
         writer.add_parallel_residual(config["use_parallel_residual"])
 
@@ -186,19 +210,41 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any]) -> dict[str, NDArr
     """The tensors under the names and in the order of rows that llama.cpp wants."""
     names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
     tensors = {}
-    for stored_name, values in _apart(_stacked(load_file(folder / "model.safetensors"))).items():
-        name = names.get_name(stored_name, try_suffixes=(".weight", ".bias"))
+    for stored_name, values in _apart(_stacked(_of_text(load_file(folder / "model.safetensors")))).items():
+        name = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
         tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
     return tensors | _rope_factors(config)
 
 
+def _of_text(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without those that see."""
+    return {name.replace(".language_model", ""): each for name, each in stored.items() if ".visual." not in name}
+
+
 def _as_in_file(name: str, values: NDArray[np.float32], arch: str, config: dict[str, Any]) -> NDArray[np.float32]:
     if arch in _NEIGHBOURS_TURN and (".attn_q." in name or ".attn_k." in name):
         heads = config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"]
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-    return values + np.float32(1.0) if arch.startswith("gemma") and name.endswith("norm.weight") else values
+    if arch == "qwen35" and (".ssm_" in name or ".attn_qkv." in name or ".attn_gate." in name):
+        return _delta_as_in_file(name, values, config)
+    has_offsets = arch.startswith("gemma") or arch == "qwen35"
+    return values + np.float32(1.0) if has_offsets and name.endswith("norm.weight") else values
+
+
+def _delta_as_in_file(name: str, values: NDArray[np.float32], config: dict[str, Any]) -> NDArray[np.float32]:
+    """With the value heads of all key heads by turns, and -exp(A_log)."""
+    heads, groups = config["linear_num_value_heads"], config["linear_num_key_heads"]
+    first = 2 * groups * config["linear_key_head_dim"] if ".attn_qkv." in name or ".ssm_conv1d." in name else 0
+    values = -np.exp(values) if name.endswith(".ssm_a") else values
+    if name.endswith(".ssm_norm.weight"):
+        return values
+    if name.endswith(".ssm_out.weight"):
+        columns = values.reshape(len(values), groups, heads // groups, -1)
+        return columns.swapaxes(1, 2).reshape(values.shape)
+    by_turns = values[first:].reshape(groups, heads // groups, -1, *values.shape[1:]).swapaxes(0, 1)
+    return np.concatenate([values[:first], by_turns.reshape(-1, *values.shape[1:])])
 
 
 def _stacked(stored: dict[str, torch.Tensor]) -> dict[str, NDArray[np.float32]]:

@@ -117,6 +117,10 @@ FEATURES = {
     (Further.GPT_OSS, "windows"): without_windows,
     (Further.GPT_OSS, "YaRN"): without_stretched_ropes,
     (Further.GEMMA3_PICTURES, "windows"): without_windows,
+    (Further.QWEN3_5, "partial rotation"): _with_whole_heads_turning,
+    (Further.QWEN3_5, "gates of attention"): lambda config: replace(config, attention_gate=False),
+    (Further.QWEN3_5, "norms of query and key"): without_qk_norm,
+    (Further.QWEN3_5, "taps of earlier positions"): with_fewer_taps,
 }
 
 

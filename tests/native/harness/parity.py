@@ -66,13 +66,17 @@ def native_model(checkpoint: Checkpoint, device_name: str, dtype: str, kv: str |
         checkpoint, make_device(device_name, threads=1), weights=dtype, kv=kv or dtype, num_blocks=num_blocks
     )
     batch = Batch(max_rows=NUM_PROMPT, max_sequences=1, max_blocks=num_blocks)
-    position = 0
+    slot, position = None, 0
+    if checkpoint.config.has_states:
+        decoder.allocate_states(num_slots=1, ring_rows=8)
+        slot = 0
 
     def model(token_ids: Seq[int]) -> torch.Tensor:
         nonlocal position
         batch.clear()
-        batch.append(token_ids, position=position, blocks=range(num_blocks)[::-1], num_logits=len(token_ids))
-        position += len(token_ids)
+        blocks, count = range(num_blocks)[::-1], len(token_ids)
+        batch.append(token_ids, position=position, blocks=blocks, num_logits=count, slot=slot, state_position=position)
+        position += count
         return torch.from_numpy(decoder.forward(batch).numpy())
 
     return model

@@ -15,6 +15,7 @@ from torch.nn import functional
 from services.engine.checkpoint.model_config import (
     Activation,
     Attention,
+    GatedDelta,
     ModelConfig,
     Norm,
     QkNorm,
@@ -27,11 +28,12 @@ _SWIGLU_LIMIT = 7.0  # GPT-OSS clamps to this
 
 @dataclass
 class KvCache:
-    """For each layer the rotated keys and values of all positions so far, or a short convolution's inputs."""
+    """For each layer the rotated keys and values of all positions so far, or a convolution's inputs and the state."""
 
     keys: dict[int, Tensor] = field(default_factory=dict)  # [kv_heads, positions, head_dim]
     values: dict[int, Tensor] = field(default_factory=dict)
     inputs: dict[int, Tensor] = field(default_factory=dict)  # [positions, hidden]
+    states: dict[int, Tensor] = field(default_factory=dict)  # [value_heads, key_dim, value_dim]
     length: int = 0  # positions held
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,6 +86,8 @@ class ReferenceDecoder:
                 mixed = self._attention(layer, own, read, positions, cache)
             case ShortConvolution(taps=num_taps):
                 mixed = self._convolution(layer, num_taps, read, cache)
+            case GatedDelta() as own:
+                mixed = self._delta(layer, own, read, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
@@ -108,6 +112,8 @@ class ReferenceDecoder:
             scores = torch.cat([scores, sinks], dim=-1)
         weights = scores.softmax(dim=-1)[..., : keys.shape[1]].to(self.dtype)
         mixed = (weights @ values).transpose(0, 1).flatten(1)  # [tokens, heads * head_dim]
+        if config.attention_gate:
+            mixed = mixed * torch.sigmoid(self._linear(prefix + "q_gate", hidden, has_bias=False))
         return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
 
     def _convolution(self, layer: int, num_taps: int, hidden: Tensor, cache: KvCache) -> Tensor:
@@ -115,12 +121,47 @@ class ReferenceDecoder:
         config, prefix, count = self.config, f"layers.{layer}.", len(hidden)
         before, gate, value = self._linear(prefix + "conv_in", hidden, has_bias=config.conv_bias).chunk(3, dim=-1)
         taps = torch.stack([self._weights[f"{prefix}conv.{tap}"] for tap in range(num_taps)])
-        inputs = functional.pad(cache.append_inputs(layer, before * value), (0, 0, len(taps) - 1, 0))
-        windows = inputs.unfold(0, len(taps), 1)[-count:]  # [tokens, hidden, taps]
-        mixed = (windows * taps.T).sum(-1)
+        mixed = _convolved(cache.append_inputs(layer, before * value), taps)[-count:]
         if config.conv_bias:
             mixed = mixed + self._weights[prefix + "conv_bias"]
         return self._linear(prefix + "conv_out", gate * mixed, has_bias=config.conv_bias)
+
+    def _delta(self, layer: int, own: GatedDelta, hidden: Tensor, cache: KvCache) -> Tensor:
+        """Return the gated delta rule over each position and those before it (arXiv 2412.06464).  # [tokens, hidden]"""
+        prefix, weights = f"layers.{layer}.", self._weights
+        channels, opening, rate, step = (
+            self._linear(f"{prefix}delta_{name}", hidden, has_bias=False).float() for name in ("qkv", "z", "b", "a")
+        )
+        taps = torch.stack([weights[f"{prefix}delta_conv.{tap}"] for tap in range(own.taps)]).float()
+        inputs = cache.append_inputs(layer, channels)
+        convolved = functional.silu(_convolved(inputs, taps)[-len(hidden) :])
+        sizes = [own.key_heads * own.key_dim] * 2 + [own.value_heads * own.value_dim]
+        query, key, value = (
+            each.unflatten(-1, (heads, -1))
+            for each, heads in zip(
+                convolved.split(sizes, -1), (own.key_heads, own.key_heads, own.value_heads), strict=True
+            )
+        )
+        query, key = (
+            (each * torch.rsqrt(each.square().sum(-1, keepdim=True) + 1e-6)).repeat_interleave(
+                own.value_heads // own.key_heads, dim=1
+            )
+            for each in (query, key)
+        )
+        decay = -weights[prefix + "delta_decay"].float().exp()
+        decay = (decay * functional.softplus(step + weights[prefix + "delta_decay_bias"].float())).exp()
+        state = cache.states.get(layer, torch.zeros(own.value_heads, own.key_dim, own.value_dim))
+        outs = []
+        for token in range(len(hidden)):
+            state = decay[token, :, None, None] * state
+            missing = value[token] - torch.einsum("hij,hi->hj", state, key[token])
+            update = torch.sigmoid(rate[token])[:, None] * missing
+            state = state + torch.einsum("hi,hj->hij", key[token], update)
+            outs.append(torch.einsum("hij,hi->hj", state, query[token] * own.key_dim**-0.5))
+        cache.states[layer] = state
+        normed = self._norm(prefix + "delta_scale", torch.stack(outs)).float()  # [tokens, value_heads, value_dim]
+        mixed = (normed.flatten(1) * functional.silu(opening)).to(self.dtype)
+        return self._linear(prefix + "delta_out", mixed, has_bias=False)
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         """Project to query, key or value and split into heads.  # [heads, tokens, head_dim]"""
@@ -212,3 +253,9 @@ def _to_torch(values: NDArray[Any], dtype: torch.dtype) -> Tensor:
     if copy.dtype == np.uint16:
         return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16).to(dtype)
     return torch.from_numpy(copy).to(dtype)
+
+
+def _convolved(inputs: Tensor, taps: Tensor) -> Tensor:
+    """Return the sum of each position's input and those before it, times the taps.  # [positions, width]"""
+    windows = functional.pad(inputs, (0, 0, len(taps) - 1, 0)).unfold(0, len(taps), 1)  # [positions, width, taps]
+    return (windows * taps.T).sum(-1)

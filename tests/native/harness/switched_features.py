@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm, ShortConvolution
+from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm
 from tests.native.harness.parity import plain_rope
 
 
@@ -54,5 +54,6 @@ def without_norms_after(config: ModelConfig) -> ModelConfig:
 
 
 def with_fewer_taps(config: ModelConfig) -> ModelConfig:
-    layers = (replace(layer, taps=2) if isinstance(layer, ShortConvolution) else layer for layer in config.layers)
+    """With two, as if the others were not there."""
+    layers = (layer if isinstance(layer, Attention) else replace(layer, taps=2) for layer in config.layers)
     return replace(config, layers=tuple(layers))

@@ -24,6 +24,7 @@ struct AttentionWeights {
     DeviceBuffer<float> q_norm;
     DeviceBuffer<float> k_norm;
     DeviceBuffer<float> sinks;
+    FusedWeight gate;  // of each value of the heads' outputs
     FusedWeight output;
     DeviceBuffer<float> output_bias;
 
@@ -56,6 +57,7 @@ class AttentionMixer {
     std::vector<DeviceBuffer<float>> angles_;       // one for each rope: [rows, 2, half_dim]
     DeviceBuffer<float> qkv_;                       // [rows, qkv]
     DeviceBuffer<float> scratch_;                   // of the device's attention
+    DeviceBuffer<float> gates_;                     // [rows, q]
     ActivationBuffer attended_;                     // [rows, q]
 };
 

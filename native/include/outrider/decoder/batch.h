@@ -26,6 +26,7 @@ struct Batch {
     std::vector<int32_t> block_tables;  // [max_sequences, max_blocks]
     std::vector<int32_t> logit_rows;    // [max_rows]
     std::vector<int32_t> adapters;      // [max_sequences], the adapter's number or kNoAdapter
+    std::vector<StatePlace> states;     // [max_sequences], where layers carry states
     int num_rows = 0;
     int num_sequences = 0;
     int num_logits = 0;
@@ -34,11 +35,11 @@ struct Batch {
     void clear();
 
     /// Appends consecutive tokens of one sequence, the first at `position`. Logits are computed for the last
-    /// `run_logits` of them, and `adapter` changes the weights for all of them. Throws std::invalid_argument,
-    /// naming the field, and appends nothing, if there is too little room or a position is beyond the block
-    /// table.
+    /// `run_logits` of them, `adapter` changes the weights for all of them, and `state` is the place of the
+    /// sequence's state. Throws std::invalid_argument, naming the field, and appends nothing, if there is too
+    /// little room or a position is beyond the block table.
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                int run_logits, int adapter = kNoAdapter);
+                int run_logits, int adapter = kNoAdapter, const StatePlace& state = {});
 
     /// Returns a copy without spare capacity whose block tables keep only their first `num_blocks` columns.
     Batch trimmed(int num_blocks) const;
@@ -46,6 +47,8 @@ struct Batch {
     /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of
     /// bounds.
     void validate(const DecoderConfig& config, int num_blocks) const;
+    /// Throws likewise for states that a pass cannot continue, or could not continue afterwards.
+    void validate_states(const DecoderConfig& config, int num_slots, int ring_rows) const;
 
   private:
     void validate_rows(const DecoderConfig& config) const;

@@ -12,6 +12,7 @@
 #include "outrider/decoder/convolution_mixer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/decoder_weights.h"
+#include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_mlp.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/linear.h"
@@ -39,6 +40,10 @@ class Decoder {
     /// Allocates the KV cache, once; no pass can run before. Throws std::invalid_argument when num_blocks < 1
     /// or beyond the limit, std::logic_error the second time.
     void allocate_cache(int num_blocks);
+    /// Allocates the memory of the states of `num_slots` sequences, once; no pass can run before where layers
+    /// carry states. A pass may have about `ring_rows` rows that a verdict can reject. Throws
+    /// std::invalid_argument for counts out of range, and if no layer carries a state.
+    void allocate_states(int num_slots, int ring_rows);
 
     /// Lets the device record the usual pass shapes in advance, so that no sequence waits for a recording;
     /// stops after `seconds`. Returns the number of recorded shapes. The recordings are lost when memory
@@ -59,6 +64,8 @@ class Decoder {
     /// The slots through which the weights are loaded.
     WeightSlots& weights() { return weights_.slots(); }
     const WeightSlots& weights() const { return weights_.slots(); }
+    /// The states of all layers, slot by slot; null before they are allocated.
+    KvCache* states() { return states_.get(); }
     KvCache& cache() { return cache_; }
     const KvCache& cache() const { return cache_; }
     int64_t kv_bytes_per_token() const { return config_.position_bytes(kv_); }
@@ -106,8 +113,11 @@ class Decoder {
     Linear linear_;
     AttentionMixer attention_;
     ConvolutionMixer convolution_;
+    DeltaMixer delta_;
     std::unique_ptr<ShortHead> short_head_;  // null: logits are computed for all tokens
     KvCache cache_;
+    std::unique_ptr<KvCache> states_;  // null: not allocated yet
+    int ring_rows_ = 0;
     Workspace workspace_;
     std::unique_ptr<ExpertMlp> experts_;  // null: the model has no experts
     std::unique_ptr<PassRecorder> passes_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "outrider/device/operations.h"
+#include "outrider/device/state_operations.h"
 
 namespace outrider {
 
@@ -19,13 +20,14 @@ struct Rope {
 };
 
 /// How a layer mixes positions.
-enum class LayerKind { attention, short_convolution };
+enum class LayerKind { attention, short_convolution, gated_delta };
 
 struct LayerConfig {
     LayerKind kind = LayerKind::attention;
     int window = 0;  // of attention, in positions; 0: the whole context
     int rope = 0;    // of attention, index of a rope
     int taps = 0;    // of a short convolution, in positions
+    DeltaShape delta = {};
 };
 
 /// A mixture of experts: a router chooses `per_token` of `count` MLPs for each row.
@@ -52,6 +54,7 @@ struct DecoderConfig {
     Activation activation = Activation::silu;
     float query_scale = 1.0f;
     float attention_softcap = 0.0f;  // 0: none
+    bool attention_gate = false;     // each value of a head's output has a gate, a sigmoid
     bool attention_sinks = false;    // each head has one more score, without a value, in its softmax
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
@@ -81,8 +84,12 @@ struct DecoderConfig {
         return std::any_of(layers.begin(), layers.end(),
                            [=](const LayerConfig& layer) { return layer.kind == kind; });
     }
+    /// The shape of the layers with the gated delta rule, which is the same for all; empty if there are none.
+    DeltaShape delta_shape() const;
     /// The bytes that all layers together keep of one position.
     int64_t position_bytes(KvFormat format) const;
+    /// The bytes of one sequence's states, in all layers together.
+    int64_t state_bytes(int ring_rows) const;
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
     /// Throws std::invalid_argument that names the invalid field.

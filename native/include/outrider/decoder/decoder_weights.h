@@ -9,6 +9,7 @@
 #include "outrider/decoder/attention_mixer.h"
 #include "outrider/decoder/convolution_mixer.h"
 #include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/fused_weight.h"
 #include "outrider/decoder/weight_builder.h"
@@ -29,6 +30,7 @@ struct LayerWeights {
     NormWeights attention_norm;
     AttentionWeights attention;
     ConvolutionWeights convolution;
+    DeltaWeights delta;
     DeviceBuffer<float> post_attention_norm;
     NormWeights mlp_norm;
     FusedWeight gate_up;
@@ -39,8 +41,18 @@ struct LayerWeights {
     DeviceBuffer<float> post_mlp_norm;
 
     /// The matrices that multiply all rows of a pass; those that the layer lacks have no parts.
-    std::array<const FusedWeight*, 6> linear() const {
-        return {&attention.qkv, &attention.output, &convolution.in, &convolution.out, &gate_up, &down};
+    std::array<const FusedWeight*, 11> linear() const {
+        return {&attention.qkv,
+                &attention.gate,
+                &attention.output,
+                &convolution.in,
+                &convolution.out,
+                &delta.projection,
+                &delta.opening,
+                &delta.gates,
+                &delta.output,
+                &gate_up,
+                &down};
     }
 };
 

@@ -29,15 +29,17 @@ class DeviceRows {
     const int32_t* token_ids() const { return at(0); }
     const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
+    const StatePlace* states() const { return states_; }
     NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
 
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables
+    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables, then the states' places
     std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows
     RowPlaces places_;
+    const StatePlace* states_ = nullptr;
 };
 
 /// The number of block-table columns that a pass over the batch needs.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "outrider/device/low_rank.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/packed_weight.h"
+#include "outrider/device/state_operations.h"
 #include "outrider/device/thread_pool.h"
 
 namespace outrider {
@@ -60,6 +62,8 @@ class Device {
     virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
+    /// The largest key_dim and value_dim of a state; 0: the device has no operations on states.
+    virtual int max_state_dim() const { return 0; }
 
     /// The number of floats of scratch that attention needs for so many rows and columns of block tables; it
     /// does not decrease with either.
@@ -86,6 +90,10 @@ class Device {
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
     virtual void attention(const Attention& op) = 0;
     virtual void short_convolution(const ShortConvolution& op) = 0;
+    /// The operations of devices with a max_state_dim.
+    virtual void delta_rule(const DeltaRule&) { throw std::logic_error("no operation on states"); }
+    virtual void gated_norm(const GatedNorm&) { throw std::logic_error("no operation on states"); }
+    virtual void sigmoid_gate(const SigmoidGate&) { throw std::logic_error("no operation on states"); }
     virtual void activate(const Activate& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void spread_columns(const SpreadColumns& op) = 0;

@@ -17,16 +17,17 @@ from services.engine.checkpoint.architectures.mixture import MIXTURES
 from services.engine.checkpoint.architectures.olmo import OLMO
 from services.engine.checkpoint.architectures.phi import PHI
 from services.engine.checkpoint.architectures.qwen import QWEN
+from services.engine.checkpoint.architectures.qwen3_5 import QWEN3_5
 from services.engine.checkpoint.architectures.rope import longest_context
 from services.engine.checkpoint.architectures.stablelm import STABLELM
 from services.engine.checkpoint.architectures.starcoder import STARCODER
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.architectures.unsupported import reason_for
 from services.engine.checkpoint.config_fields import check_fields, warn_of_unknown_fields
-from services.engine.checkpoint.model_config import ModelConfig, ShortConvolution
+from services.engine.checkpoint.model_config import GatedDelta, ModelConfig, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
 
-_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, MIXTURES)
+_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, MIXTURES)
 ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 
 
@@ -53,7 +54,7 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Expand a table of name patterns; returns our names of the weights in each tensor that the files may hold."""
-    taps = (layer.taps for layer in config.layers if isinstance(layer, ShortConvolution))
+    taps = (layer.taps for layer in config.layers if isinstance(layer, ShortConvolution | GatedDelta))
     counts = {
         **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
         **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(taps, default=0)},

@@ -33,6 +33,9 @@ TEXT_PARTS = {
     "Gemma3ForConditionalGeneration": TextPart(
         "gemma3", "Gemma 3 (4B, 12B, 27B), MedGemma, without images", {"gemma3_text": "Gemma3ForCausalLM"}
     ),
+    "Qwen3_5ForConditionalGeneration": TextPart(
+        "qwen3_5", "Qwen 3.5, 3.6 and 3.8 (dense), without images", {"qwen3_5_text": "Qwen3_5ForCausalLM"}
+    ),
     "Mistral3ForConditionalGeneration": TextPart(
         "mistral3",
         "Mistral Small 3.1 and 3.2, Ministral 3, Magistral, without images",
@@ -51,3 +54,9 @@ def renamed(name: str, prefix: str, tensors: StoredTensors) -> str:
     if name == _HEAD:
         return next((head for head in _HEADS if head in tensors), name)
     return prefix + name.removeprefix("model.")
+
+
+def text_name(name: str) -> str:
+    """Return the name of a multimodal folder's tensor in a folder of its text part; other names are returned as is."""
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
+    return name if prefix is None else f"model.{name.removeprefix(prefix)}"

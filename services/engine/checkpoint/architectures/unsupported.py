@@ -28,7 +28,10 @@ _TASKS_OF_PICTURES = "Image|Object|Depth|Semantic|Instance|Universal|Panoptic|Vi
 _REASONS = (
     (r"Lfm2Moe", _MIXES),
     (r"Lfm2Vl|Lfm2VL", _SEES),
-    (r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|Qwen3Next|Qwen3_5|RecurrentGemma|Rwkv|xLSTM", _REMEMBERS),
+    (
+        r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|Qwen3Next|Qwen3_5Moe|RecurrentGemma|Rwkv|xLSTM",
+        _REMEMBERS,
+    ),
     (r"GraniteMoeHybrid|KimiLinear|OlmoHybrid|MiniMax(?!M[23])|BailingHybrid|RetNet|Hrm", _REMEMBERS),
     (r"\w*For(?:AudioClassification|AudioFrame|AudioXVector|CTC|RNNT|TDT|XVector)", _HEARS),
     (r"Whisper|Wav2Vec|WavLM|Hubert|SpeechT5|Moshi|Voxtral|Musicgen|Qwen2Audio|\w*Speech|Bark|Kyutai|\w*ASR", _HEARS),
@@ -57,7 +60,7 @@ _PROJECTS = "it is the part that reads images or sound: name the file of the mod
 _REASONS_OF_FILES = (
     (r"clip", _PROJECTS),
     (
-        r"mamba2?|a?rwkv\w*|jamba|falcon-h1|nemotron_h\w*|granitehybrid|plamo2|qwen3next|qwen35\w*|kimi-linear",
+        r"mamba2?|a?rwkv\w*|jamba|falcon-h1|nemotron_h\w*|granitehybrid|plamo2|qwen3next|qwen35moe|kimi-linear",
         _REMEMBERS,
     ),
     (r"(?:euro|\w+-)?bert(?:-moe)?|jina-bert-v[23]|nomic-bert\w*|gemma-embedding|llama-embed|t5encoder", _ENCODES),

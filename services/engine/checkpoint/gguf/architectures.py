@@ -24,6 +24,7 @@ from services.engine.checkpoint.gguf.names import (
     GGUF_LFM2_NAMES,
     GGUF_NAMES,
     GGUF_NORM_OF_EACH_HEAD_NAMES,
+    GGUF_QWEN3_5_NAMES,
     GGUF_SHARED_EXPERT_NAMES,
 )
 from services.engine.checkpoint.gguf.tensors import GgufTensors
@@ -219,6 +220,35 @@ def _translate_lfm2(found: Hyperparameters) -> Fields:
     }
 
 
+def _translate_qwen3_5(found: Hyperparameters) -> Fields:
+    """Return the fields; the layers that predict further tokens count as blocks, but are not used.
+
+    Raises CheckpointError for a bad key.
+    """
+    blocks = found["block_count"]
+    fewer = min(blocks, _MOST_LAYERS) if isinstance(blocks, int) else 0
+    further = found.index("nextn_predict_layers", fewer) if fewer > 0 else None
+    return {
+        "hidden_act": "silu",
+        "num_hidden_layers": blocks - further if isinstance(blocks, int) and further else blocks,
+        "full_attention_interval": found["full_attention_interval"],
+        "linear_conv_kernel_dim": found["ssm.conv_kernel"],
+        "linear_key_head_dim": found["ssm.state_size"],
+        "linear_num_key_heads": found["ssm.group_count"],
+        "linear_num_value_heads": found["ssm.time_step_rank"],
+        "linear_value_head_dim": _size_of_values(found),
+    }
+
+
+def _size_of_values(found: Hyperparameters) -> object:
+    inner, heads = found["ssm.inner_size"], found["ssm.time_step_rank"]
+    if not isinstance(inner, int) or not isinstance(heads, int) or heads < 1:
+        return inner
+    if inner % heads:
+        raise found.error("ssm.inner_size", f"must be a multiple of ssm.time_step_rank, {heads}, is {inner}")
+    return inner // heads
+
+
 def _translate_experts(found: Hyperparameters) -> Fields:
     """Return the fields of all mixtures; the width of an expert has a key of its own except in OLMoE and Mixtral."""
     return {
@@ -266,6 +296,10 @@ _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
 _OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
 _OF_MISTRAL3 = frozenset({"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"})
 _OF_STABLELM = frozenset({"use_parallel_residual"})
+_OF_QWEN3_5 = frozenset(
+    {"nextn_predict_layers", "full_attention_interval", "rope.dimension_sections"}
+    | {f"ssm.{name}" for name in ("conv_kernel", "state_size", "group_count", "time_step_rank", "inner_size")}
+)
 _OF_COHERE = frozenset({"logit_scale"})
 _OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
 
@@ -302,6 +336,9 @@ GGUF_ARCHITECTURES = {
     ),
     "lfm2": GgufArchitecture(
         "Lfm2ForCausalLM", "lfm2", _translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
+    ),
+    "qwen35": GgufArchitecture(
+        "Qwen3_5ForCausalLM", "qwen3_5_text", _translate_qwen3_5, GGUF_QWEN3_5_NAMES, keys=_OF_QWEN3_5
     ),
     "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(

@@ -59,6 +59,12 @@ _NAMED = {
     "logit_scale": "logit_scale",
     "norm_eps": "attention.layer_norm_rms_epsilon",
     "conv_L_cache": "shortconv.l_cache",
+    "full_attention_interval": "full_attention_interval",
+    "linear_conv_kernel_dim": "ssm.conv_kernel",
+    "linear_key_head_dim": "ssm.state_size",
+    "linear_num_key_heads": "ssm.group_count",
+    "linear_num_value_heads": "ssm.time_step_rank",
+    "linear_value_head_dim": "ssm.inner_size",
 }
 _HARMLESS = {
     *("vocab_size", "attention.value_length", "attention.layer_norm_epsilon", "rope.scaling.finetuned"),
@@ -72,7 +78,14 @@ _MUST_BE_OFF = {  # for architectures that do not implement it
     *("expert_group_count", "expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
     *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
     *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear", "shortconv.l_cache"),
-    *("nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier", "use_parallel_residual"),
+    *("ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank", "ssm.inner_size"),
+    *(
+        "full_attention_interval",
+        "nextn_predict_layers",
+        "pooling_type",
+        "rope.scaling.yarn_log_multiplier",
+        "use_parallel_residual",
+    ),
 }
 _SOFTMAX = 1  # the value of `expert_gating_func`
 
@@ -96,6 +109,10 @@ class Hyperparameters:
         if isinstance(value, list) and len({*value}) == 1 and not isinstance(value[0], bool):
             return value[0]
         return value
+
+    def index(self, key: str, size: int) -> int | None:
+        """Return a whole number from 0 to `size` - 1, None if it is absent; raises CheckpointError for others."""
+        return self.metadata.index(self._prefix + key, size)
 
     def error(self, key: str, problem: str) -> CheckpointError:
         """Make the error that names this file and key."""

@@ -78,6 +78,27 @@ _CONVOLUTION = {
     "blk.{i}.shortconv.conv.weight": "layers.{i}.conv.{t}",
     "blk.{i}.shortconv.out_proj.weight": "layers.{i}.conv_out",
 }
+_GATED_DELTA = {
+    "blk.{i}.attn_qkv.weight": "layers.{i}.delta_qkv",
+    "blk.{i}.attn_gate.weight": "layers.{i}.delta_z",
+    "blk.{i}.ssm_beta.weight": "layers.{i}.delta_b",
+    "blk.{i}.ssm_alpha.weight": "layers.{i}.delta_a",
+    "blk.{i}.ssm_conv1d.weight": "layers.{i}.delta_conv.{t}",
+    "blk.{i}.ssm_a": "layers.{i}.delta_decay",
+    "blk.{i}.ssm_dt.bias": "layers.{i}.delta_decay_bias",
+    "blk.{i}.ssm_norm.weight": "layers.{i}.delta_scale",
+    "blk.{i}.ssm_out.weight": "layers.{i}.delta_out",
+}
+_GATED_ATTENTION = {
+    "blk.{i}.attn_q.weight": "layers.{i}.q layers.{i}.q_gate",
+    "blk.{i}.attn_k.weight": "layers.{i}.k",
+    "blk.{i}.attn_v.weight": "layers.{i}.v",
+    "blk.{i}.attn_output.weight": "layers.{i}.o",
+    "blk.{i}.attn_q_norm.weight": "layers.{i}.q_norm",
+    "blk.{i}.attn_k_norm.weight": "layers.{i}.k_norm",
+    "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
+    "blk.{i}.post_attention_norm.weight": "layers.{i}.mlp_norm",
+}
 
 GGUF_NAMES = _ENDS | _ATTENTION | _MLP | _NORMS
 GGUF_FUSED_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _NORMS
@@ -86,6 +107,7 @@ GGUF_LAYER_NORM_NAMES = GGUF_NAMES | _NORM_BIASES
 GGUF_NORM_OF_EACH_HEAD_NAMES = GGUF_LAYER_NORM_NAMES | _NORMS_OF_EACH_HEAD
 GGUF_COHERE_NAMES = GGUF_NAMES | _NORMS_OF_EACH_HEAD
 GGUF_LFM2_NAMES = {name: ours for name, ours in GGUF_NAMES.items() if ours != "final_norm"} | _CONVOLUTION
+GGUF_QWEN3_5_NAMES = _ENDS | _GATED_ATTENTION | _GATED_DELTA | _MLP
 GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT

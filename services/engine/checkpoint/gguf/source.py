@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
+from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf.architectures import read_gguf_config
+from services.engine.checkpoint.gguf.delta_tensors import DeltaTensors
 from services.engine.checkpoint.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from services.engine.checkpoint.gguf.tensors import GgufTensors
-from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, taps_apart
+from services.engine.checkpoint.model_config import GatedDelta, ModelConfig
+from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, queries_before_gates, taps_apart
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
@@ -43,7 +45,10 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     if found.permutes_heads:
         _restore_heads(tensors, config)
     names, folder_names = expand_names(found.names, config), expand_names(architecture.names, config)
+    _restore_gates(tensors, config, names)
     _restore_taps(tensors, config, names)
+    delta = next((layer for layer in config.layers if isinstance(layer, GatedDelta)), None)
+    ours = DeltaTensors(tensors, delta, names) if delta else tensors
     _restore_shapes(tensors, config, names)
     return CheckpointSource(
         path=path,
@@ -53,13 +58,21 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         token_rules={},  # the format cannot hold them
         forced_ids=ForcedIds(),  # nor these
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
-        tensors=tensors,
+        tensors=ours,
         names=names,
         folder_names=folder_names,
-        folder_orders=_folder_orders(config, folder_names) if architecture.turns_neighbours else {},
-        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # read as part of the configuration
+        folder_orders=_folder_orders(architecture, config, folder_names),
+        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | _further_heads(file.metadata, config, tensors)),
         norms_are_offsets=False,  # the converter has added the 1
     )
+
+
+def _further_heads(metadata: Metadata, config: ModelConfig, tensors: GgufTensors) -> set[str]:
+    """Return the tensors of the layers after the last, which predict further tokens: they are not used."""
+    count = metadata.raw(f"{metadata.text('general.architecture')}.nextn_predict_layers")
+    last = config.num_layers + (count if isinstance(count, int) else 0)
+    prefixes = tuple(f"blk.{layer}." for layer in range(config.num_layers, last))
+    return {tensor for tensor in tensors if tensor.startswith(prefixes)}
 
 
 def _read_generation(metadata: Metadata) -> JsonFields:
@@ -95,6 +108,13 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 
 
+def _restore_gates(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Reorder queries whose gates are stored head by head after them."""
+    for tensor, order in queries_before_gates(config, names).items():
+        if tensor in tensors and tensors.shape(tensor)[0] == len(order):  # another shape is refused later
+            tensors.set_order([tensor], order)
+
+
 def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
     """Reorder convolutions, which are stored as the taps of each channel, to the channels of each tap."""
     for tensor, ours in names.items():
@@ -103,13 +123,17 @@ def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str,
             tensors.set_order([tensor], taps_apart(*shape))
 
 
-def _folder_orders(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
-    """Return the row orders of a folder with interleaved rotary embeddings, for its queries and keys."""
-    rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
-    parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}
-    return {
-        name: halves_of_heads(heads[part], config.head_dim, rotary_dim) for name, part in parts.items() if part in heads
-    }
+def _folder_orders(
+    architecture: Architecture, config: ModelConfig, names: Mapping[str, tuple[str, ...]]
+) -> dict[str, Order]:
+    """Return the row orders of a folder's queries and keys: with interleaved rotary embeddings, and with gates."""
+    orders = queries_before_gates(config, names)
+    if architecture.turns_neighbours:
+        rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
+        parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}
+        turned = {name: heads[part] for name, part in parts.items() if part in heads}
+        orders |= {name: halves_of_heads(count, config.head_dim, rotary_dim) for name, count in turned.items()}
+    return orders
 
 
 def _rotary_dim(config: ModelConfig) -> int:

@@ -57,6 +57,10 @@ class GgufTensors(TensorsInFiles[GgufFile]):
         stored = self._files[name].tensors[name].kind.name
         return _BYTES if stored == _MXFP4 and self._fits_bytes(name) else stored
 
+    def block_values(self, name: str) -> int:
+        """Return how many neighbouring values of a row share a block; 1 if the type has none."""
+        return self._files[name].tensors[name].kind.values
+
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
         """Return rows as numbers, dequantised if necessary.  # [rows, …]"""
         kind = self._files[name].tensors[name].kind
@@ -72,12 +76,13 @@ class GgufTensors(TensorsInFiles[GgufFile]):
         return rows if self.kind(name) == self._files[name].tensors[name].kind.name else to_bytes(rows)
 
     def _file_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return rows as the file holds them.  # [rows, bytes of a row]"""
+        """Return rows as the file holds them; the blocks of a vector keep its order.  # [rows, bytes of a row]"""
         rows, kind = self._files[name].rows(name), self._files[name].tensors[name].kind
+        order = self._orders.get(name)
         if len(self.shape(name)) == 1:
             rows = rows.reshape(-1, kind.size)  # a block of values counts as a row
             begin, end = begin // kind.values, -(-end // kind.values)
-        order = self._orders.get(name)
+            order = order if kind.values == 1 else None
         return rows[begin:end] if order is None else rows[order[begin:end]]
 
     def _fits_bytes(self, name: str) -> bool:

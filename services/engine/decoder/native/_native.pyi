@@ -81,6 +81,9 @@ class DecoderConfig:
     def position_bytes(self, kv: str) -> int:
         """Return the bytes that all layers together keep of one position, in a KV cache of that format."""
 
+    def state_bytes(self, ring_rows: int) -> int:
+        """Return the bytes of one sequence's states in all layers, with rings of so many rows."""
+
 @final
 class Batch:
     """The rows of one pass: flat arrays, allocated once and refilled in each step (continuous batching).
@@ -92,13 +95,25 @@ class Batch:
     def clear(self) -> None:
         """Remove all rows, to begin a new pass."""
     def append(
-        self, token_ids: Seq[int], *, position: int, blocks: Seq[int], num_logits: int, adapter: int = -1
+        self,
+        token_ids: Seq[int],
+        *,
+        position: int,
+        blocks: Seq[int],
+        num_logits: int,
+        adapter: int = -1,
+        slot: int | None = None,
+        state_position: int = 0,
+        num_certain: int | None = None,
+        kept: tuple[int, int] | None = None,
     ) -> None:
         """Add a run of a sequence's tokens that begins at `position`.
 
         Logits are computed for its last `num_logits` rows. `adapter` is the number of the LoRA adapter for these rows,
-        -1 for none. Raises ValueError, without adding anything, for more rows than there is room for, and for positions
-        beyond the blocks.
+        -1 for none. Where layers carry states, `slot` is the sequence's, `state_position` is the number of tokens that
+        the stored state has seen, and no verdict can reject the first `num_certain` rows, by default all; `kept` is a
+        slot that gets a copy of the state, and the position of that state, which is up to the end of these rows. Raises
+        ValueError, without adding anything, for more rows than there is room for, and for positions beyond the blocks.
         """
 
     token_ids: NDArray[np.int32]  # [max_rows]
@@ -107,6 +122,7 @@ class Batch:
     block_tables: NDArray[np.int32]  # [max_sequences, max_blocks]
     logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are computed
     adapters: NDArray[np.int32]  # [max_sequences], the number of each sequence's LoRA adapter, or -1
+    states: NDArray[np.int32]  # [max_sequences, 5]: slot, position, end of the certain rows, kept slot and position
     num_rows: int
     num_sequences: int
     num_logits: int
@@ -162,6 +178,13 @@ class Decoder:
         """Allocate the KV cache, once; raises ValueError for less than a block or unreasonably many, DeviceError.
 
         On a host the system may commit the memory only when it is first written, see `commit_cache`.
+        """
+
+    def allocate_states(self, *, num_slots: int, ring_rows: int) -> None:
+        """Allocate the states of as many sequences, once, where layers carry states; no pass can run before.
+
+        A state's ring keeps the last rows: those that a convolution reads, and those that a verdict may reject. Raises
+        ValueError for counts out of range, and if no layer carries a state; DeviceError.
         """
 
     def commit_cache(self, first_block: int, num_blocks: int) -> None:
@@ -266,6 +289,15 @@ class Decoder:
 
     def write_block(self, block: int, page: NDArray[np.uint8]) -> None:
         """Copy a page of `read_block`, of any decoder of the same shape and device, to a KV block.  # [block_bytes]"""
+
+    def copy_state(self, source: int, target: int) -> None:
+        """Copy a slot's states, of all layers, to another slot."""
+
+    def read_state(self, slot: int, page: NDArray[np.uint8]) -> None:
+        """Copy a slot's states, of all layers, to a page.  # [state_bytes]"""
+
+    def write_state(self, slot: int, page: NDArray[np.uint8]) -> None:
+        """Copy a page of `read_state`, of any decoder of the same shape and device, to a slot.  # [state_bytes]"""
 
     @property
     def block_bytes(self) -> int:

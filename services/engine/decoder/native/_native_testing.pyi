@@ -23,6 +23,9 @@ def make_logits(device: Device, values: NDArray[np.float32]) -> Logits:
 def poison(decoder: Decoder, blocks: Seq[int]) -> None:
     """Fill the given KV blocks with NaN (a check that nothing reads a free block)."""
 
+def poison_states(decoder: Decoder, slots: Seq[int]) -> None:
+    """Fill the given slots of states with NaN."""
+
 # Single operations, compared bit by bit. Arrays go to the device and come back; `format` is that of
 # the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.
 # Timings are of one pass over data on the device, recorded as a graph and replayed if the device can; with 0 runs it is

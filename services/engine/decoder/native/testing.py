@@ -10,6 +10,7 @@ try:
         make_logits,
         philox4x32,
         poison,
+        poison_states,
     )
 except ModuleNotFoundError as error:
     raise ImportError("the compiled module `_native_testing` is missing: build it with `make build`") from error
@@ -23,4 +24,5 @@ __all__ = [
     "make_logits",
     "philox4x32",
     "poison",
+    "poison_states",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from services.engine.checkpoint.model_config import Attention, ShortConvolution
+from services.engine.checkpoint.model_config import Attention
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.decoder.native import (
     Batch,
@@ -38,6 +38,7 @@ from tests.native.harness.extremes.extreme_blocks import block_calls
 from tests.native.harness.extremes.extreme_experts import expert_calls
 from tests.native.harness.extremes.extreme_groups import grouped_calls
 from tests.native.harness.extremes.extreme_places import PLACES, places, wrapped
+from tests.native.harness.extremes.extreme_states import state_calls
 from tests.native.harness.extremes.extreme_timings import timing_calls
 from tests.native.harness.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.harness.sampling_reference import EVERY_STEP
@@ -81,7 +82,12 @@ class World:
     def calls_of_devices(self) -> Mapping[str, Call]:
         own = (self._of_devices, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations)
         others = (expert_calls, grouped_calls, timing_calls)
-        parts = (*(some() for some in own), *(some(self.device) for some in others), block_calls(self.decoder))
+        parts = (
+            *(some() for some in own),
+            *(some(self.device) for some in others),
+            block_calls(self.decoder),
+            state_calls(),
+        )
         return {name: call for part in parts for name, call in part}
 
     def _of_no_device(self) -> Iterable[tuple[str, Call]]:
@@ -149,7 +155,6 @@ class World:
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
         yield "DecoderConfig.layers.window", lambda number: self._configure(layers=(Attention(window=number),))
         yield "DecoderConfig.layers.rope", lambda number: self._configure(layers=(Attention(rope=number),))
-        yield "DecoderConfig.layers.taps", lambda number: self._configure(layers=(ShortConvolution(taps=number),))
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
         yield "Decoder.load_rows.first_row", self._load_rows

@@ -17,6 +17,7 @@ from services.engine.gguf.gguf_file import GgufFile
 from services.engine.loaded_model import LoadedModel
 from tests.harness.further import all_with, further
 from tests.harness.models.checkpoints import Kind, copy_of, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.gguf_files import write_gguf
 
 _NUMBERS = [-1, 0, 1, 7, 2**31 - 2, 2**31, 2**63, 10**30, 1e-300, 1e308, float("nan"), float("inf"), 0.5]
@@ -82,11 +83,11 @@ def _with(value: object, path: tuple[str | int, ...], changed: object) -> object
 
 
 @pytest.mark.parametrize(
-    "kind", all_with([Kind.LLAMA, Kind.QWEN2, Kind.PHI3_LONGROPE, Kind.GEMMA3], Kind.PHI3_LONGROPE)
+    "kind", all_with([Kind.LLAMA, Kind.QWEN2, Kind.PHI3_LONGROPE, Kind.GEMMA3, Further.QWEN3_5], Kind.PHI3_LONGROPE)
 )
 @pytest.mark.parametrize("seed", [1, further(2)])
 def test_any_value_in_any_field_of_the_configuration(tmp_path, kind, seed):
-    folder = copy_of(random_checkpoint(kind), tmp_path)
+    folder = copy_of(further_checkpoint(kind) if isinstance(kind, Further) else random_checkpoint(kind), tmp_path)
     loader, path = Loader(folder), folder / "config.json"
     fields = json.loads(path.read_text())
     changes = [(where, value) for where in _paths(fields) for value in _VALUES]

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from safetensors.torch import load_file, save_file
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.lora.peft_folder import PeftFolder
+from services.engine.lora.peft_folder import PeftFolder, Update
 from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
-from tests.harness.models.lora_folders import PREFIX, write_adapter
+from tests.harness.models.gguf_files import write_gguf
+from tests.harness.models.lora_folders import OF_QWEN3_5, PREFIX, write_adapter
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -130,3 +132,64 @@ def test_experts_and_their_router_are_refused_by_name(tmp_path: Path, module: st
     adapter = write_adapter(tmp_path, base, seed=1, modules=[module.rpartition(".")[2]])
     with pytest.raises(CheckpointError, match=re.escape(f"module '{name}' cannot be changed by an adapter")):
         dict(PeftFolder(adapter).updates(load_checkpoint(base)))
+
+
+def _moved(adapter: Path, path: Path, before: str, after: str) -> Path:
+    """The same adapter for modules of other names."""
+    shutil.copytree(adapter, path)
+    tensors = load_file(adapter / WEIGHTS)
+    save_file({name.replace(before, after): tensor for name, tensor in tensors.items()}, path / WEIGHTS)
+    return path
+
+
+def _updates(adapter: Path, base: Path) -> dict[str, Update]:
+    return dict(PeftFolder(adapter).updates(load_checkpoint(base)))
+
+
+def test_queries_and_their_gates_are_changed_in_our_order(tmp_path: Path) -> None:
+    base = further_checkpoint(Further.QWEN3_5)
+    adapter = write_adapter(tmp_path / "a", base, seed=1, modules=OF_QWEN3_5)
+    updates = _updates(adapter, base)
+    of_layer = {"delta_qkv", "delta_z", "delta_b", "delta_a", "delta_out", "gate", "up", "down"}
+    assert {name.removeprefix("layers.0.") for name in updates if name.startswith("layers.0.")} == of_layer
+    stored = load_file(adapter / WEIGHTS)[f"{PREFIX}model.layers.3.self_attn.q_proj.lora_B.weight"].numpy()
+    by_head = stored.reshape(4, 2, 32, 8)
+    assert (updates["layers.3.q"][1] == by_head[:, 0].reshape(128, 8)).all()
+    assert (updates["layers.3.q_gate"][1] == by_head[:, 1].reshape(128, 8)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "modules"), [(Further.QWEN3_5_PICTURES, ["q_proj", "down_proj"]), (Further.GEMMA3_PICTURES, ["down_proj"])]
+)
+def test_an_adapter_of_the_text_class_fits_a_multimodal_folder(
+    tmp_path: Path, kind: Further, modules: list[str]
+) -> None:
+    base = further_checkpoint(kind)
+    adapter = write_adapter(tmp_path / "a", base, seed=1, modules=modules)
+    name = next(name for name in load_file(adapter / WEIGHTS) if "layers.0.mlp" in name)
+    before = name.removeprefix(PREFIX).partition("layers.")[0]
+    assert "language_model" in before
+    of_text = _moved(adapter, tmp_path / "b", before, "model.")
+    assert_same(_updates(of_text, base), _updates(adapter, base))
+
+
+def test_an_adapter_of_either_class_fits_a_gguf_file(tmp_path: Path) -> None:
+    base = further_checkpoint(Further.QWEN3_5_PICTURES)
+    adapter, file = write_adapter(tmp_path / "a", base, seed=1), write_gguf(base, tmp_path / "model.gguf")
+    of_text = _moved(adapter, tmp_path / "b", "model.language_model.", "model.")
+    assert_same(_updates(adapter, file), _updates(adapter, base))
+    assert_same(_updates(of_text, file), _updates(adapter, base))
+
+
+def assert_same(found: dict[str, Update], expected: dict[str, Update]) -> None:
+    assert found.keys() == expected.keys()
+    assert all((ours == its).all() for name in found for ours, its in zip(found[name], expected[name], strict=True))
+
+
+@pytest.mark.parametrize("module", ["linear_attn.conv1d", "linear_attn.norm"])
+def test_parts_of_the_delta_rule_that_stay_are_refused_by_name(tmp_path: Path, module: str) -> None:
+    base = further_checkpoint(Further.QWEN3_5)
+    name = f"model.layers.0.{module}"
+    renamed(write_adapter(tmp_path, base, seed=1), pair(name, 256, 4))
+    with pytest.raises(CheckpointError, match=re.escape(f"module '{name}' cannot be changed by an adapter")):
+        _updates(tmp_path, base)

@@ -1,0 +1,78 @@
+#include "outrider/decoder/delta_mixer.h"
+
+#include <utility>
+#include <vector>
+
+#include "outrider/decoder/linear.h"
+
+namespace outrider {
+
+/// The rates and decays act on the state for the rest of the sequence, so their weights have the precision of their
+/// input.
+void DeltaWeights::add(WeightBuilder& builder, const DecoderConfig& config, const DeltaShape& shape,
+                       const std::string& prefix) {
+    const int hidden = config.hidden_size;
+    const bool is_rounded = builder.activation_format() == Format::bf16;
+    builder.add_fused(projection, hidden, {{prefix + "delta_qkv", shape.channels()}});
+    builder.add_fused(opening, hidden, {{prefix + "delta_z", shape.value_size()}});
+    builder.add_fused(gates, hidden,
+                      {{prefix + "delta_b", shape.value_heads}, {prefix + "delta_a", shape.value_heads}},
+                      is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
+    std::vector<NamedPart> each;
+    for (int tap = 0; tap < shape.taps; ++tap) {
+        each.push_back({prefix + "delta_conv." + std::to_string(tap), shape.channels()});
+    }
+    builder.add_vectors(taps, each);
+    builder.add_vectors(decay_log, {{prefix + "delta_decay", shape.value_heads}});
+    builder.add_vectors(decay_bias, {{prefix + "delta_decay_bias", shape.value_heads}});
+    builder.add_vectors(norm, {{prefix + "delta_scale", shape.value_dim}});
+    builder.add_fused(output, shape.value_size(), {{prefix + "delta_out", hidden}});
+}
+
+DeltaMixer::DeltaMixer(std::shared_ptr<Device> device, const DecoderConfig& config, Format format)
+    : device_(std::move(device)),
+      shape_(config.delta_shape()),
+      hidden_size_(config.hidden_size),
+      eps_(config.norm_eps),
+      normed_(format, shape_.value_size()) {}
+
+bool DeltaMixer::reserve(int rows, Linear& linear) {
+    const auto count = static_cast<size_t>(rows);
+    bool moved = projected_.reserve(device_, count * shape_.channels());
+    moved |= opened_.reserve(device_, count * shape_.value_size());
+    moved |= gates_.reserve(device_, count * 2 * shape_.value_heads);
+    moved |= mixed_.reserve(device_, count * shape_.value_size());
+    moved |= normed_.reserve(device_, rows);
+    moved |= linear.reserve(rows, shape_.channels(), hidden_size_);
+    moved |= linear.reserve(rows, hidden_size_, shape_.value_size());
+    return moved;
+}
+
+void DeltaMixer::run(const DeltaWeights& weights, void* slots, const PassStates& states,
+                     const Activations& input, const RowPlaces& places, Linear& linear, float* delta) {
+    linear.multiply(input, places.rows, weights.projection, nullptr, projected_.data());
+    linear.multiply(input, places.rows, weights.opening, nullptr, opened_.data());
+    linear.multiply(input, places.rows, weights.gates, nullptr, gates_.data());
+    device_->delta_rule({.projected = projected_.data(),
+                         .gates = gates_.data(),
+                         .places = places,
+                         .states = states.places,
+                         .taps = weights.taps.data(),
+                         .decay_log = weights.decay_log.data(),
+                         .decay_bias = weights.decay_bias.data(),
+                         .shape = shape_,
+                         .slots = static_cast<float*>(slots),
+                         .ring_rows = states.ring_rows,
+                         .out = mixed_.data()});
+    device_->gated_norm({.values = mixed_.data(),
+                         .gates = opened_.data(),
+                         .norm = weights.norm.data(),
+                         .eps = eps_,
+                         .out = normed_.view(),
+                         .rows = places.rows,
+                         .heads = shape_.value_heads,
+                         .head_dim = shape_.value_dim});
+    linear.multiply(normed_.view(), places.rows, weights.output, nullptr, delta);
+}
+
+}  // namespace outrider
