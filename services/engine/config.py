@@ -34,7 +34,7 @@ CUDA = "cuda"  # prefix of the names of all GPUs
 _SESSIONS_PART = 4  # sessions may hold one of so many KV blocks, unless an option says otherwise
 HOST_KV_MEMORY = 2 << 30
 """Bytes of the KV cache on a host, by default."""
-MAX_PREDICTIONS = 15
+MOST_PREDICTIONS = 15
 """The most predictions of a sequence in a pass; with the row before them, one read of the weights serves them."""
 _RING_UNIT = 8
 _CHECKPOINT_MEMORY = 1 << 30
@@ -255,7 +255,7 @@ def state_bytes(model: ModelConfig) -> int:
 def ring_rows(model: ModelConfig) -> int:
     """Return how many rows a state's ring keeps: those that a convolution reads, and those that may be rejected."""
     taps = max((layer.taps for layer in model.layers if isinstance(layer, GatedDelta)), default=0)
-    return -(-(taps + MAX_PREDICTIONS) // _RING_UNIT) * _RING_UNIT
+    return -(-(taps + MOST_PREDICTIONS) // _RING_UNIT) * _RING_UNIT
 
 
 def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:

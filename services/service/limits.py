@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.engine.config import MAX_PREDICTIONS
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, MAX_SUPPRESSED_IDS
 
 
@@ -15,7 +15,7 @@ class Limits:
     max_stop_token_ids: int = 64
     max_logit_biases: int = 512
     max_top_candidates: int = 20
-    max_predictions: int = MAX_PREDICTIONS
+    max_predictions: int = MOST_PREDICTIONS
     max_request_id_bytes: int = 128
     max_loop_window: int = 4096
     max_logits_token_ids: int = 256

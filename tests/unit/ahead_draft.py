@@ -5,10 +5,10 @@ import random
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import SpeculationStats
 from services.engine.request import Request
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 @dataclass(eq=False, repr=False)

@@ -105,10 +105,10 @@ class BlockManager:
         """
         if not self._may_write_next(text):
             self._make_own(text)
-        while len(text.blocks) < self.blocks_for(num_tokens):
-            text.blocks.append(self._take())
         if self.has_states and text.slot is None:
             self._take_slot(text)
+        while len(text.blocks) < self.blocks_for(num_tokens):
+            text.blocks.append(self._take())
 
     def plan_checkpoint(self, text: CachedTokens, num_certain: int) -> None:
         """Plan which state the next pass keeps, whose next `num_certain` rows cannot be rejected.
@@ -151,7 +151,7 @@ class BlockManager:
         """
         self._find_chain(text, len(text.tokens) - 1 if most is None else most)
         if self.has_states:
-            self._resume(text)
+            self._cut_to_checkpoint(text)
 
     def _find_chain(self, text: CachedTokens, most: int) -> None:
         size = self.block_size
@@ -165,26 +165,25 @@ class BlockManager:
             text.blocks.append(block)
             text.num_computed += size
 
-    def _resume(self, text: CachedTokens) -> None:
-        """Give a text the state at the last checkpoint in its blocks, and take back the blocks after it."""
+    def _cut_to_checkpoint(self, text: CachedTokens) -> None:
+        """Take back the blocks after the last checkpoint in them."""
         num_found = text.num_computed
         while text.blocks and (self._checkpoints is None or text.blocks[-1] not in self._checkpoints):
             self._cut(text, len(text.blocks) - 1)
         text.num_computed = len(text.blocks) * self.block_size
         self.num_stateless += num_found - text.num_computed
-        if text.blocks and self._checkpoints is not None:
-            self._take_slot(text)
-            assert text.slot is not None
-            self._checkpoints.restore(text.blocks[-1], text.slot)
-            text.state_position = text.num_computed
 
     def restart(self, text: CachedTokens) -> None:
         """Begin a text anew, whose state has seen tokens that are gone, from its last checkpoint."""
         self.release(text)
         self.reuse(text)
+        self._take_slot(text)
 
     def _take_slot(self, text: CachedTokens) -> None:
-        text.slot, text.state_position = self._slots.pop(), 0
+        """Give a text a slot, with the state at the end of the blocks that it has found."""
+        text.slot, text.state_position = self._slots.pop(), text.num_computed
+        if text.blocks and self._checkpoints is not None:
+            self._checkpoints.restore(text.blocks[-1], text.slot)
 
     def keep(self, text: CachedTokens, num_tokens: int) -> None:
         """Add the full blocks of the sequence's first tokens, which are computed and committed, to the prefix cache.

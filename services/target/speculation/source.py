@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.sequence.sequence import Sequence
@@ -13,7 +14,7 @@ from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import SpeculationPlan, StepSize
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
+from services.target.speculation.predictors.predictor import Predictor
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from services.draft_protocol.messages import (
     Release,
     TargetMessage,
 )
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import FollowCounts, PredictionSource, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
@@ -25,7 +26,6 @@ from services.target.speculation.link.remote_sequence import LinkTerms, Phase, R
 from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 logger = logging.getLogger(__name__)
 

@@ -39,10 +39,10 @@ from enum import Enum, auto
 
 from services.draft_protocol.messages import Commit, Open, TargetMessage, Window
 from services.draft_protocol.protocol import MAX_COMMIT
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import FollowCounts, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.prediction_chain import PredictionChain
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 class Phase(Enum):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.config import MOST_PREDICTIONS
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 @dataclass(slots=True)

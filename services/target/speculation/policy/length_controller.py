@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from services.engine.config import MOST_PREDICTIONS
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
 from services.target.speculation.policy.expected_rate import BestLengths, StepEstimate, most_tokens_per_second
@@ -14,7 +15,7 @@ from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import SpeculationPlan, StepSize
 from services.target.speculation.predictors.prediction_times import PredictionTimes
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
+from services.target.speculation.predictors.predictor import Predictor
 
 
 class Decision(StrEnum):

@@ -4,11 +4,12 @@ import math
 import sys
 from collections.abc import Sequence as Seq
 
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
+from services.target.speculation.predictors.predictor import Predictor
 
 
 class LookupPredictor:

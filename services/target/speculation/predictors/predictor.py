@@ -7,8 +7,6 @@ from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.prediction_times import PredictionTimes
 
-MOST_PREDICTIONS = 15  # with the row before them, as many as one reading of the weights serves
-
 
 class Predictor(Protocol):
     """Predicts a sequence's next tokens. It reads sequences and never changes them; wrong predictions only cost speed.

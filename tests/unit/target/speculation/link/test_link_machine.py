@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.draft_protocol.messages import AlternatePrediction, Close, Commit, DraftMessage, Open, Prediction, Release
+from services.engine.config import MOST_PREDICTIONS
 from services.target.speculation.link import remote_sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 from tests.unit.expected_sequence import ExpectedSequence
 from tests.unit.honest_draft import DraftSide, HonestDraft
 from tests.unit.sequences import make_request
