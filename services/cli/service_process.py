@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Collection
@@ -15,13 +16,25 @@ _LISTENING, _SERVING = "listening on ", "serving"
 
 
 def first_ended(*services: "ServiceProcess") -> "ServiceProcess":
-    """Wait until one of the services has ended by itself, and return it."""
+    """Wait until one of the services has ended by itself, and return it; signals are heeded meanwhile.
+
+    Python only notes a signal that comes just before a call that blocks, and would handle it after the call: the
+    wakeup descriptor ends the call.
+    """
     poll, opened = select.poll(), {os.pidfd_open(service.pid): service for service in services}
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
     try:
-        for descriptor in opened:
+        for descriptor in (woken.fileno(), *opened):
             poll.register(descriptor, select.POLLIN)
-        return opened[poll.poll()[0][0]]
+        while not (ended := [opened[ready] for ready, _ in poll.poll() if ready in opened]):
+            woken.recv(1)
+        return ended[0]
     finally:
+        signal.set_wakeup_fd(before)
+        woken.close()
+        waking.close()
         for descriptor in opened:
             os.close(descriptor)
 
@@ -86,6 +99,8 @@ class ServiceProcess:
 
     def wait(self) -> int:
         """Wait until it has ended by itself, and return its exit code."""
+        if self._child.poll() is None:
+            first_ended(self)
         return self._child.wait()
 
     def stop(self) -> None:
