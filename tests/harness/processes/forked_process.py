@@ -3,6 +3,7 @@
 Such a start costs a hundredth of a second of the processor; a new interpreter needs half a second for its imports.
 """
 
+import contextlib
 import io
 import multiprocessing
 import os
@@ -71,7 +72,8 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it has not ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it may end in between: it is the forking server's child
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process."""
