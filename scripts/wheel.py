@@ -20,13 +20,14 @@ _SETTINGS = ["--config-settings=build-dir=build/wheel"]
 
 def main() -> int:
     """Build and repair; returns the exit code of the first step that fails."""
-    cuda = [f"--config-settings=cmake.define.OUTRIDER_CUDA={mode}" for mode in sys.argv[1:]]
+    # Given each time: the build folder would remember the last one.
+    cuda = f"--config-settings=cmake.define.OUTRIDER_CUDA={sys.argv[1] if len(sys.argv) > 1 else 'AUTO'}"
     for folder in (_BUILT, _DIST):
         for old in folder.glob("outrider*.whl"):
             old.unlink()
     print("C++ is compiled, which takes about ten minutes on two cores.", flush=True)
     options = ["--no-deps", "--wheel-dir", str(_BUILT)]
-    if code := run_pip("wheel", *options, *_SETTINGS, *cuda, ".") or run_pip("wheel", *options, f"./{_CLIENT}"):
+    if code := run_pip("wheel", *options, *_SETTINGS, cuda, ".") or run_pip("wheel", *options, f"./{_CLIENT}"):
         return code
     _DIST.mkdir(exist_ok=True)
     for wheel in _BUILT.glob("*.whl"):

@@ -33,6 +33,7 @@ from services.service.free_address import check_free
 from services.service.named_option import NamedOption
 
 _LISTEN, _METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
+_ASKED_SECONDS = 5.0
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
@@ -166,10 +167,10 @@ def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, may_a
 
 
 def _can_chat(address: str) -> bool:
-    """Return whether the first model has a chat template; False also if the target describes it with a key only."""
+    """Return whether the first model has a chat template; False if the target refuses to say, or does not answer."""
     try:
         with Client(_local(address), max_retries=0) as client:
-            return client.model_info().has_chat_template
+            return client.model_info(timeout=_ASKED_SECONDS).has_chat_template
     except OutriderError:
         return False
 

@@ -10,7 +10,6 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.state_checkpoints import StateCheckpoints
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import EngineConfig, ring_rows
 from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.cache_memory import in_idle_time, take_cache_memory
@@ -133,15 +132,8 @@ def _make_blocks(
         keeps_prefixes=config.prefix_cache,
         offload=offload,
         num_slots=config.max_sequences if model.has_states else 0,
-        checkpoints=_make_checkpoints(config, model, decoder),
+        checkpoints=StateCheckpoints(range(config.max_sequences, config.num_slots(model)), decoder.copy_state),
     )
-
-
-def _make_checkpoints(config: EngineConfig, model: ModelConfig, decoder: Decoder) -> StateCheckpoints | None:
-    if not (model.has_states and config.prefix_cache):
-        return None
-    first = config.max_sequences
-    return StateCheckpoints(range(first, first + config.num_checkpoints(model)), decoder.copy_state)
 
 
 def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompiler:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from outrider import AsyncClient, InvalidArgument, NotFound
-from tests.e2e.harness.draft_rig import GREEDY, PROMPT, SAMPLED, until
+from tests.e2e.harness.draft_rig import GREEDY, PATIENCE_SECONDS, PROMPT, SAMPLED, until
 from tests.e2e.harness.models import ROOT
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.network.free_port import free_port
@@ -144,16 +144,18 @@ async def test_the_other_calls(cluster: Cluster) -> None:
 async def test_sessions_are_those_of_one_replica(cluster: Cluster) -> None:
     async with AsyncClient(cluster.address) as client:
         session = await client.create_session(PROMPT, name="held")
-        while not (found := await client.list_sessions()):
-            pass  # it was the other replica's turn
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (found := await client.list_sessions()):
+                pass  # it was the other replica's turn
         assert [each.name for each in found] == [session.name] == ["held"]
         with pytest.raises(NotFound):  # once it is deleted, or at the other replica
             await delete_again_and_again(client, "held")
 
 
 async def delete_again_and_again(client: AsyncClient, name: str) -> None:
-    while True:
-        await client.delete_session(name)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            await client.delete_session(name)
 
 
 async def test_a_gateway_in_front_gives_the_same_text(cluster: Cluster) -> None:

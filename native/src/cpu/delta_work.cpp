@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "cpu/recurrence/delta_part.h"
+#include "outrider/decoder/limits.h"
 #include "sampling/portable_math.h"
 
 namespace outrider::cpu {
 namespace {
+
+static_assert(kMostTaps <= kMostStateTaps);
 
 float sigmoid(double x) {
     const double power = portable_exp(-std::fabs(x));

@@ -48,7 +48,7 @@ class BlockManager:
         self._empty = list(range(num_blocks - 1, -1, -1))
         self.has_states = num_slots > 0
         self._slots = [*range(num_slots)]
-        self._checkpoints = checkpoints
+        self._checkpoints = checkpoints or StateCheckpoints()
         self.num_stateless = 0  # tokens found in the prefix cache in vain: no state was kept after them
 
     @property
@@ -75,7 +75,7 @@ class BlockManager:
     @property
     def empty_slots(self) -> list[int]:
         """The slots of states that no text has, and no checkpoint."""
-        return [*self._slots, *(self._checkpoints.empty if self._checkpoints else ())]
+        return [*self._slots, *self._checkpoints.empty]
 
     def blocks_for(self, num_tokens: int) -> int:
         """Return how many blocks hold this many tokens."""
@@ -116,7 +116,7 @@ class BlockManager:
         It is the one at the last full block of a prompt, or at multiples of `_FAR_APART` before; in an answer it is the
         one at the last full block, which takes the place of the one before.
         """
-        if self._checkpoints is None or not self._is_cached(text):
+        if not (self.has_states and self._is_cached(text)):
             return
         self._discard_kept(text)
         end = text.num_computed + num_certain
@@ -168,7 +168,7 @@ class BlockManager:
     def _cut_to_checkpoint(self, text: CachedTokens) -> None:
         """Take back the blocks after the last checkpoint in them."""
         num_found = text.num_computed
-        while text.blocks and (self._checkpoints is None or text.blocks[-1] not in self._checkpoints):
+        while text.blocks and text.blocks[-1] not in self._checkpoints:
             self._cut(text, len(text.blocks) - 1)
         text.num_computed = len(text.blocks) * self.block_size
         self.num_stateless += num_found - text.num_computed
@@ -182,7 +182,7 @@ class BlockManager:
     def _take_slot(self, text: CachedTokens) -> None:
         """Give a text a slot, with the state at the end of the blocks that it has found."""
         text.slot, text.state_position = self._slots.pop(), text.num_computed
-        if text.blocks and self._checkpoints is not None:
+        if text.blocks:
             self._checkpoints.restore(text.blocks[-1], text.slot)
 
     def keep(self, text: CachedTokens, num_tokens: int) -> None:
@@ -207,7 +207,6 @@ class BlockManager:
             self._add_checkpoint(text, text.kept)
 
     def _add_checkpoint(self, text: CachedTokens, kept: KeptState) -> None:
-        assert self._checkpoints is not None
         block = self._block_before(text, kept.position)
         if block in self._checkpoints:  # another text's, which has computed the same
             self._discard_kept(text)
@@ -221,7 +220,7 @@ class BlockManager:
         return text.blocks[position // self.block_size - 1]
 
     def _discard_kept(self, text: CachedTokens) -> None:
-        if text.kept is not None and self._checkpoints is not None:
+        if text.kept is not None:
             self._checkpoints.give_back(text.kept.slot)
             text.kept = None
 
@@ -232,8 +231,7 @@ class BlockManager:
         """
         count = len(self._cache)
         self._empty += self._cache.clear()
-        if self._checkpoints is not None:
-            self._checkpoints.clear()
+        self._checkpoints.clear()
         if self._offload is not None:
             count += self._offload.forget()
         return count
@@ -253,7 +251,7 @@ class BlockManager:
 
     def _check_slots(self, texts: Iterable[CachedTokens]) -> None:
         used = [slot for text in texts for slot in (text.slot, text.kept and text.kept.slot) if slot is not None]
-        held = [] if self._checkpoints is None else [*self._checkpoints.empty, *self._checkpoints.slots]
+        held = [*self._checkpoints.empty, *self._checkpoints.slots]
         if sorted([*used, *self._slots, *held]) != list(range(len(used) + len(self._slots) + len(held))):
             raise AssertionError(f"slots of states leaked or shared: {used} in use, {self._slots} free, {held} kept")
 
@@ -300,8 +298,7 @@ class BlockManager:
 
     def _evict(self) -> int:
         block = self._cache.evict()
-        if self._checkpoints is not None:
-            self._checkpoints.drop(block)
+        self._checkpoints.drop(block)
         if self._offload is not None:
             self._offload.save(block)
         return block

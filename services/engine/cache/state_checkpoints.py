@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 class StateCheckpoints:
     """A pool of slots. The least recently used checkpoint is evicted when a slot is needed and none is free."""
 
-    def __init__(self, slots: Iterable[int], copy_state: Callable[[int, int], None]) -> None:
-        """`copy_state` copies a slot's states to another slot."""
+    def __init__(self, slots: Iterable[int] = (), copy_state: Callable[[int, int], None] = lambda *_: None) -> None:
+        """`copy_state` copies a slot's states to another slot; it is needed only where there are slots."""
         self._copy_state = copy_state
         self._empty = [*slots]
         self._slots: dict[int, int] = {}  # by the block at whose end they are; the least recently used one first

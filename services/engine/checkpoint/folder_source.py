@@ -33,11 +33,12 @@ from services.engine.checkpoint.safetensors_file import FLOATS
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.token_rules import read_forced_ids, read_token_rules
+from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
+_FURTHER_HEADS = "mtp."  # layers that predict further tokens: not used
 # Old checkpoints store what config.json implies.
-_HEADS = "mtp."  # layers that predict further tokens: not used
 _RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
 
@@ -60,7 +61,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED) or name.startswith(_HEADS)}
+    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED) or name.startswith(_FURTHER_HEADS)}
     return CheckpointSource(
         path=folder,
         described_by="config.json",
@@ -128,8 +129,7 @@ def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tens
         return _orders_of_heads(config, names, tensors)
     if architecture.stacks_experts and config.experts:
         return _orders_of_experts(config.experts, names, tensors)
-    orders = _orders_of_taps(names, tensors)
-    return orders | (_orders_of_gates(config, names, tensors) if architecture.gates_queries else {})
+    return _orders_of_taps(config, names, tensors) | _orders_of_gates(config, names, tensors)
 
 
 def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
@@ -144,11 +144,15 @@ def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) 
     return orders
 
 
-def _orders_of_taps(names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
     """Return the orders of convolutions that are stored as the taps of each channel."""
-    of_taps = {name: len(ours) for name, ours in names.items() if ours[0].endswith("conv.0") and name in tensors}
-    shapes = {name: tensors.shape(name) for name in of_taps}
-    return {name: taps_apart(shapes[name][0], taps) for name, taps in of_taps.items() if shapes[name][1:] == (1, taps)}
+    channels = {name: shape[0] for name, shape in weight_shapes(config).items() if name.endswith("conv.0")}
+    held = {name: ours for name, ours in names.items() if ours[0] in channels and name in tensors}
+    return {
+        name: taps_apart(channels[ours[0]], len(ours))
+        for name, ours in held.items()
+        if tensors.shape(name) == (channels[ours[0]], 1, len(ours))  # another shape is refused, and may be huge
+    }
 
 
 def _orders_of_gates(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:

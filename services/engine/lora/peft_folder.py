@@ -50,12 +50,16 @@ class PeftFolder:
 
         Raises CheckpointError for a module that the checkpoint lacks or an adapter cannot change, and for wrong shapes.
         """
+        found: set[str] = set()
         for module in sorted(self._modules):
             down, up = self._tensor(module, _DOWN), self._tensor(module, _UP)
             inputs, outputs = self._shape_of(module, checkpoint)
             self._check_shape(module + _DOWN, down, (self._config.rank, inputs))
             self._check_shape(module + _UP, up, (outputs, self._config.rank))
             for name, rows in checkpoint.split_rows(f"{module}.weight", up).items():
+                if name in found:
+                    raise CheckpointError(f"{self._file.path}: module {module!r} is there twice, under two names")
+                found.add(name)
                 yield name, (down, np.ascontiguousarray(rows))
 
     def _module_of(self, tensor: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 from outrider import ArgumentsDelta, ContentDelta, FinishReason, ReasoningDelta, Result, ToolCall, ToolCallStart
 from services.gateway.anthropic.problem_body import problem_body, problem_event
 from services.gateway.anthropic.request import MessageRequest
-from services.gateway.generation.call_arguments import read_arguments
+from services.gateway.generation.call_arguments import are_whole, read_arguments
 from services.gateway.generation.cut import is_cut
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import PartDelta, Piece
@@ -127,9 +127,11 @@ def _more(delta: ContentDelta | ReasoningDelta | ArgumentsDelta) -> Json:
 
 
 def _ends(result: Result) -> Json:
-    if is_cut(result) or result.finish_reason is FinishReason.INVALID_LOGITS:
+    calls = () if result.message is None else result.message.tool_calls
+    is_whole = all(are_whole(call.arguments) for call in calls)
+    if is_cut(result) or result.finish_reason is FinishReason.INVALID_LOGITS or not is_whole:
         return {"stop_reason": "max_tokens", "stop_sequence": None}
-    if result.message is not None and result.message.tool_calls:
+    if calls:
         return {"stop_reason": "tool_use", "stop_sequence": None}
     reason = "end_turn" if result.stop_string is None else "stop_sequence"
     return {"stop_reason": reason, "stop_sequence": result.stop_string}

@@ -13,7 +13,8 @@ _MOST_DIGITS = 308  # of a whole number within float64
 def read_arguments(text: str) -> object:
     """Parse arguments; `encode` encodes them again with all their numbers.
 
-    Of arguments that are cut off, return what is whole in them, as Anthropic's client does.
+    Arguments that are cut off are parsed as far as they go, as Anthropic's client does; a number at the end may lack
+    digits.
     """
     try:
         return _read(text)
@@ -31,7 +32,10 @@ def are_whole(text: str) -> bool:
 
 
 def _read(text: str) -> object:
-    return json.loads(text, parse_float=_read_number, parse_int=_read_integer)
+    try:
+        return json.loads(text, parse_float=_read_number, parse_int=_read_integer)
+    except RecursionError as error:
+        raise ValueError("they are nested too deeply") from error
 
 
 def _read_cut(text: str) -> object:

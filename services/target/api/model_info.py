@@ -32,7 +32,7 @@ def write_model_info(model: TargetModel, description: ModelDescription) -> gener
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=description.has_chat_template,
         has_infill=description.has_infill,
-        has_draft=model.drafts is not None and model.drafts.pool.is_linked,
+        has_draft=model.has_draft,
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
             for name, fingerprint in description.adapted.items()

@@ -11,7 +11,7 @@ from services.target.message.schema_references import Schema, SchemaReferences
 
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
 _NULLS = ("null", "None")
-_OF_OTHERS = "[{-0123456789"  # with which JSON begins that is no string and no constant
+_OF_OTHERS = "[{-0123456789"  # the first characters of numbers, lists and objects in JSON
 
 
 class _Json(NamedTuple):

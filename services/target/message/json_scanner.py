@@ -61,11 +61,10 @@ class Found(NamedTuple):
 
 
 class JsonScanner:
-    """Reads each character once; the text from `start` to `position` is the beginning of a JSON value."""
+    """Reads each character once; the text up to `position` is the beginning of a JSON value."""
 
     def __init__(self, start: int) -> None:
         """The value begins at `start`, perhaps after white space."""
-        self.start = start
         self.position = start
         self.is_whole = False
         self._state = "value"

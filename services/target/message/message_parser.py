@@ -38,7 +38,7 @@ class MessageParser:
         self._is_after_mark = is_thinking
         self._call_start = ""  # the mark that began the current call
         self._call: CallReader | None = None
-        self._is_open = False  # whether a call has ended whose end mark has not come yet
+        self._is_open = False  # whether another call may follow before the end mark
         self._read: Callable[[bool], bool] = self._read_thought if is_thinking else self._read_beginning
 
     def feed(self, text: str) -> list[Delta]:
@@ -113,10 +113,10 @@ class MessageParser:
         end = next((end for end in self._tools.ends if text.startswith(end)), None)
         if end is not None:
             self._text, self._is_open = text[len(end) :], False
-        elif not is_end and may_become(text, (*self._tools.ends, *self._tools.starts)):
-            return False
-        elif is_end and may_become(text, self._tools.marks):  # a mark that is cut off is no text either
-            self._text = ""
+        elif may_become(text, (*self._tools.ends, *(self._tools.marks if is_end else self._tools.starts))):
+            if not is_end:
+                return False
+            self._text = ""  # a mark that is cut off is no text either
         elif text.startswith("{") and (self._is_open or self._tools.is_bare):
             self._begin_call("", "", skipped)
         else:
@@ -176,9 +176,14 @@ class MessageParser:
         self._pass_mark(length, self._read_between)
 
     def _leave_call(self, call: CallReader) -> None:
-        """Pass a text that is no call, or not further than to a point."""
+        """Pass the text that calls were made of; without any, it is content up to the point where this was certain.
+
+        After arguments that are malformed, no call follows before the end mark.
+        """
         if call.kept:
+            is_inside = self._calls.is_open
             self._end_call(call.kept)
+            self._is_open = self._is_open and not is_inside
             return
         text = self._call_start + self._text[: call.position]
         self._call_start, self._text = "", self._text[call.position :]

@@ -67,7 +67,7 @@ class TargetMetrics(Collector):
         _add_steps(own, self._engine)
         text = "KV blocks that are owned, free but cached, and empty."
         own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
-        text = "Tokens found in the prefix cache in vain: no layers' state was kept after them."
+        text = "Tokens in the prefix cache that were computed again, since no state of the layers was kept after them."
         own.counter("stateless_cache_tokens", text, self._engine.blocks.num_stateless)
         _add_offload(own, self._engine.offload)
         _add_sessions(own, self._sessions)

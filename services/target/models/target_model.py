@@ -80,6 +80,11 @@ class TargetModel:
         return self.serving.model.describe() if self.serving is not None else self._last
 
     @property
+    def has_draft(self) -> bool:
+        """Whether any draft is linked."""
+        return self.drafts is not None and self.drafts.pool.is_linked
+
+    @property
     def loaded_share(self) -> float:
         """The share of it that is in memory, 0 to 1."""
         return 1.0 if self.serving is not None else self.progress.share
@@ -179,8 +184,7 @@ class TargetModel:
         return ServedModel.of(engine, self.name, template, syntax)
 
     async def _rehearse(self) -> bool:
-        is_drafted = self.drafts is not None and self.drafts.pool.is_linked
-        return await self.engine.rehearse() if self.engine and is_drafted else True
+        return await self.engine.rehearse() if self.engine and self.has_draft else True
 
 
 def _sessions(engine: TargetEngine, server: ServerConfig) -> Sessions:

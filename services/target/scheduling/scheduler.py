@@ -170,7 +170,7 @@ class Scheduler:
             text.settle(num_tokens, accepted_rows)
             self._blocks.keep(text, text.num_computed)
             self._blocks.shrink(text, len(text.tokens))
-            if text.slot is not None and text.num_computed < text.state_position:
+            if text.slot is not None and text.num_computed < text.state_position and not sequence.is_finished:
                 self._blocks.restart(text)
         self._queue.charge(sequence, num_committed)
 

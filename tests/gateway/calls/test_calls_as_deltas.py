@@ -48,6 +48,15 @@ class CallingServicer(ScriptedServicer):
         return finished
 
 
+class MalformedServicer(CallingServicer):
+    """A call that was begun ends early, and the answer ends by itself."""
+
+    def _finished(self, request: Request, prompt: list[int], whole: list[int]) -> generation_pb2.Finished:
+        finished = super()._finished(request, prompt, whole)
+        finished.reason = common_pb2.FINISH_REASON_STOP_TOKEN
+        return finished
+
+
 @pytest.fixture(scope="module")
 def calling() -> Iterator[RunningGateway]:
     """A gateway in front of a target that calls two tools."""
@@ -161,6 +170,13 @@ def test_a_call_that_is_cut_off_has_the_arguments_so_far(calling: RunningGateway
     assert chat(calling.url, most) == 2 * [([("f", begun)], "length")]
     assert response(calling.url, most) == 2 * [([("f", begun, "incomplete")], "incomplete")]
     assert message(calling.url, most) == 2 * [([("f", PARTIAL[most])], "max_tokens")]
+
+
+def test_no_tool_is_to_be_run_with_malformed_arguments():
+    """Anthropic's API has no status of a call, and its clients parse what there is."""
+    with ScriptedServer(servicer_type=MalformedServicer) as server, RunningGateway(server.address) as gateway:
+        assert message(gateway.url, CUTS[1]) == 2 * [([("f", PARTIAL[CUTS[1]])], "max_tokens")]
+        assert message(gateway.url, len(SCRIPT)) == 2 * [([("f", json.loads(F)), ("g", {})], "tool_use")]
 
 
 def test_a_stream_adds_up_to_the_whole_answer(calling: RunningGateway):

@@ -301,10 +301,9 @@ def _stored(values: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> tup
     block, size = gguf.GGML_QUANT_SIZES[kind]
     if values.ndim == 1 or values.shape[-1] % block or kind == F32:
         return (values,)
-    try:
-        return quantize(values, kind), None, kind
-    except NotImplementedError:  # the package reads this type and does not write it
+    if kind.name in _SCALES:  # the package reads these types and does not write them
         return _random_blocks(values.shape, block, size, kind), None, kind
+    return quantize(values, kind), None, kind
 
 
 def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGMLQuantizationType) -> NDArray[np.uint8]:

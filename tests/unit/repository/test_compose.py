@@ -194,6 +194,7 @@ def test_a_services_certificates_are_made_as_the_page_says(tmp_path: Path) -> No
 def test_of_two_each_is_restricted_built_and_drained_as_one_is(name: str) -> None:
     service, kind = TWO[name], name.partition("-")[0]
     own = {"command", "image", "deploy", "environment", "build", "ports", "healthcheck", "profiles", "cpuset"}
+    own.add("depends_on")
     assert {key: value for key, value in service.items() if key not in own} == {
         key: value for key, value in BASE[kind].items() if key not in own
     }
@@ -224,6 +225,7 @@ def test_of_two_each_gateway_prefers_its_target_and_knows_both() -> None:
         assert draft.value == f"draft-{number}:{port_of(parse('draft', TWO[f'draft-{number}']['command']).listen)}"
         targets = parse("gateway", TWO[f"gateway-{number}"]["command"]).target
         assert targets == [f"target-{number}:{port}", f"target-{1 - number}:{port}"]
+        assert TWO[f"gateway-{number}"]["depends_on"] == {f"target-{number}": {"condition": "service_healthy"}}
     published = [port.rpartition(":")[0] for service in TWO.values() for port in service.get("ports", [])]
     assert len(published) == len(set(published)) == 4
 

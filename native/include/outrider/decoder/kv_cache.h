@@ -1,4 +1,5 @@
-// KvCache: the paged memory of all layers: keys and values, or the inputs of short convolutions.
+// KvCache: the paged memory of all layers: keys and values, or the inputs of short convolutions; a second one
+// holds states, a slot in each block.
 #pragma once
 
 #include <memory>

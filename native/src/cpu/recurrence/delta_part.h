@@ -7,6 +7,8 @@ namespace outrider::cpu {
 
 /// The largest head of a state, in rows and in columns.
 constexpr int kMostStateDim = 256;
+/// The longest convolution before a state.
+constexpr int kMostStateTaps = 32;
 
 struct DeltaPart {
     int64_t first_row;

@@ -91,6 +91,10 @@ class DeltaHead {
 
     void prepare(int64_t position, int64_t token) {
         const DeltaShape& shape = op_.shape;
+        const int64_t before = position - (shape.taps - 1);
+        for (int64_t tap = larger(0, -before); tap < shape.taps; ++tap) {
+            inputs_[tap] = channels_of(before + tap);
+        }
         const int64_t key_head = int64_t{part_.head} * shape.key_heads / shape.value_heads;
         float* query = tokens_.queries[token];
         float* key = tokens_.keys[token];
@@ -111,9 +115,8 @@ class DeltaHead {
         for (int64_t at = 0; at < count; at += kLanes) {
             Vec sum{};
             for (int64_t tap = larger(0, -before); tap < op_.shape.taps; ++tap) {
-                const float* input = channels_of(before + tap) + channel + at;
-                sum = multiply_add(load(op_.taps + tap * op_.shape.channels() + channel + at), load(input),
-                                   sum);
+                const Vec weights = load(op_.taps + tap * op_.shape.channels() + channel + at);
+                sum = multiply_add(weights, load(inputs_[tap] + channel + at), sum);
             }
             store(out + at, silu(sum));
         }
@@ -140,49 +143,47 @@ class DeltaHead {
         }
     }
 
+    /// Calls visit(part, vector, row, values of the state) for all rows of some columns, a row of each quarter in
+    /// turn.
+    template <typename Visit>
+    OUTRIDER_INLINE void for_values(float* state, const Visit& visit) const {
+        const int64_t quarter = op_.shape.key_dim / kQuarters;
+        for (int64_t i = 0; i < quarter; ++i) {
+#pragma GCC unroll 4
+            for (int part = 0; part < kQuarters; ++part) {
+                const int64_t row = part * quarter + i;
+#pragma GCC unroll 2
+                for (int vector = 0; vector < kDeltaVectors; ++vector) {
+                    visit(part, vector, row, state + row * op_.shape.value_dim + vector * kLanes);
+                }
+            }
+        }
+    }
+
     /// Updates some columns of the state by one token, and writes their outputs if its row is in the pass.
     void step(float* state, int64_t position, int64_t token, int64_t column) const {
-        const int64_t width = op_.shape.value_dim;
-        const int64_t quarter = op_.shape.key_dim / kQuarters;
         const float* key = tokens_.keys[token];
         const float* query = tokens_.queries[token];
         const Vec decay = splat(tokens_.decays[token]);
-        Vec sums[kQuarters][kDeltaVectors] = {};
-        for (int64_t i = 0; i < quarter; ++i) {
-#pragma GCC unroll 4
-            for (int part = 0; part < kQuarters; ++part) {
-                const int64_t row = part * quarter + i;
-#pragma GCC unroll 2
-                for (int vector = 0; vector < kDeltaVectors; ++vector) {
-                    const Vec decayed = load(state + row * width + vector * kLanes) * decay;
-                    sums[part][vector] = multiply_add(decayed, splat(key[row]), sums[part][vector]);
-                }
-            }
-        }
+        Vec before[kQuarters][kDeltaVectors] = {};
+        for_values(state, [&](int part, int vector, int64_t row, const float* at) {
+            before[part][vector] = multiply_add(load(at) * decay, splat(key[row]), before[part][vector]);
+        });
         Vec update[kDeltaVectors];
         for (int vector = 0; vector < kDeltaVectors; ++vector) {
             const Vec value = load(tokens_.values[token] + column + vector * kLanes);
-            update[vector] = (value - total(sums, vector)) * tokens_.rates[token];
-            for (int part = 0; part < kQuarters; ++part) {
-                sums[part][vector] = Vec{};
-            }
+            update[vector] = (value - total(before, vector)) * tokens_.rates[token];
         }
-        for (int64_t i = 0; i < quarter; ++i) {
-#pragma GCC unroll 4
-            for (int part = 0; part < kQuarters; ++part) {
-                const int64_t row = part * quarter + i;
-#pragma GCC unroll 2
-                for (int vector = 0; vector < kDeltaVectors; ++vector) {
-                    float* at = state + row * width + vector * kLanes;
-                    const Vec next = multiply_add(splat(key[row]), update[vector], load(at) * decay);
-                    store(at, next);
-                    sums[part][vector] = multiply_add(next, splat(query[row]), sums[part][vector]);
-                }
-            }
-        }
+        Vec sums[kQuarters][kDeltaVectors] = {};
+        for_values(state, [&](int part, int vector, int64_t row, float* at) {
+            const Vec next = multiply_add(splat(key[row]), update[vector], load(at) * decay);
+            store(at, next);
+            sums[part][vector] = multiply_add(next, splat(query[row]), sums[part][vector]);
+        });
         if (position >= start_) {
-            const int64_t row = part_.first_row + position - start_;
-            float* out = op_.out + row * op_.shape.value_size() + int64_t{part_.head} * width + column;
+            const int64_t width = op_.shape.value_size();
+            float* out = op_.out + (part_.first_row + position - start_) * width +
+                         int64_t{part_.head} * op_.shape.value_dim + column;
             for (int vector = 0; vector < kDeltaVectors; ++vector) {
                 store(out + vector * kLanes, total(sums, vector));
             }
@@ -201,6 +202,7 @@ class DeltaHead {
     int64_t start_;  // position of the pass's first row
     float* state_;
     const float* ring_;
+    const float* inputs_[kMostStateTaps];  // the rows that a token's convolution reads, by tap
     DeltaTokens tokens_;
 };
 

@@ -21,7 +21,6 @@ class Architecture:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of transformers, for absent fields
     norms_are_offsets: bool = False  # a norm multiplies by 1 + the stored weight
     stacks_experts: bool = False  # one tensor holds all experts, [experts, in, out], gate and up interleaved
-    gates_queries: bool = False  # the rows of each head's gates follow those of its query in q_proj
     turns_neighbours: bool = False  # interleaved rotary embeddings pair neighbouring rows of a head, not its halves
 
 

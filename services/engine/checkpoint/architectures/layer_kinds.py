@@ -12,12 +12,17 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 def read_layer_types(config: JsonFields, is_sliding: Callable[[int], bool]) -> list[str]:
     """Read the kind of each layer's attention; `is_sliding` gives the default. Raises CheckpointError.  # [layers]"""
-    num_layers = read_num_layers(config)
-    types = config.raw("layer_types")
+    default = [SLIDING if is_sliding(layer) else FULL for layer in range(read_num_layers(config))]
+    return read_listed_types(config, FULL, SLIDING) or default
+
+
+def read_listed_types(config: JsonFields, *kinds: str) -> list[str] | None:
+    """Read the kind of each layer, None if there is no list; raises CheckpointError.  # [layers]"""
+    num_layers, types = read_num_layers(config), config.raw("layer_types")
     if types is None:
-        return [SLIDING if is_sliding(layer) else FULL for layer in range(num_layers)]
-    if not isinstance(types, list) or len(types) != num_layers or any(kind not in (FULL, SLIDING) for kind in types):
-        raise config.error("layer_types", f"must be {num_layers} of {FULL} and {SLIDING}, is {shown(types)}")
+        return None
+    if not isinstance(types, list) or len(types) != num_layers or any(kind not in kinds for kind in types):
+        raise config.error("layer_types", f"must be {num_layers} of {' and '.join(kinds)}, is {shown(types)}")
     return types
 
 

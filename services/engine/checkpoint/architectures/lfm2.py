@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_num_layers
-from services.engine.checkpoint.architectures.layer_kinds import FULL
+from services.engine.checkpoint.architectures.layer_kinds import FULL, read_listed_types
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
@@ -47,16 +47,14 @@ def _with_later_names(config: JsonFields) -> JsonFields:
 
 def _read_layer_types(config: JsonFields) -> list[str]:
     """Read the kind of each layer; earlier folders list the layers with attention instead.  # [layers]"""
-    num_layers, types, attending = read_num_layers(config), config.raw("layer_types"), config.raw("full_attn_idxs")
+    num_layers, attending = read_num_layers(config), config.raw("full_attn_idxs")
     if attending is not None:
         if not isinstance(attending, list) or any(type(index) is not int for index in attending):
             raise config.error("full_attn_idxs", f"must be a list of layers, is {shown(attending)}")
         if bad := [index for index in attending if not 0 <= index < num_layers]:
             raise config.error("full_attn_idxs", f"has {shown(bad[0])}; there are {num_layers} layers")
-    if types is None:
+    if (types := read_listed_types(config, FULL, CONV)) is None:
         return [FULL if attending is None or layer in attending else CONV for layer in range(num_layers)]
-    if not isinstance(types, list) or len(types) != num_layers or any(kind not in (FULL, CONV) for kind in types):
-        raise config.error("layer_types", f"must be {num_layers} of {FULL} and {CONV}, is {shown(types)}")
     listed = [layer for layer, kind in enumerate(types) if kind == FULL]
     if attending is not None and sorted({*attending}) != listed:
         raise config.error("full_attn_idxs", f"must be the layers of {FULL} in layer_types, is {shown(attending)}")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_num_layers, read_own_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import FULL
+from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_listed_types
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import Attention, GatedDelta, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields, shown
@@ -39,12 +39,10 @@ def _read_qwen3_5(config: JsonFields, context_length: int) -> ModelConfig:
 
 def _read_layer_types(config: JsonFields) -> list[str]:
     """Read the kind of each layer; by default every fourth attends, and at least one must.  # [layers]"""
-    num_layers, types = read_num_layers(config), config.raw("layer_types")
-    if types is None:
-        interval = config.integer("full_attention_interval", _DEFAULT_INTERVAL, maximum=num_layers)
-        return [LINEAR if (layer + 1) % interval else FULL for layer in range(num_layers)]
-    if not isinstance(types, list) or len(types) != num_layers or any(kind not in (FULL, LINEAR) for kind in types):
-        raise config.error("layer_types", f"must be {num_layers} of {FULL} and {LINEAR}, is {shown(types)}")
+    if (types := read_listed_types(config, FULL, LINEAR)) is None:
+        num_layers = read_num_layers(config)
+        is_linear = every_but(config.integer("full_attention_interval", _DEFAULT_INTERVAL, maximum=num_layers))
+        return [LINEAR if is_linear(layer) else FULL for layer in range(num_layers)]
     if FULL not in types:
         raise config.error("layer_types", f"must have {FULL} at least once, is {shown(types)}")
     return types
@@ -88,6 +86,5 @@ QWEN3_5 = {
             **{"num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32_768},
         },
         norms_are_offsets=True,
-        gates_queries=True,
     )
 }

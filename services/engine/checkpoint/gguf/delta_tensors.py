@@ -33,7 +33,8 @@ class DeltaTensors(TensorsOver):
         weights = {tensor: ours[0].split(".")[2] for tensor, ours in names.items() if ".delta_" in ours[0]}
         held = {tensor: weight for tensor, weight in weights.items() if tensor in inner}
         self._decays = {tensor for tensor, weight in held.items() if weight == "delta_decay"}
-        self._outputs = {tensor for tensor, weight in held.items() if weight == "delta_out" and self._fits(tensor)}
+        outputs = {tensor for tensor, weight in held.items() if weight == "delta_out" and self._fits(tensor)}
+        self._reordered = outputs if delta.value_heads != delta.key_heads else set()
         for weight, order in _orders(delta).items():
             mine = [tensor for tensor, each in held.items() if each == weight]
             inner.set_order([tensor for tensor in mine if inner.shape(tensor)[0] == len(order)], order)
@@ -58,14 +59,14 @@ class DeltaTensors(TensorsOver):
         if name in self._decays:
             with np.errstate(divide="ignore", invalid="ignore"):  # a damaged value may be positive
                 return np.log(-to_float32(values))
-        return self._in_our_columns(values) if name in self._outputs else values
+        return self._in_our_columns(values) if name in self._reordered else values
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
         """Return rows as they are stored.  # [rows, bytes of a row]"""
         if self._is_dequantised(name):
             return np.ascontiguousarray(self.rows(name, begin, end)).view(np.uint8)
         stored = self._inner.stored_rows(name, begin, end)
-        return self._in_our_columns(stored) if name in self._outputs else stored
+        return self._in_our_columns(stored) if name in self._reordered else stored
 
     def _in_our_columns(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Reorder the value heads along rows, of values or of bytes.  # [rows, …] -> [rows, …]"""
@@ -73,8 +74,7 @@ class DeltaTensors(TensorsOver):
         return rows.reshape(len(rows), each, groups, -1).swapaxes(1, 2).reshape(len(rows), -1)
 
     def _is_dequantised(self, name: str) -> bool:
-        is_reordered = name in self._outputs and self._delta.value_heads != self._delta.key_heads
-        return is_reordered and self._delta.value_dim % self._file.block_values(name) != 0
+        return name in self._reordered and self._delta.value_dim % self._file.block_values(name) != 0
 
 
 def _orders(delta: GatedDelta) -> dict[str, Order]:

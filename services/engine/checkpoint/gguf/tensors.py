@@ -76,7 +76,10 @@ class GgufTensors(TensorsInFiles[GgufFile]):
         return rows if self.kind(name) == self._files[name].tensors[name].kind.name else to_bytes(rows)
 
     def _file_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return rows as the file holds them; the blocks of a vector keep its order.  # [rows, bytes of a row]"""
+        """Return rows as the file holds them, in our order; a quantised vector's blocks stay in the file's order.
+
+        # [rows, bytes of a row]
+        """
         rows, kind = self._files[name].rows(name), self._files[name].tensors[name].kind
         order = self._orders.get(name)
         if len(self.shape(name)) == 1:

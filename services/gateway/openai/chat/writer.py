@@ -25,7 +25,7 @@ class ChatWriter:
         self._request = request
         self._usage = UsageSoFar(request, head)
         self._head = head
-        self._calls = [0] * head.num_choices
+        self._calls = [-1] * head.num_choices  # the index of each choice's last call
         self._begun: set[int] = set()
         self._kept = [EncodedList() for _ in range(head.num_choices)]
         self._base = {
@@ -98,10 +98,10 @@ class ChatWriter:
                 return {"reasoning_content": text}
             case ToolCallStart(name):
                 self._calls[choice] += 1
-                index = self._calls[choice] - 1
+                index = self._calls[choice]
                 return {"tool_calls": [{"index": index, **self._call(choice, index, name, "")}]}
             case ArgumentsDelta(text):
-                return {"tool_calls": [{"index": self._calls[choice] - 1, "function": {"arguments": text}}]}
+                return {"tool_calls": [{"index": self._calls[choice], "function": {"arguments": text}}]}
 
     def _call(self, choice: int, index: int, name: str, arguments: str) -> Json:
         """Return a tool call; its id is the same when the answer is resumed."""

@@ -56,8 +56,8 @@ class OpenItem:
             self._logprobs.extend(new)
         return new
 
-    def closed(self, status: str = "completed") -> Iterator[Event]:
-        """Yield the events of its end; the status of an item that is cut is `incomplete`."""
+    def closed(self, whole: Json) -> Iterator[Event]:
+        """Yield the events of its end, which repeat the whole item."""
         text = "".join(self._text)
         if self._tool is not None:
             yield _event("response.function_call_arguments.done", **self._place, name=self._tool, arguments=text)
@@ -65,10 +65,10 @@ class OpenItem:
             logprobs: Json = {"logprobs": self._logprobs} if self.kind == "message" else {}
             yield _event(f"response.{_PARTS[self.kind]}.done", **self._place, content_index=0, text=text, **logprobs)
             yield self._part_event("done", self._logprobs)
-        yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole(status))
+        yield _event("response.output_item.done", output_index=self._place["output_index"], item=whole)
 
     def whole(self, status: str = "completed") -> Json:
-        """Return the item after its end; a call is `incomplete` if its arguments are."""
+        """Return the item after its end; it is `incomplete` if it is cut, and a call if its arguments are."""
         if self._tool is not None:
             status = "completed" if are_whole("".join(self._text)) else "incomplete"
         return self._item(status)

@@ -122,8 +122,9 @@ class ResponseWriter:
     def _close(self, status: str = "completed") -> Iterator[Event]:
         if self._open is not None:
             self._open.add(self._tokens_of(self._open))
-            self._items.append(self._open.whole(status))
-            yield from self._open.closed(status)
+            item = self._open.whole(status)
+            self._items.append(item)
+            yield from self._open.closed(item)
             self._open = None
 
     def _tokens_of(self, item: OpenItem) -> list[Token]:

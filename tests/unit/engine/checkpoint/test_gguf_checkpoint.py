@@ -45,11 +45,6 @@ def values_of(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return {name: to_float32(values) for name, values in checkpoint.weights()}
 
 
-def tolerance(name: str) -> float:
-    """A file has the exponentials of decays, and all else as it is."""
-    return 1e-6 if name.endswith("delta_decay") else 0.0
-
-
 @pytest.mark.parametrize("kind", [*Kind, *FURTHER])
 def test_every_architecture_has_its_configuration_and_weights(tmp_path, kind):
     folder = representable_checkpoint(kind, tmp_path)
@@ -59,7 +54,10 @@ def test_every_architecture_has_its_configuration_and_weights(tmp_path, kind):
     assert_close_ropes(ours, expected)
     weights, stored = values_of(ours), values_of(expected)
     assert weights.keys() == stored.keys()
-    assert all(np.allclose(weights[name], stored[name], rtol=0, atol=tolerance(name)) for name in stored)
+    decays = {name for name in stored if name.endswith("delta_decay")}  # a file has their exponentials
+    assert all(np.array_equal(weights[name], stored[name]) for name in stored.keys() - decays)
+    for name in decays:
+        np.testing.assert_allclose(weights[name], stored[name], rtol=0, atol=1e-6, strict=True)
 
 
 @pytest.mark.parametrize("kind", [F16, BF16])

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import math
+import os
 import random
 import resource
 import struct
@@ -16,7 +18,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.loaded_model import LoadedModel
 from tests.harness.further import all_with, further
-from tests.harness.models.checkpoints import Kind, copy_of, random_checkpoint
+from tests.harness.models.checkpoints import Kind, copy_of, edit_weights, random_checkpoint
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.gguf_files import write_gguf
 
@@ -127,6 +129,23 @@ def _tokenizer_changes(description, seed):
     others = [path for path in paths if len(path) <= 2 or path[0] != "model"]
     chosen = generator.sample(few, 20) + others
     return [(path, value) for path in chosen for value in generator.sample(_VALUES, 1)]
+
+
+def test_a_convolution_of_any_size(tmp_path):
+    folder = copy_of(further_checkpoint(Further.QWEN3_5), tmp_path)
+    loader, path = Loader(folder), folder / "model.safetensors"
+    name = "model.layers.0.linear_attn.conv1d.weight"
+    edit_weights(folder, lambda tensors: tensors.pop(name))
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header, end = json.loads(content[8 : 8 + size]), len(content) - 8 - size
+    for shape in ([2**26, 1, 4], [256, 2**20, 4], [4, 1, 2**26]):
+        grown = end + 4 * math.prod(shape)
+        text = json.dumps({**header, name: {"dtype": "F32", "shape": shape, "data_offsets": [end, grown]}}).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
+        os.truncate(path, 8 + len(text) + grown)  # the rest is a hole, which takes no space
+        loader.load(f"'{name}' has shape")
+    assert loader.num_loaded == 0
 
 
 @pytest.mark.parametrize("seed", [3, further(4)])

@@ -24,10 +24,13 @@ KINDS = {"Q8_0": "Q8_0", "Q4_0": "Q4_0", "MXFP4": "Q8_0", "BF16": "BF16", "Q4_K"
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory) -> Path:
     """A folder whose rows are whole blocks of every type."""
+    return write_wide(tmp_path_factory.mktemp("wide") / "model", GROUPS)
+
+
+def write_wide(folder: Path, groups: int) -> Path:
     config = further_config(Further.QWEN3_5)
     config.hidden_size = config.intermediate_size = 256
-    config.linear_num_key_heads, config.linear_num_value_heads = GROUPS, HEADS
-    folder = tmp_path_factory.mktemp("wide") / "model"
+    config.linear_num_key_heads, config.linear_num_value_heads = groups, HEADS
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     write_model(folder, model, norm_offset=1.0, output_biases=True)
     return folder
@@ -76,6 +79,15 @@ def test_the_bytes_of_reordered_columns_hold_their_values(wide, tmp_path, kind):
     rows, held = checkpoint.stored_rows("layers.2.delta_out", 3, 70), checkpoint.kind("layers.2.delta_out")
     values = dequantize(np.ascontiguousarray(rows), gguf.GGMLQuantizationType[held])
     assert np.array_equal(values, whole(checkpoint, "layers.2.delta_out")[3:70])
+    assert len(checkpoint.weights_digest()) == 64
+
+
+def test_heads_of_one_group_each_stay_as_they_are_stored(tmp_path):
+    path = write_gguf(write_wide(tmp_path / "model", HEADS), tmp_path / "model.gguf", gguf.GGMLQuantizationType["Q6_K"])
+    checkpoint = load_checkpoint(path)
+    stored = next(one for one in gguf.GGUFReader(path).tensors if one.name == "blk.1.ssm_out.weight")
+    assert checkpoint.kind("layers.1.delta_out") == "Q6_K"
+    assert np.array_equal(whole(checkpoint, "layers.1.delta_out"), dequantize(stored.data, stored.tensor_type))
     assert len(checkpoint.weights_digest()) == 64
 
 

@@ -181,6 +181,17 @@ def test_an_adapter_of_either_class_fits_a_gguf_file(tmp_path: Path) -> None:
     assert_same(_updates(of_text, file), _updates(adapter, base))
 
 
+def test_a_module_of_two_names_is_refused(tmp_path: Path) -> None:
+    base = further_checkpoint(Further.QWEN3_5_PICTURES)
+    adapter = write_adapter(tmp_path, base, seed=1, modules=["down_proj"])
+    twice = "model.layers.0.mlp.down_proj"
+    tensors = load_file(adapter / WEIGHTS)
+    mine = {name: tensor for name, tensor in tensors.items() if "layers.0.mlp.down_proj" in name}
+    renamed(adapter, {name.replace("model.language_model.", "model."): tensor for name, tensor in mine.items()})
+    with pytest.raises(CheckpointError, match=rf"module 'model\.(language_model\.)?{twice[6:]}' is there twice"):
+        _updates(adapter, base)
+
+
 def assert_same(found: dict[str, Update], expected: dict[str, Update]) -> None:
     assert found.keys() == expected.keys()
     assert all((ours == its).all() for name in found for ours, its in zip(found[name], expected[name], strict=True))

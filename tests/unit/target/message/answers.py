@@ -94,6 +94,11 @@ ANSWERS = {
         '<tool_call>{"name": "f", "arguments": {"a": 1, x}}</tool_call> b',
         [ToolCall("f", '{"a": 1, '), Content("x}}</tool_call> b")],
     ),
+    "hermes, a call inside of arguments that are no JSON": Answer(
+        "hermes",
+        '<tool_call>{"name": "f", "arguments": {"a": 1, {"name": "g.h", "arguments": {}}</tool_call> b',
+        [ToolCall("f", '{"a": 1, '), Content('{"name": "g.h", "arguments": {}}</tool_call> b')],
+    ),
     "hermes, a call that is only hinted at": Answer(
         "hermes",
         'As in <tool_call>{"name": "f", "arguments": {"a": ...}}</tool_call>.',
@@ -154,6 +159,9 @@ ANSWERS = {
         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g.h\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         [Reasoning("Hm."), Content("So."), F, G],
         True,
+    ),
+    "deepseek, cut off in the mark after a call": Answer(
+        "deepseek_v3", f'{_DEEPSEEK}function<｜tool▁sep｜>f\n```json\n{{"a": 1}}\n``', [F]
     ),
     "deepseek, plain": Answer(
         "deepseek_v31",

@@ -1,22 +1,7 @@
 """Parts of a message: the deltas of an answer, joined."""
 
-from services.target.message.deltas import Arguments, CallStart, Content, Delta, Reasoning, ToolCall
-
-
-def joined(deltas: list[Delta]) -> list[Delta]:
-    """With one delta for all that follow one of its kind."""
-    whole: list[Delta] = []
-    for delta in deltas:
-        match whole[-1:], delta:
-            case [Reasoning(before)], Reasoning(text):
-                whole[-1] = Reasoning(before + text)
-            case [Content(before)], Content(text):
-                whole[-1] = Content(before + text)
-            case [Arguments(before)], Arguments(text):
-                whole[-1] = Arguments(before + text)
-            case _:
-                whole.append(delta)
-    return whole
+from services.target.message.deltas import Arguments, CallStart, Delta, ToolCall
+from services.target.message.text_marks import joined_deltas
 
 
 def parts_of(deltas: list[Delta]) -> list[Delta]:
@@ -26,6 +11,7 @@ def parts_of(deltas: list[Delta]) -> list[Delta]:
     for delta in deltas:
         match delta:
             case CallStart(name):
+                assert not calls
                 calls.append([name, ""])
             case Arguments(text):
                 calls[-1][1] += text
@@ -36,4 +22,4 @@ def parts_of(deltas: list[Delta]) -> list[Delta]:
                 assert not calls
                 parts.append(delta)
     assert not calls
-    return joined(parts)
+    return joined_deltas(parts)

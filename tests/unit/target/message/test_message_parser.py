@@ -11,9 +11,10 @@ from services.target.message.channel_parser import ChannelParser
 from services.target.message.deltas import Arguments, CallStart, Content, Delta, ToolCall
 from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
+from services.target.message.text_marks import joined_deltas
 from services.target.message.thought import PromptThought
 from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of, written_call
-from tests.unit.target.message.parts import joined, parts_of
+from tests.unit.target.message.parts import parts_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
 XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
@@ -38,8 +39,8 @@ def read(answer: Answer, *cuts: int) -> list[list[Delta]]:
     states = []
     for start, end in pairwise(places):
         told += parser.feed(answer.text[start:end])
-        states.append(joined(told))
-    return [*states[:-1], joined(told + parser.finish())]
+        states.append(joined_deltas(told))
+    return [*states[:-1], joined_deltas(told + parser.finish())]
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -3,7 +3,7 @@
 import { make } from "../dom.js";
 import { judge } from "./result.js";
 
-const CUT = "max_tokens"; // the reason of an end that a larger limit would not have brought
+const CUT = "max_tokens"; // the finish reason of an answer that a larger limit continues
 
 export class Turn {
   views = [];
