@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and measures on this machine's GPU without a network, in calls of less than ten minutes each.
 #   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
-#   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels profile memcheck racecheck
+#   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels states profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
 #   gpu.sh [--wheels DIR] [--out DIR] build cpu  its processor's AMX and AVX-512, which few machines without a GPU have
 #   gpu.sh … STEP…                               some of these
@@ -17,16 +17,17 @@ cd "$(dirname "$0")/.."
 
 TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
-declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
+declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [states]=20 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
 declare -A OTHER_LIMITS=([cpu]=300)
-DEVICE_STEPS=(build probe native kernels profile memcheck racecheck)
+DEVICE_STEPS=(build probe native kernels states profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
 
 # What a dry run does differently.
 choose() {
     if [ -z "$DRY_RUN" ]; then
         DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=${PLAN:-whole} PASSES=()
+        STATES=(--shapes 4b --context 1024 --prompt 1024 --sequences 64)
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
         ISAS=(amx avx512) ISA_TESTS=tests/native ROOFLINE=(--contexts 256 --runs 7)
@@ -36,7 +37,8 @@ choose() {
         MODELS=${MODELS:-$([ "${gib:-0}" -ge 24 ] && echo /dev/shm || echo build)/outrider}
     else
         DEVICE=cuda-emulated PROCESSOR=portable ENGINE_DEVICE=cpu TORCH_DEVICE=cpu SHAPES=(smallest) PLAN=smallest
-        PASSES=(--smallest) CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
+        PASSES=(--smallest) STATES=(--shapes smallest --context 32 --prompt 32 --sequences 2 --runs 1)
+        CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
         NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
         ISAS=(portable) ISA_TESTS=tests/native/decoder/test_row_invariance.py ROOFLINE=(--contexts 16 --runs 1)
@@ -96,6 +98,10 @@ kernels() { # the time of each, on random weights in shapes of real models
 
 figures() { # what has been measured so far, beside the run before
     "$VENV/bin/python" -m tests.gpu.figures "$OUT"
+}
+
+states() { # passes of layers with states, beside those of layers that attend
+    "$VENV/bin/python" -m benchmarks.states --device "${ENGINE_DEVICE%%:*}" "${STATES[@]}"
 }
 
 profile() { # what the hardware counts in each; the clocks are left as they are

@@ -30,18 +30,18 @@ py::array_t<int32_t> block_tables(const py::object& self) {
     return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
 }
 
-/// The fields of each sequence's StatePlace.  # [max_sequences, 5]
+/// The fields of each sequence's StatePlace.  # [max_sequences, 7]
 py::array_t<int32_t> states(const py::object& self) {
     Batch& batch = self.cast<Batch&>();
-    return py::array_t<int32_t>({batch.max_sequences, 5}, &batch.states.data()->slot, self);
+    return py::array_t<int32_t>({batch.max_sequences, 7}, &batch.states.data()->slot, self);
 }
 
 void append(Batch& batch, const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
             int num_logits, int adapter, std::optional<int> slot, int state_position,
-            std::optional<int> num_certain, const std::optional<std::pair<int, int>>& kept) {
-    const int64_t certain = int64_t{position} + num_certain.value_or(static_cast<int>(run.size()));
-    require_range("num_certain", certain - position, 0, static_cast<int64_t>(run.size()));
-    StatePlace state{slot.value_or(-1), state_position, static_cast<int32_t>(certain)};
+            std::optional<int64_t> certain, const std::optional<std::pair<int, int>>& kept) {
+    const int64_t end = int64_t{position} + static_cast<int64_t>(run.size());
+    require_range("certain", certain.value_or(end), 0, end);
+    StatePlace state{slot.value_or(-1), state_position, static_cast<int32_t>(certain.value_or(end))};
     if (kept) {
         std::tie(state.kept_slot, state.kept_position) = *kept;
     }
@@ -65,8 +65,7 @@ void register_batch(py::module_& module) {
         .def("clear", &Batch::clear)
         .def("append", &append, py::arg("token_ids"), py::kw_only(), py::arg("position"), py::arg("blocks"),
              py::arg("num_logits"), py::arg("adapter") = kNoAdapter, py::arg("slot") = std::nullopt,
-             py::arg("state_position") = 0, py::arg("num_certain") = std::nullopt,
-             py::arg("kept") = std::nullopt)
+             py::arg("state_position") = 0, py::arg("certain") = std::nullopt, py::arg("kept") = std::nullopt)
         .def_property_readonly("token_ids", view_of(&Batch::token_ids))
         .def_property_readonly("positions", view_of(&Batch::positions))
         .def_property_readonly("sequences", view_of(&Batch::sequences))

@@ -64,7 +64,7 @@ def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFi
 
 
 class _Passes:
-    """Passes over one sequence. The contents of the KV cache before them do not affect their time."""
+    """Passes over one sequence. What the KV cache and its state hold does not affect their time."""
 
     def __init__(self, model: LoadedModel, context: int) -> None:
         self.prefilled = min(context, _PREFILLED)
@@ -98,7 +98,15 @@ class _Passes:
     def _time(self, *, position: int, rows: int, num_logits: int) -> float:
         self._batch.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
-        self._batch.append(token_ids, position=position, blocks=self._blocks, num_logits=num_logits)
+        slot = 0 if self._model.checkpoint.config.has_states else None
+        self._batch.append(
+            token_ids,
+            position=position,
+            blocks=self._blocks,
+            num_logits=num_logits,
+            slot=slot,
+            state_position=position,
+        )
         return timed(self._model.device, lambda: self._model.decoder.forward(self._batch))
 
 

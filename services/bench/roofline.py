@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.engine.checkpoint.model_config import Attention, ModelConfig
+from services.engine.checkpoint.model_config import Attention, GatedDelta, ModelConfig
 from services.engine.checkpoint.weight_shapes import count_active_parameters
 from services.engine.decoder.native import Decoder
 
@@ -11,7 +11,7 @@ from services.engine.decoder.native import Decoder
 class Work:
     """The least work of a pass over one sequence; a multiplication with its addition counts as two operations."""
 
-    bytes: int  # of weights, keys and values, each read once; of experts, those of one token
+    bytes: int  # of weights, keys and values, each read once; of experts, those of one token; of a state, twice
     products: int  # operations of products with weights
     attention: int  # operations of attention
 
@@ -20,7 +20,7 @@ class Work:
         """Return the work of rows from `position` on, `num_logits` of them with logits."""
         head = config.vocab_size * config.hidden_size
         return cls(
-            bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token,
+            bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token + 2 * _state_bytes(config),
             products=2 * (rows * count_active_parameters(config) + num_logits * head),
             attention=4 * config.num_heads * config.head_dim * _attended(config, position, rows),
         )
@@ -38,6 +38,12 @@ class Roofline:
         """Return the greater of the time to read and the time to compute: the two overlap."""
         parts = ((work.products, self.product_rate), (work.attention, self.attention_rate))
         return max(work.bytes / self.read_rate, sum(operations / rate for operations, rate in parts if rate))
+
+
+def _state_bytes(config: ModelConfig) -> int:
+    """Return the bytes of a sequence's states, without the rings of their inputs."""
+    states = [layer for layer in config.layers if isinstance(layer, GatedDelta)]
+    return 4 * sum(layer.value_heads * layer.key_dim * layer.value_dim for layer in states)
 
 
 def _attended(config: ModelConfig, position: int, rows: int) -> int:

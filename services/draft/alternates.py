@@ -36,7 +36,7 @@ class Alternates:
     ) -> bool:
         """Append the tokens drawn for an alternate; returns whether it is complete and so to be sent."""
         alternate.tokens.extend(drawn)
-        alternate.text.settle(scheduled.num_tokens + max(len(drawn) - 1, 0))
+        scheduled.settle(len(drawn))
         if not drawn:
             self._end(sequence, alternate)
         alternate.is_sent = bool(drawn) and alternate.num_missing == 0

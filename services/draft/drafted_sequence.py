@@ -111,6 +111,12 @@ class DraftedSequence:
         return max(0, min(self.window - self._translation.num_sent(chain), 1 if is_single else self.window))
 
     @property
+    def is_prompt_pending(self) -> bool:
+        """Whether tokens of the prompt are still to be computed."""
+        num_prompt = self._num_own_prompt
+        return num_prompt is None or self.text.num_computed < num_prompt
+
+    @property
     def mask(self) -> NDArray[np.uint32] | None:
         """The tokens that may come next, [1, words]; None for all.
 

@@ -48,7 +48,7 @@ class Drafter:
     """All methods except `load` run on the engine thread; the links' messages are handled between two steps.
 
     A link may use all of the KV cache that the others leave free. When blocks run out, a link that holds no more than
-    an equal share takes blocks from the link that holds most.
+    an equal share takes blocks from the link that holds most. The first sequences get the slots of states.
     """
 
     def __init__(
@@ -135,6 +135,7 @@ class Drafter:
         if wanted or sequence.is_awaited:
             sequence.grant(min(wanted, self._config.max_window), is_awaited=True, least_chance=least_chance)
         self._alternates.prune(sequence)
+        self._blocks.restart_if_rewound(sequence.text)
         self._blocks.shrink(sequence.text, sequence.text.num_computed)
         self._keep(sequence)
         if sequence.num_committed > self._config.context_length:  # the text may be more tokens here than at the target
@@ -143,7 +144,10 @@ class Drafter:
             self._send_run(link, sequence_id)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
-        """Grant a sequence the target's credit."""
+        """Grant a sequence the target's credit; where layers carry states, there are no alternates, which would share
+        one.
+        """
+        num_alternates = 0 if self._blocks.has_states else num_alternates
         if sequence := self._find(link, sequence_id):
             sequence.grant(min(tokens, self._config.max_window), min(num_alternates, MAX_ALTERNATES))
             self._send_run(link, sequence_id)
@@ -237,6 +241,9 @@ class Drafter:
         other, sequences of another link are released, or else the sequence itself.
         """
         sequence, text = follower.sequence, follower.sequence.text
+        if not self._blocks.has_slot(text):
+            self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
+            return None
         end = text.num_computed + scheduled.num_tokens
         if not self._blocks.can_grow(text, end + scheduled.num_draws):
             for other in self._followers():
@@ -250,6 +257,8 @@ class Drafter:
             return None
         num_draws = min(scheduled.num_draws, room - end + 1)
         self._blocks.grow(text, end + max(num_draws - 1, 0))
+        num_certain = scheduled.certain - text.num_computed
+        self._blocks.plan_checkpoint(text, num_certain, is_prompt=sequence.is_prompt_pending)
         return replace(scheduled, num_draws=num_draws)
 
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
@@ -274,7 +283,7 @@ class Drafter:
                 self._send_alternate(follower, alternate)
             return
         sequence.predicted(token_ids, num_asked=scheduled.num_draws)
-        sequence.text.settle(scheduled.num_tokens + max(len(token_ids) - 1, 0))
+        scheduled.settle(len(token_ids))
         self._keep(sequence)
         self.counts.tokens += len(token_ids)
         self._send_run(follower.link, follower.sequence_id)

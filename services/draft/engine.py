@@ -15,8 +15,7 @@ from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.cache.block_manager import BlockManager
-from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.config import CUDA, ConfigError, EngineConfig
+from services.engine.config import CUDA, MOST_PREDICTIONS, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.warm_up import record_passes
 from services.engine.loaded_model import LoadedModel
@@ -79,7 +78,7 @@ class DraftEngine:
 
         `loras` are the folders of its adapters by their names. Raises CheckpointError and ConfigError.
         """
-        model = LoadedModel.load(config, progress, loras=loras, check=_refuse_states)
+        model = LoadedModel.load(config, progress, loras=loras)
         engine = cls(
             model,
             config,
@@ -171,11 +170,6 @@ class DraftEngine:
         self._loop.stop()
 
 
-def _refuse_states(checkpoint: Checkpoint) -> None:
-    if checkpoint.config.has_states:
-        raise ConfigError(f"model is {checkpoint.path}; its layers carry states, and a draft's must not")
-
-
 def _limits(model: LoadedModel, config: EngineConfig, max_run: int) -> DrafterConfig:
     return DrafterConfig(
         context_length=model.context_length,
@@ -184,5 +178,5 @@ def _limits(model: LoadedModel, config: EngineConfig, max_run: int) -> DrafterCo
         prefill_chunk=config.resolve_prefill_chunk(),
         max_run=max_run,
         run_seconds=_RUN_SECONDS,
-        max_window=MAX_WINDOW,
+        max_window=MOST_PREDICTIONS if model.blocks.has_states else MAX_WINDOW,  # what a state's ring has room for
     )

@@ -24,18 +24,30 @@ class ScheduledTokens:
     least_chance: float = 0.0  # drawing stops once the probability that all draws are the target's falls below this
 
     @property
-    def run(self) -> Run:
-        """The rows of the tokens to compute; those of the chain's tokens may be rejected."""
+    def certain(self) -> int:
+        """The position up to which the pass stores the state: before the last committed token, which may have to be
+        computed again, since the next draw needs its row.
+        """
         text = self.sequence.text
-        start, end = text.num_computed, text.num_computed + self.num_tokens
-        split = min(max(start, len(text.tokens) - len(self.sequence.chain)), end)
+        num_committed = len(text.tokens) - len(self.sequence.chain)
+        return min(max(0, num_committed - 1), text.num_computed + self.num_tokens)
+
+    @property
+    def run(self) -> Run:
+        """The rows of the tokens to compute."""
+        text = self.sequence.text
         return Run(
             text=text,
-            certain=text.tokens[start:split],
-            rejectable=text.tokens[split:end],
+            token_ids=text.tokens[text.num_computed : text.num_computed + self.num_tokens],
+            certain=self.certain,
             num_logits=int(self.num_draws > 0),
             adapter=self.sequence.adapter,
         )
+
+    def settle(self, num_drawn: int) -> None:
+        """Count the rows as computed, and those of all drawn tokens but the last, which its text has by now."""
+        end = self.sequence.text.num_computed + self.num_tokens + max(num_drawn - 1, 0)
+        self.sequence.text.settle(self.certain, end - self.certain)
 
 
 class MultiStepRunner:

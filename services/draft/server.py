@@ -162,7 +162,7 @@ class DraftServer:
             model.tokenizer,
             self._target_tokenizers,
             size=model.checkpoint.config.vocab_size,
-            translates=self._config.device == CPU,
+            translates=self._config.device == CPU and not model.checkpoint.config.has_states,
             way=self._translate,
         )
 

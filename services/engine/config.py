@@ -119,8 +119,6 @@ class EngineConfig:
         for name in ("kv_offload_memory", "kv_offload_dir", "session_blocks"):
             if value := getattr(self, name):
                 raise ConfigError(f"{name} is {value}; {of_model}, it must not be set")
-        if self.device != CPU:
-            raise ConfigError(f"device is {self.device}; {of_model}, it must be {CPU}")
 
     def open_device(self) -> Device:
         """Open the device; raises DeviceError if a GPU cannot be used after all."""
@@ -195,6 +193,15 @@ class EngineConfig:
     def num_slots(self, model: ModelConfig) -> int:
         """Return how many states there is memory for: those of running sequences, and those kept for later prompts."""
         return self.max_sequences + self.num_checkpoints(model) if model.has_states else 0
+
+    def check_states(self, model: ModelConfig, left: int | None) -> None:
+        """Raise ConfigError if the states need more than the memory left on a GPU."""
+        needed = self.num_slots(model) * state_bytes(model)
+        if left is not None and needed > left:
+            raise ConfigError(
+                f"max_sequences is {self.max_sequences}; the states of so many sequences and of cached prompts take "
+                f"{needed} bytes, but beside the weights and what else is on the GPU {max(left, 0)} bytes are left"
+            )
 
     def num_checkpoints(self, model: ModelConfig) -> int:
         """Return how many states are kept for later prompts."""

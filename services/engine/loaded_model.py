@@ -50,17 +50,15 @@ class LoadedModel:
         progress: LoadingProgress | None = None,
         try_out: Callable[[], None] = lambda: None,
         loras: Mapping[str, Path] | None = None,
-        check: Callable[[Checkpoint], None] = lambda _: None,
     ) -> "LoadedModel":
         """Load the configured checkpoint, and run a first pass.
 
         The weights load in the background while everything else is read and checked, so that its errors are reported
-        without waiting for the weights. `progress` is advanced as weights are loaded; `check` makes the caller's own
-        checks of the checkpoint, and `try_out` others meanwhile. `loras` are the folders of LoRA adapters by their
-        names. Raises the errors of both, CheckpointError, and DeviceError and ConfigError if memory is too small.
+        without waiting for the weights. `progress` is advanced as weights are loaded; `try_out` makes the caller's own
+        checks meanwhile. `loras` are the folders of LoRA adapters by their names. Raises its errors, CheckpointError,
+        and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
-        check(checkpoint)
         config.check_model(checkpoint.config)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
@@ -173,10 +171,13 @@ def _allocate_cache(
 ) -> int:
     """Allocate the KV cache and return its number of blocks.
 
-    On a GPU it takes the memory that is left after all buffers of passes and sampling are allocated.
+    On a GPU it takes the memory that is left after states and all buffers of passes and sampling are allocated.
     """
     model = checkpoint.config
     max_rows, max_blocks = config.max_rows, config.blocks_each(model)
+    if model.has_states:
+        config.check_states(model, config.memory_left(device))
+        decoder.allocate_states(num_slots=config.num_slots(model), ring_rows=ring_rows(model))
     if device.memory is not None:
         decoder.reserve(
             max_rows=max_rows,
@@ -189,7 +190,5 @@ def _allocate_cache(
         record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)
-    if model.has_states:
-        decoder.allocate_states(num_slots=config.num_slots(model), ring_rows=ring_rows(model))
     record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     return num_blocks

@@ -13,15 +13,10 @@ class Run:
     """Consecutive rows of a text, which begin at its first token that is not computed."""
 
     text: CachedTokens
-    certain: list[int]  # tokens that no verdict can reject
-    rejectable: list[int]  # predictions of the tokens after them
+    token_ids: list[int]  # of each row
+    certain: int  # position before which no verdict can reject a token
     num_logits: int = 0  # of the last rows
     adapter: Adapter | None = None
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The token of each row."""
-        return self.certain + self.rejectable
 
 
 def fill(batch: Batch, runs: Iterable[Run]) -> None:
@@ -36,6 +31,6 @@ def fill(batch: Batch, runs: Iterable[Run]) -> None:
             adapter=run.adapter.number if run.adapter else NO_ADAPTER,
             slot=run.text.slot,
             state_position=run.text.state_position,
-            num_certain=len(run.certain),
+            certain=run.certain,
             kept=run.text.kept and run.text.kept[:2],
         )

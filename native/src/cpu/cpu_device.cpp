@@ -90,7 +90,6 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
-    int max_state_dim() const override { return kMostStateDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
     size_t product_scratch(int, int, int) const override { return 0; }
 

@@ -8,7 +8,6 @@
 #include "cpu/attention/attention_part.h"
 #include "cpu/low_rank/low_rank_part.h"
 #include "cpu/product/product_kernel.h"
-#include "cpu/recurrence/delta_part.h"
 #include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/state_operations.h"
@@ -42,7 +41,8 @@ struct Kernels {
     void (*store_conv_input)(const ShortConvolution& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*convolve)(const ShortConvolution& op, int64_t row, int64_t first_column, int64_t end_column);
-    void (*delta_rule)(const DeltaRule& op, const DeltaPart& part);
+    /// Computes one value head of a sequence.
+    void (*delta_rule)(const DeltaRule& op, const StatePlace& place, int head);
     void (*gated_norm)(const GatedNorm& op, int64_t row);
     void (*sigmoid_gate)(const SigmoidGate& op, int64_t row);
     void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);

@@ -10,6 +10,7 @@
 #include "cuda/experts/experts.h"
 #include "cuda/low_rank/low_rank.h"
 #include "cuda/product/product.h"
+#include "cuda/recurrence/delta_rule.h"
 #include "cuda/rotary/rotary.h"
 #include "cuda/runtime/cuda_pass_recorder.h"
 #include "cuda/runtime/stream.h"
@@ -66,6 +67,10 @@ class CudaDevice final : public Device {
         return cuda::product_scratch(stream_, rows, out_features, in_features);
     }
 
+    size_t delta_scratch(const DeltaShape& shape, int rows, int sequences, int ring_rows) const override {
+        return cuda::delta_scratch(shape, rows, sequences, ring_rows);
+    }
+
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<CudaPassRecorder>(stream_);
     }
@@ -84,6 +89,9 @@ class CudaDevice final : public Device {
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
     void short_convolution(const ShortConvolution& op) override { cuda::short_convolution(stream_, op); }
+    void delta_rule(const DeltaRule& op) override { cuda::delta_rule(stream_, op); }
+    void gated_norm(const GatedNorm& op) override { cuda::gated_norm(stream_, op); }
+    void sigmoid_gate(const SigmoidGate& op) override { cuda::sigmoid_gate(stream_, op); }
     void activate(const Activate& op) override { cuda::activate(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void spread_columns(const SpreadColumns& op) override { cuda::spread_columns(stream_, op); }

@@ -80,6 +80,7 @@ Logits Decoder::pass(int num_rows, int num_logits) {
 
 int Decoder::record_passes(int max_rows, int max_blocks, double seconds) {
     require_loaded();
+    require_states();
     reserve(max_rows, max_rows, 1, max_blocks);
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     const Batch of_no_sequence(1, 1, 1);
@@ -110,9 +111,11 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
     shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // also enough for passes over fewer rows
     try {
         const int capacity = std::max(shape.rows, shape.logits);  // logit rows may repeat
-        const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
+        const int num_states = states_ ? std::min(num_sequences, states_->num_blocks()) : 0;
+        const bool rows_moved =
+            workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks, num_states);
         const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
-        const bool layers_moved = reserve_layers(shape);
+        const bool layers_moved = reserve_layers(shape, num_states);
         if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || layers_moved) {
             passes_->forget();
         }
@@ -123,7 +126,7 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
 }
 
 /// Allocates memory for the mixers, the MLP's products and the experts; returns whether any has moved.
-bool Decoder::reserve_layers(const PassShape& shape) {
+bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     bool moved = linear_.reserve(shape.rows, config_.gate_up_size(), config_.hidden_size);
     moved |= linear_.reserve(shape.rows, config_.hidden_size, config_.intermediate_size);
     if (config_.has(LayerKind::attention)) {
@@ -133,7 +136,7 @@ bool Decoder::reserve_layers(const PassShape& shape) {
         moved |= convolution_.reserve(shape.rows, linear_);
     }
     if (config_.has(LayerKind::gated_delta)) {
-        moved |= delta_.reserve(shape.rows, linear_);
+        moved |= delta_.reserve(shape.rows, num_states, ring_rows_, linear_);
     }
     if (experts_) {
         moved |= experts_->reserve(shape.rows);
@@ -204,10 +207,14 @@ void Decoder::require_complete() {
     if (cache_.num_blocks() == 0) {
         throw std::runtime_error("the KV cache has no blocks yet");
     }
+    require_states();
+    complete_ = true;
+}
+
+void Decoder::require_states() const {
     if (config_.has(LayerKind::gated_delta) && !states_) {
         throw std::runtime_error("there are no slots for states yet");
     }
-    complete_ = true;
 }
 
 int64_t Decoder::weight_bytes() const {

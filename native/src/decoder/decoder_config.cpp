@@ -66,9 +66,9 @@ void validate_delta(const DecoderConfig& config, const DeltaShape& shape, const 
     require_range(name + "taps", shape.taps, 2, kMostTaps);
     for (const auto& [field, size] :
          {std::pair("key_dim", shape.key_dim), std::pair("value_dim", shape.value_dim)}) {
-        require(size > 0 && size % kStateDimUnit == 0 && size <= kMostFeatures,
+        require(size > 0 && size % kStateDimUnit == 0 && size <= kMostStateDim,
                 name + field + " is " + std::to_string(size) + "; it must be a positive multiple of " +
-                    std::to_string(kStateDimUnit));
+                    std::to_string(kStateDimUnit) + ", at most " + std::to_string(kMostStateDim));
     }
     require(shape.value_heads % shape.key_heads == 0,
             name + "value_heads is " + std::to_string(shape.value_heads) +
@@ -169,14 +169,6 @@ void DecoderConfig::validate(const Device& device) const {
     require(head_dim <= device.max_head_dim(), "head_dim is " + std::to_string(head_dim) + "; device " +
                                                    device.name() + " handles at most " +
                                                    std::to_string(device.max_head_dim()));
-    const DeltaShape shape = delta_shape();
-    const int largest = std::max(shape.key_dim, shape.value_dim);
-    const int most = device.max_state_dim();
-    require(largest <= most, "layers carry states with heads of " + std::to_string(largest) + "; device " +
-                                 device.name() +
-                                 (most > 0 ? " handles at most " + std::to_string(most) : " handles none"));
-    require(!attention_gate || most > 0,
-            "attention_gate is true; device " + device.name() + " has no such gates");
 }
 
 }  // namespace outrider

@@ -42,8 +42,9 @@ void Decoder::mix(int index) {
             convolution_.run(layer.convolution, config, blocks, input, places, linear_, delta);
             break;
         case LayerKind::gated_delta:
-            delta_.run(layer.delta, states_->blocks(index), {workspace_.rows.states(), ring_rows_}, input,
-                       places, linear_, delta);
+            delta_.run(layer.delta, states_->blocks(index),
+                       {workspace_.rows.states(), workspace_.rows.num_states(), ring_rows_}, input, places,
+                       linear_, delta);
             break;
     }
 }

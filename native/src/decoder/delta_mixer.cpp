@@ -36,12 +36,13 @@ DeltaMixer::DeltaMixer(std::shared_ptr<Device> device, const DecoderConfig& conf
       eps_(config.norm_eps),
       normed_(format, shape_.value_size()) {}
 
-bool DeltaMixer::reserve(int rows, Linear& linear) {
+bool DeltaMixer::reserve(int rows, int sequences, int ring_rows, Linear& linear) {
     const auto count = static_cast<size_t>(rows);
     bool moved = projected_.reserve(device_, count * shape_.channels());
     moved |= opened_.reserve(device_, count * shape_.value_size());
     moved |= gates_.reserve(device_, count * 2 * shape_.value_heads);
     moved |= mixed_.reserve(device_, count * shape_.value_size());
+    moved |= scratch_.reserve(device_, device_->delta_scratch(shape_, rows, sequences, ring_rows));
     moved |= normed_.reserve(device_, rows);
     moved |= linear.reserve(rows, shape_.channels(), hidden_size_);
     moved |= linear.reserve(rows, hidden_size_, shape_.value_size());
@@ -57,12 +58,14 @@ void DeltaMixer::run(const DeltaWeights& weights, void* slots, const PassStates&
                          .gates = gates_.data(),
                          .places = places,
                          .states = states.places,
+                         .sequences = states.sequences,
                          .taps = weights.taps.data(),
                          .decay_log = weights.decay_log.data(),
                          .decay_bias = weights.decay_bias.data(),
                          .shape = shape_,
                          .slots = static_cast<float*>(slots),
                          .ring_rows = states.ring_rows,
+                         .scratch = scratch_.data(),
                          .out = mixed_.data()});
     device_->gated_norm({.values = mixed_.data(),
                          .gates = opened_.data(),

@@ -17,21 +17,24 @@ int used_blocks(const Batch& batch) {
 }
 
 bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences,
-                         int num_blocks) {
+                         int num_blocks, int num_states) {
     const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
-    const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * (num_blocks + kStateInts);
+    const int state_capacity = std::max(state_capacity_, num_states);
+    const size_t size =
+        4 * capacity + state_capacity * kStateInts + static_cast<size_t>(num_sequences) * num_blocks;
     const bool has_grown = arrays_.reserve(device, size);
     // Assigned only after the allocation has succeeded: if it throws, later passes need not request the
     // memory again.
     const bool has_more_rows = capacity > std::exchange(capacity_, capacity);
-    return has_grown || has_more_rows;
+    const bool has_more_states = state_capacity > std::exchange(state_capacity_, state_capacity);
+    return has_grown || has_more_rows || has_more_states;
 }
 
 /// Uploads only the block-table columns of the pass; the batch's tables have room for the longest context.
 void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
     const auto sequences = static_cast<size_t>(batch.num_sequences);
-    const size_t tables_end = 4 * capacity_ + sequences * shape.blocks;
-    staged_.assign(tables_end + sequences * kStateInts, 0);
+    const size_t tables_begin = 4 * capacity_ + state_capacity_ * kStateInts;
+    staged_.assign(tables_begin + sequences * shape.blocks, 0);
     const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
     std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
     std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
@@ -40,12 +43,13 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
     const int columns = std::min(shape.blocks, batch.max_blocks);
     for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
         const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
-        std::copy_n(table, columns, place(4) + static_cast<int64_t>(sequence) * shape.blocks);
+        std::copy_n(table, columns,
+                    staged_.begin() + tables_begin + static_cast<int64_t>(sequence) * shape.blocks);
     }
-    std::memcpy(staged_.data() + tables_end, batch.states.data(), sequences * sizeof(StatePlace));
+    const size_t states = std::min<size_t>(sequences, state_capacity_);
+    std::memcpy(staged_.data() + 4 * capacity_, batch.states.data(), states * sizeof(StatePlace));
     device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
-    states_ = reinterpret_cast<const StatePlace*>(arrays_.data() + tables_end);
-    places_ = {at(1), at(2), at(4), shape.blocks, shape.rows};
+    places_ = {at(1), at(2), arrays_.data() + tables_begin, shape.blocks, shape.rows};
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)

@@ -60,6 +60,12 @@ void require_room(const RunAhead& run, size_t index, const Batch& batch, int row
                       batch.block_tables[static_cast<size_t>(sequence) * batch.max_blocks + block], 0,
                       decoder.cache().num_blocks() - 1);
     }
+    if (decoder.states() && run.count > 1) {  // the rows of its draws are not certain
+        const int64_t certain = batch.states[sequence].certain;
+        require_range(entry("states", sequence) + ".certain", certain, 0, batch.positions[row]);
+        const int64_t reach = certain + decoder.state_reach();
+        require_range(entry("counts", index), run.count, 1, reach - batch.positions[row]);
+    }
 }
 
 /// A mask covers only the first draw, so a run with a mask has one draw.
@@ -158,34 +164,40 @@ int reached_blocks(const Batch& batch, const Runners& runners) {
     return std::max(last_position / kBlockSize + 1, used_blocks(batch));
 }
 
-/// Keeps only the batch rows that the continuing runs draw from; the block tables stay.
-void refill(Batch& step, const Batch& batch, const Runners& runners) {
-    step.num_rows = step.num_logits = runners.num_going_on();
-    for (int i = 0; i < step.num_rows; ++i) {
+/// One row for each continuing run, of the batch row that it draws from. The stored states stay where the first pass
+/// has left them.
+Batch first_step(const Batch& batch, const Runners& runners, int num_blocks) {
+    const int num_rows = runners.num_going_on();
+    Batch step(num_rows, num_rows, num_blocks);
+    for (int i = 0; i < num_rows; ++i) {
         const int row = runners.rows[i];
-        step.token_ids[i] = batch.token_ids[row];
-        step.positions[i] = batch.positions[row];
-        step.sequences[i] = batch.sequences[row];
-        step.logit_rows[i] = i;
+        const int sequence = batch.sequences[row];
+        const auto table = batch.block_tables.begin() + int64_t{sequence} * batch.max_blocks;
+        StatePlace state = batch.states[sequence];
+        state.position = state.certain;
+        state.kept_slot = -1;
+        step.append({batch.token_ids[row]}, batch.positions[row],
+                    {table, table + std::min(num_blocks, batch.max_blocks)}, 1, batch.adapters[sequence],
+                    state);
     }
+    return step;
 }
 
 /// Returns the runs' tokens, in the order of `runners`.
 std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                       const Runners& runners) {
     const int num_blocks = reached_blocks(batch, runners);
-    Batch step = batch.trimmed(num_blocks);
-    std::copy(runners.rows.begin(), runners.rows.end(), step.logit_rows.begin());
+    Batch first = batch.trimmed(num_blocks);
+    std::copy(runners.rows.begin(), runners.rows.end(), first.logit_rows.begin());
     const int num_going_on = runners.num_going_on();
     if (num_going_on == 0) {
-        return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts,
+        return sampler.sample_ahead(decoder.forward(first), runners.sequences, runners.counts,
                                     runners.least_chances, {}, {});
     }
     // Reserve first, so that no memory moves between the passes.
     decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
-    const Logits logits = decoder.forward(step);
-    refill(step, batch, runners);
-    const NextRows next = decoder.place(step, num_blocks);
+    const Logits logits = decoder.forward(first);
+    const NextRows next = decoder.place(first_step(batch, runners, num_blocks), num_blocks);
     return sampler.sample_ahead(logits, runners.sequences, runners.counts, runners.least_chances, next,
                                 [&](int num_rows) { decoder.pass(num_rows, num_rows); });
 }
@@ -195,9 +207,6 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
 std::vector<std::vector<int32_t>> run_ahead(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                             const std::vector<RunAhead>& runs) {
     require_valid(decoder, batch, sampler, runs);
-    if (decoder.config().has(LayerKind::gated_delta)) {
-        throw std::invalid_argument("a decoder whose layers carry states cannot run ahead");
-    }
     const Runners runners(batch, runs);
     std::vector<std::vector<int32_t>> tokens = run(decoder, batch, sampler, runners);
     std::vector<std::vector<int32_t>> drawn(runs.size());

@@ -98,10 +98,14 @@ class BlockManager:
         num_kept = len(text.blocks) if self._may_write_next(text) else text.num_computed // self.block_size
         return max(0, self.blocks_for(num_tokens) - num_kept)
 
+    def has_slot(self, text: CachedTokens) -> bool:
+        """Return whether there is a slot for the text's state, where layers carry states."""
+        return not self.has_states or text.slot is not None or bool(self._slots)
+
     def grow(self, text: CachedTokens, num_tokens: int) -> None:
         """Give the sequence blocks for its first `num_tokens` tokens; it may write those after the computed ones.
 
-        Call it only if `can_grow`.
+        Call it only if `can_grow` and `has_slot`.
         """
         if not self._may_write_next(text):
             self._make_own(text)
@@ -110,7 +114,7 @@ class BlockManager:
         while len(text.blocks) < self.blocks_for(num_tokens):
             text.blocks.append(self._take())
 
-    def plan_checkpoint(self, text: CachedTokens, num_certain: int) -> None:
+    def plan_checkpoint(self, text: CachedTokens, num_certain: int, *, is_prompt: bool) -> None:
         """Plan which state the next pass keeps, whose next `num_certain` rows cannot be rejected.
 
         It is the one at the last full block of a prompt, or at multiples of `_FAR_APART` before; in an answer it is the
@@ -125,7 +129,7 @@ class BlockManager:
         if not position or position < text.state_position or self._block_before(text, position) in self._checkpoints:
             return
         if (slot := self._checkpoints.take()) is not None:
-            text.kept = KeptState(slot, position, lasts=text.num_pending > 1)
+            text.kept = KeptState(slot, position, lasts=is_prompt)
 
     def shrink(self, text: CachedTokens, num_tokens: int) -> None:
         """Take back the blocks beyond the sequence's first `num_tokens` tokens."""
@@ -147,8 +151,10 @@ class BlockManager:
         """Give a sequence the cached full blocks of its next tokens, up to its first `most` tokens.
 
         `most` is at most, and by default, all tokens but the last: that one must be computed for its logits. Where
-        layers carry states, the blocks end at a checkpoint.
+        layers carry states, the blocks end at a checkpoint, and a text that has a state keeps it.
         """
+        if text.slot is not None:
+            return
         self._find_chain(text, len(text.tokens) - 1 if most is None else most)
         if self.has_states:
             self._cut_to_checkpoint(text)
@@ -166,15 +172,18 @@ class BlockManager:
             text.num_computed += size
 
     def _cut_to_checkpoint(self, text: CachedTokens) -> None:
-        """Take back the blocks after the last checkpoint in them."""
+        """Take back the blocks after the last checkpoint in them, and those whose tokens have been replaced."""
         num_found = text.num_computed
+        self._cut(text, num_found // self.block_size)
         while text.blocks and text.blocks[-1] not in self._checkpoints:
             self._cut(text, len(text.blocks) - 1)
         text.num_computed = len(text.blocks) * self.block_size
         self.num_stateless += num_found - text.num_computed
 
-    def restart(self, text: CachedTokens) -> None:
-        """Begin a text anew, whose state has seen tokens that are gone, from its last checkpoint."""
+    def restart_if_rewound(self, text: CachedTokens) -> None:
+        """Begin a text anew whose state has seen tokens that are gone, from its last checkpoint."""
+        if text.slot is None or text.num_computed >= text.state_position:
+            return
         self.release(text)
         self.reuse(text)
         self._take_slot(text)
@@ -188,7 +197,8 @@ class BlockManager:
     def keep(self, text: CachedTokens, num_tokens: int) -> None:
         """Add the full blocks of the sequence's first tokens, which are computed and committed, to the prefix cache.
 
-        A block whose tokens are cached already is exchanged for the cached one and released.
+        A block whose tokens are cached already is exchanged for the cached one and released. If other texts own it too,
+        nothing is cached from there on: blocks that they own must not follow one that they do not own.
         """
         if not self._is_cached(text):
             return
@@ -199,6 +209,8 @@ class BlockManager:
             block, key = text.blocks[index], self._key(text, index)
             if (same := self._cache.find(key)) is None:
                 self._add(key, block)
+            elif self._num_owners[block] > 1:
+                return
             else:
                 self._own(same)
                 self._give_up(block)

@@ -34,13 +34,13 @@ class CachedTokens:
         """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
         return len(self.tokens) - self.num_computed
 
-    def settle(self, num_certain: int, num_accepted: int = 0) -> None:
-        """Count the next rows as computed: those that no verdict could reject, then the accepted ones.
+    def settle(self, certain: int, num_others: int = 0) -> None:
+        """Count the rows of a pass as computed: those before `certain`, which no verdict could reject, and those after.
 
         If tokens were taken back, the state may have seen more than is left: it cannot go back.
         """
-        self.state_position = self.num_computed + num_certain
-        self.num_computed = min(self.state_position + num_accepted, len(self.tokens) - 1)
+        self.state_position = certain
+        self.num_computed = min(certain + num_others, len(self.tokens) - 1)
 
     def rewind(self, start: int, token_ids: Iterable[int]) -> None:
         """Replace the tokens from `start` on; those before it stay computed."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
-from services.engine.checkpoint.architectures.table import expand_names, read_architecture
+from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
@@ -24,7 +24,7 @@ from services.engine.checkpoint.ordered_tensors import (
     OrderedTensors,
     gates_before_ups,
     halves_of_heads,
-    queries_before_gates,
+    orders_of_packed,
     taps_apart,
 )
 from services.engine.checkpoint.quantised.methods import Method, read_method
@@ -53,12 +53,13 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     token_rules = read_token_rules(generation, vocab_size=config.vocab_size, eos_token_ids=eos_token_ids)
     warn_of_ignored_settings(generation)
     tensors, idle = _open(folder, read_method(fields))
-    of_text = expand_names(architecture.names, config)
+    held = {*map(text_name, tensors)}
+    of_text = fitting_names((architecture.names, architecture.stacked_names), config, held)
     names, others = _find_names(of_text, tensors)
     _require_values(tensors, names)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
-    if architecture.stacks_experts:
-        tensors = ExpertStacks(tensors)
+    if architecture.stacks_experts or architecture.stacked_names:
+        tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
     others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED) or name.startswith(_FURTHER_HEADS)}
@@ -129,7 +130,7 @@ def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tens
         return _orders_of_heads(config, names, tensors)
     if architecture.stacks_experts and config.experts:
         return _orders_of_experts(config.experts, names, tensors)
-    return _orders_of_taps(config, names, tensors) | _orders_of_gates(config, names, tensors)
+    return _orders_of_taps(config, names, tensors) | _orders_of_packed(config, names, tensors)
 
 
 def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
@@ -155,10 +156,10 @@ def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) 
     }
 
 
-def _orders_of_gates(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Return the orders of queries whose gates are stored head by head after them."""
-    orders = {name: order for name, order in queries_before_gates(config, names).items() if name in tensors}
-    return {name: order for name, order in orders.items() if tensors.shape(name)[0] == len(order)}  # others are refused
+def _orders_of_packed(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Return the orders of tensors that have two of our weights head by head, without those of other shapes."""
+    orders = {name: order for name, order in orders_of_packed(config, names).items() if name in tensors}
+    return {name: order for name, order in orders.items() if tensors.shape(name)[:1] == (len(order),)}
 
 
 def _orders_of_heads(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
@@ -170,7 +171,7 @@ def _orders_of_heads(config: ModelConfig, names: _Names, tensors: StoredTensors)
         parts = {f".{part}", f".{part}_bias"}
         held = {name: ours for name, ours in names.items() if name in tensors}
         mine = [name for name, ours in held.items() if _end(ours[0]) in parts]
-        orders |= {name: order for name in mine if tensors.shape(name)[0] == len(order)}  # another shape is refused
+        orders |= {name: order for name in mine if tensors.shape(name)[:1] == (len(order),)}  # another shape is refused
         norms = [name for name, ours in held.items() if f".{part}_norm." in ours[0]]
         orders |= {name: order for name in norms if tensors.shape(name) == (num_heads, config.head_dim)}
     return orders

@@ -127,7 +127,12 @@ class ModelConfig:
     @property
     def has_states(self) -> bool:
         """Whether any layer carries a state along the sequence."""
-        return any(isinstance(layer, GatedDelta) for layer in self.layers)
+        return self.delta is not None
+
+    @property
+    def delta(self) -> GatedDelta | None:
+        """The first of the layers that carry a state, which are all alike; None if there are none."""
+        return next((layer for layer in self.layers if isinstance(layer, GatedDelta)), None)
 
     @property
     def num_layers(self) -> int:

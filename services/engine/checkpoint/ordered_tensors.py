@@ -12,7 +12,7 @@ from services.engine.checkpoint.stored_tensors import StoredTensors, TensorsOver
 
 Order = NDArray[np.int64]
 """The row in the file of each of our rows; the rows of a head stay within the head.  # [rows]"""
-_STACK_DIMENSIONS = 3  # experts, inputs, outputs
+_STACK_DIMENSIONS = 3
 
 
 class OrderedTensors(TensorsOver):
@@ -86,14 +86,28 @@ def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
     return (np.arange(num_heads)[:, None] * head_dim + head).reshape(-1)
 
 
-def queries_before_gates(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
-    """Return the orders for the queries of all heads, then their gates, of the tensors that have both of each head.
+def orders_of_packed(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
+    """Return the orders of the tensors that have two of our weights head by head.
 
-    `names` are our names of the weights in each tensor.  # of each: [2 * num_heads * head_dim]
+    They are queries and their gates, and the inputs of the gated delta rule by key heads. `names` are our names of the
+    weights in each tensor.
     """
-    rows: Order = np.arange(2 * config.num_heads * config.head_dim)
-    order = rows.reshape(config.num_heads, 2, config.head_dim).transpose(1, 0, 2).reshape(-1)
-    return {tensor: order for tensor, ours in names.items() if ours[-1].endswith(".q_gate")}
+    orders = {"q_gate": parts_apart(config.num_heads, config.head_dim, config.head_dim)}
+    if delta := config.delta:
+        each = delta.value_heads // delta.key_heads
+        values = each * delta.value_dim
+        orders["delta_z"] = parts_apart(delta.key_heads, delta.key_dim, delta.key_dim, values, values)
+        orders["delta_a"] = parts_apart(delta.key_heads, each, each)
+    ends = {tensor: ours[1].rpartition(".")[2] for tensor, ours in names.items() if len(ours) == 2}
+    return {tensor: orders[end] for tensor, end in ends.items() if end in orders}
+
+
+def parts_apart(heads: int, *sizes: int) -> Order:
+    """Return the order for the first part of all heads, then the second and so on, in a file that has all parts of each
+    head together; `sizes` are those of the parts.  # [heads * sum of sizes]
+    """
+    rows: Order = np.arange(heads * sum(sizes)).reshape(heads, -1)
+    return np.concatenate([part.reshape(-1) for part in np.split(rows, np.cumsum(sizes)[:-1], axis=1)])
 
 
 def heads_by_group(groups: int, heads: int, head_dim: int) -> Order:
@@ -106,33 +120,42 @@ def heads_by_group(groups: int, heads: int, head_dim: int) -> Order:
 
 
 class ExpertStacks(TensorsOver):
-    """The tensors of `inner`; those of three dimensions appear as matrices, with the experts one below the other."""
+    """The tensors of `inner`; stacks of matrices appear as one matrix, with the experts one below the other."""
+
+    def __init__(self, inner: StoredTensors, *, by_inputs: bool) -> None:
+        """`by_inputs` says that the files hold the transpose of each matrix."""
+        super().__init__(inner)
+        self._by_inputs = by_inputs
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor; for a stack it is (experts * outputs, inputs)."""
         if not self._is_stack(name):
             return self._inner.shape(name)
-        experts, inputs, outputs = self._inner.shape(name)
+        experts, outputs, inputs = self._dimensions(name)
         return experts * outputs, inputs
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
         """Return rows as numbers.  # [rows, …]"""
         if not self._is_stack(name):
             return self._inner.rows(name, begin, end)
-        _, inputs, outputs = self._inner.shape(name)
+        _, outputs, inputs = self._dimensions(name)
         rows: list[NDArray[Any]] = []
         for expert in range(begin // outputs, -(-end // outputs)):
             first = expert * outputs
-            columns = slice(max(begin - first, 0), min(end - first, outputs))
-            rows.append(self._inner.rows(name, expert, expert + 1)[0, :, columns].T)
+            matrix = self._inner.rows(name, expert, expert + 1)[0]
+            rows.append((matrix.T if self._by_inputs else matrix)[max(begin - first, 0) : min(end - first, outputs)])
         return np.concatenate(rows) if rows else self._inner.rows(name, 0, 0).reshape(0, inputs)
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
         """Return rows as they are stored.  # [rows, bytes of a row]"""
         if not self._is_stack(name):
             return self._inner.stored_rows(name, begin, end)
-        rows = np.ascontiguousarray(self.rows(name, begin, end))
-        return rows.view(np.uint8).reshape(len(rows), -1)
+        return np.ascontiguousarray(self.rows(name, begin, end)).view(np.uint8)
 
     def _is_stack(self, name: str) -> bool:
-        return len(self._inner.shape(name)) == _STACK_DIMENSIONS
+        return len(self._inner.shape(name)) == _STACK_DIMENSIONS and not name.endswith(".weight")
+
+    def _dimensions(self, name: str) -> tuple[int, int, int]:
+        """Return the number of experts, outputs and inputs."""
+        experts, outputs, inputs = self._inner.shape(name)
+        return (experts, inputs, outputs) if self._by_inputs else (experts, outputs, inputs)

@@ -43,11 +43,17 @@ _PLAIN_MLP = {
     "model.layers.{i}.mlp.c_fc.bias": "layers.{i}.up_bias",
     "model.layers.{i}.mlp.c_proj.bias": "layers.{i}.down_bias",
 }
-_EXPERTS = {
+_ROUTER = {
     "model.layers.{i}.mlp.gate.weight": "layers.{i}.router",
+}
+_EXPERTS = {
     "model.layers.{i}.mlp.experts.{e}.gate_proj.weight": "layers.{i}.experts.{e}.gate",
     "model.layers.{i}.mlp.experts.{e}.up_proj.weight": "layers.{i}.experts.{e}.up",
     "model.layers.{i}.mlp.experts.{e}.down_proj.weight": "layers.{i}.experts.{e}.down",
+}
+_STACKED_EXPERTS = {
+    "model.layers.{i}.mlp.experts.gate_up_proj": "layers.{i}.experts.{e}.gate layers.{i}.experts.{e}.up",
+    "model.layers.{i}.mlp.experts.down_proj": "layers.{i}.experts.{e}.down",
 }
 _SHARED_EXPERT = {
     "model.layers.{i}.mlp.shared_expert.gate_proj.weight": "layers.{i}.gate",
@@ -61,13 +67,11 @@ _MIXTRAL_EXPERTS = {
     "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight": "layers.{i}.experts.{e}.up",
     "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight": "layers.{i}.experts.{e}.down",
 }
-_GPT_OSS_EXPERTS = {
+_GPT_OSS_EXPERTS = _STACKED_EXPERTS | {
     "model.layers.{i}.self_attn.sinks": "layers.{i}.sinks",
     "model.layers.{i}.mlp.router.weight": "layers.{i}.router",
     "model.layers.{i}.mlp.router.bias": "layers.{i}.router_bias",
-    "model.layers.{i}.mlp.experts.gate_up_proj": "layers.{i}.experts.{e}.gate layers.{i}.experts.{e}.up",
     "model.layers.{i}.mlp.experts.gate_up_proj_bias": "layers.{i}.experts.{e}.gate_bias layers.{i}.experts.{e}.up_bias",
-    "model.layers.{i}.mlp.experts.down_proj": "layers.{i}.experts.{e}.down",
     "model.layers.{i}.mlp.experts.down_proj_bias": "layers.{i}.experts.{e}.down_bias",
 }
 _FUSED_MLP = {
@@ -127,11 +131,17 @@ _GATED_ATTENTION = {
     "model.layers.{i}.self_attn.v_proj.weight": "layers.{i}.v",
     "model.layers.{i}.self_attn.o_proj.weight": "layers.{i}.o",
 }
-_GATED_DELTA = {
+_DELTA_INPUTS = {
     "model.layers.{i}.linear_attn.in_proj_qkv.weight": "layers.{i}.delta_qkv",
     "model.layers.{i}.linear_attn.in_proj_z.weight": "layers.{i}.delta_z",
     "model.layers.{i}.linear_attn.in_proj_b.weight": "layers.{i}.delta_b",
     "model.layers.{i}.linear_attn.in_proj_a.weight": "layers.{i}.delta_a",
+}
+_PACKED_DELTA_INPUTS = {
+    "model.layers.{i}.linear_attn.in_proj_qkvz.weight": "layers.{i}.delta_qkv layers.{i}.delta_z",
+    "model.layers.{i}.linear_attn.in_proj_ba.weight": "layers.{i}.delta_b layers.{i}.delta_a",
+}
+_GATED_DELTA = {
     "model.layers.{i}.linear_attn.conv1d.weight": "layers.{i}.delta_conv.{t}",
     "model.layers.{i}.linear_attn.A_log": "layers.{i}.delta_decay",
     "model.layers.{i}.linear_attn.dt_bias": "layers.{i}.delta_decay_bias",
@@ -149,13 +159,19 @@ _LFM2_MLP = {
 LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
 PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
 QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
-OLMOE_NAMES = QWEN3_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _EXPERTS | _PRE_NORMS
-QWEN2_MOE_NAMES = _ENDS | _ATTENTION | _EXPERTS | _SHARED_EXPERT | _PRE_NORMS
+OLMOE_NAMES = QWEN3_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _ROUTER | _EXPERTS | _PRE_NORMS
+QWEN2_MOE_NAMES = _ENDS | _ATTENTION | _ROUTER | _EXPERTS | _SHARED_EXPERT | _PRE_NORMS
 MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
 GPT_OSS_NAMES = _ENDS | _ATTENTION | _GPT_OSS_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
-QWEN3_5_NAMES = _ENDS | _GATED_ATTENTION | _QK_NORMS | _GATED_DELTA | _MLP | _PRE_NORMS
+_OF_QWEN3_NEXT = _ENDS | _GATED_ATTENTION | _QK_NORMS | _GATED_DELTA | _PRE_NORMS
+_OF_ITS_MIXTURES = _OF_QWEN3_NEXT | _ROUTER | _SHARED_EXPERT
+QWEN3_5_NAMES = _OF_QWEN3_NEXT | _DELTA_INPUTS | _MLP
+QWEN3_5_MOE_NAMES = _OF_ITS_MIXTURES | _DELTA_INPUTS | _EXPERTS
+STACKED_QWEN3_5_MOE_NAMES = _OF_ITS_MIXTURES | _DELTA_INPUTS | _STACKED_EXPERTS
+QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _PACKED_DELTA_INPUTS | _EXPERTS
+STACKED_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _PACKED_DELTA_INPUTS | _STACKED_EXPERTS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
 STABLELM_NAMES = LLAMA_NAMES | _NORM_BIASES | _NORMS_OF_EACH_HEAD
 STARCODER2_NAMES = _ENDS | _ATTENTION | _PLAIN_MLP | _PRE_NORMS | _NORM_BIASES

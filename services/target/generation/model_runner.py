@@ -25,7 +25,7 @@ class ModelRunner:
         for rows in scheduled:
             for negative in rows.sequence.texts[1:]:
                 runs.append(_run(rows, negative, rows.num_negative, num_logits=rows.num_draws))
-        fill(self._batch, (run for run in runs if run.certain))
+        fill(self._batch, (run for run in runs if run.certain > run.text.num_computed))
         return self._decoder.forward(self._batch)
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:
@@ -40,6 +40,6 @@ class ModelRunner:
 
 
 def _run(rows: ScheduledRows, text: CachedTokens, num_tokens: int, *, num_logits: int) -> Run:
-    certain = text.tokens[text.num_computed : text.num_computed + num_tokens]
-    adapter = rows.sequence.request.lora
-    return Run(text=text, certain=certain, rejectable=rows.predictions, num_logits=num_logits, adapter=adapter)
+    end = text.num_computed + num_tokens
+    token_ids = text.tokens[text.num_computed : end] + rows.predictions
+    return Run(text=text, token_ids=token_ids, certain=end, num_logits=num_logits, adapter=rows.sequence.request.lora)

@@ -99,7 +99,7 @@ class Scheduler:
             lengths = [(text, text.num_computed + run) for text, run in zip(sequence.texts, runs, strict=False)]
             if self._make_room(sequence, lengths):
                 for text, run in zip(sequence.texts, runs, strict=False):
-                    self._blocks.plan_checkpoint(text, run)
+                    self._blocks.plan_checkpoint(text, run, is_prompt=text.num_pending > 1)
                 draws = sequence.request.draws and num_rows == sequence.num_pending
                 targets = sequence.prompt_results.targets(sequence.text.num_computed, num_tokens)
                 rows = ScheduledRows(sequence, num_tokens, draws, num_negative, targets)
@@ -167,11 +167,11 @@ class Scheduler:
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
         for text, num_tokens in zip(sequence.texts, (rows.num_tokens, rows.num_negative), strict=False):
-            text.settle(num_tokens, accepted_rows)
+            text.settle(text.num_computed + num_tokens, accepted_rows)
             self._blocks.keep(text, text.num_computed)
             self._blocks.shrink(text, len(text.tokens))
-            if text.slot is not None and text.num_computed < text.state_position and not sequence.is_finished:
-                self._blocks.restart(text)
+            if not sequence.is_finished:
+                self._blocks.restart_if_rewound(text)
         self._queue.charge(sequence, num_committed)
 
     def _limit(self, batch: list[ScheduledRows]) -> StepLimit:

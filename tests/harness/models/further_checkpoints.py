@@ -4,6 +4,7 @@ They are kept from `Kind`, whose every member runs on each instruction set: what
 """
 
 import copy
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,15 @@ class Further(StrEnum):
     MISTRAL3_PICTURES = "mistral3_pictures"
     QWEN3_5 = "qwen3_5"  # gated delta rule on three of four layers, gated attention, a quarter of each head turns
     QWEN3_5_PICTURES = "qwen3_5_pictures"  # a value head for each key head, tied embeddings
+    QWEN3_5_MOE = "qwen3_5_moe"  # as before, with experts whose weights sum up to 1, and one for all tokens by a gate
+    QWEN3_5_MOE_PICTURES = "qwen3_5_moe_pictures"  # a value head for each key head
+    QWEN3_NEXT = "qwen3_next"  # as before, with the delta rule's inputs packed by key heads
+    QWEN3_NEXT_ALIKE = "qwen3_next_alike"  # a value head for each key head, experts whose weights need not sum up to 1
 
 
 _FEW = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 _VISION: dict[str, Any] = {**_FEW, "image_size": 28, "patch_size": 14}
+_QWEN_VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 _YARN_SCALED = {
     **{**_YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 4.0, "beta_slow": 1.0},
@@ -89,6 +95,7 @@ _DELTA = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
 }
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
+_SHARED_EXPERT = {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56}
 _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
     Further.MINISTRAL: (
@@ -133,10 +140,7 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
         {**_EXPERTS, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
     ),
     Further.MIXTRAL: ("MixtralConfig", {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 16}),
-    Further.QWEN2_MOE: (
-        "Qwen2MoeConfig",
-        {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56},
-    ),
+    Further.QWEN2_MOE: ("Qwen2MoeConfig", _SHARED_EXPERT),
     Further.GPT_OSS: (
         "GptOssConfig",
         {
@@ -168,14 +172,29 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
         "Qwen3_5Config",
         {
             "text_config": {**_SHAPE, **_DELTA, "linear_num_key_heads": 4, "tie_word_embeddings": True},
-            "vision_config": {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2},
+            "vision_config": _QWEN_VISION,
             "tie_word_embeddings": True,
         },
+    ),
+    Further.QWEN3_5_MOE: ("Qwen3_5MoeTextConfig", {**_DELTA, **_SHARED_EXPERT, "linear_num_key_heads": 2}),
+    Further.QWEN3_5_MOE_PICTURES: (
+        "Qwen3_5MoeConfig",
+        {
+            "text_config": {**_SHAPE, **_DELTA, **_SHARED_EXPERT, "linear_num_key_heads": 4, "num_experts": 5},
+            "vision_config": _QWEN_VISION,
+        },
+    ),
+    Further.QWEN3_NEXT: ("Qwen3NextConfig", {**_DELTA, **_SHARED_EXPERT, "linear_num_key_heads": 2}),
+    Further.QWEN3_NEXT_ALIKE: (
+        "Qwen3NextConfig",
+        {**_DELTA, **_SHARED_EXPERT, "linear_num_key_heads": 4, "norm_topk_prob": False},
     ),
 }
 
 
-_NORM_OFFSETS = {Further.GEMMA3_PICTURES, Further.QWEN3_5, Further.QWEN3_5_PICTURES}
+DELTA_MIXTURES = (Further.QWEN3_5_MOE, Further.QWEN3_5_MOE_PICTURES, Further.QWEN3_NEXT, Further.QWEN3_NEXT_ALIKE)
+"""Mixtures of experts with the gated delta rule."""
+_NORM_OFFSETS = {Further.GEMMA3_PICTURES, Further.QWEN3_5, Further.QWEN3_5_PICTURES, *DELTA_MIXTURES}
 
 
 def further_config(kind: Further) -> transformers.PreTrainedConfig:
@@ -190,6 +209,22 @@ def further_checkpoint(kind: Further) -> Path:
     if not folder.exists():
         write_further_checkpoint(folder, kind)
     return folder
+
+
+def stack_experts(tensors: dict[str, torch.Tensor]) -> None:
+    """Put the matrices of all experts of a layer into one tensor, gates before ups, as published folders have them."""
+    found: dict[str, list[torch.Tensor]] = {}
+    for name in sorted((name for name in tensors if ".experts." in name), key=_places):
+        stem, _, rest = name.partition(".experts.")
+        found.setdefault(f"{stem}.experts.{rest.split('.')[1]}", []).append(tensors.pop(name))
+    for name in [name for name in found if name.endswith(".up_proj")]:
+        pairs = zip(found.pop(name.replace(".up_proj", ".gate_proj")), found.pop(name), strict=True)
+        found[name.replace(".up_proj", ".gate_up_proj")] = [torch.cat(pair) for pair in pairs]
+    tensors.update({name: torch.stack(each) for name, each in found.items()})
+
+
+def _places(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def write_further_checkpoint(folder: Path, kind: Further) -> None:

@@ -22,8 +22,9 @@ F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
     **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
-    **{"ministral3": "mistral3", "qwen3_5_text": "qwen35"},
+    **{"ministral3": "mistral3", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"},
 }
+_WITH_STATES = ("qwen35", "qwen35moe", "qwen3next")
 _NEIGHBOURS_TURN = ("llama", "granite", "smollm3", "mistral3")  # there, and not in folders
 _WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2", "gpt_oss", "olmo3")
 FURTHER = (
@@ -32,6 +33,7 @@ FURTHER = (
     *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2, Further.LFM2),
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
     *(Further.QWEN3_5, Further.QWEN3_5_PICTURES),
+    *(Further.QWEN3_5_MOE, Further.QWEN3_5_MOE_PICTURES, Further.QWEN3_NEXT),
 )
 """Those that such files can hold."""
 
@@ -69,12 +71,14 @@ def write_gguf(
     kind: gguf.GGMLQuantizationType = F32,
     *,
     tensors_each: int = 0,
+    packs_inputs: bool = False,
     also: Callable[[gguf.GGUFWriter], object] = lambda _: None,
     **keys: object,
 ) -> Path:
     """Write what a checkpoint's folder holds, its matrices in one type; return the path, of the first file if split.
 
-    `also` adds further tensors. `keys` are set beside the rest, with "__" for a dot in their names, and the
+    With `packs_inputs` those of Qwen3-Next's states are as older conversions have left them. `also` adds further
+    tensors. `keys` are set beside the rest, with "__" for a dot in their names, and the
     architecture's without its name.
     """
     config = _config(folder)
@@ -86,7 +90,7 @@ def write_gguf(
     for name, value in keys.items():
         key = name.replace("__", ".")
         add_value(writer, key if key.startswith("general.") else f"{arch}.{key}", value)
-    for name, values in _tensors(folder, arch, config).items():
+    for name, values in _tensors(folder, arch, config, packs_inputs=packs_inputs).items():
         writer.add_tensor(name, *_stored(values, kind))
     also(writer)
     finish(writer)
@@ -106,7 +110,8 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(_LFM2_INTERMEDIATE if arch == "lfm2" else config["intermediate_size"])
+    if intermediate := config.get("intermediate_size"):
+        writer.add_feed_forward_length(_LFM2_INTERMEDIATE if arch == "lfm2" else intermediate)
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(_kv_heads(config))
     if eps := config.get("rms_norm_eps", config.get("norm_eps")):
@@ -174,8 +179,9 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
     if arch == "lfm2":
         writer.add_shortconv_l_cache(config["conv_L_cache"])
-    if arch == "qwen35":
+    if arch in ("qwen35", "qwen35moe"):
         writer.add_rope_dimension_sections([11, 11, 10, 0])
+    if arch in _WITH_STATES:
         writer.add_full_attention_interval(4)
         writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
         writer.add_ssm_state_size(config["linear_key_head_dim"])
@@ -206,11 +212,14 @@ def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]
     writer.add_chat_template((folder / "chat_template.jinja").read_text())
 
 
-def _tensors(folder: Path, arch: str, config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: bool) -> dict[str, NDArray[np.float32]]:
     """The tensors under the names and in the order of rows that llama.cpp wants."""
     names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
     tensors = {}
-    for stored_name, values in _apart(_stacked(_of_text(load_file(folder / "model.safetensors")))).items():
+    stored = _of_text(load_file(folder / "model.safetensors"))
+    if not packs_inputs:
+        _unpack_inputs(stored, config)
+    for stored_name, values in _apart(_stacked(stored)).items():
         name = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
@@ -223,28 +232,41 @@ def _of_text(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name.replace(".language_model", ""): each for name, each in stored.items() if ".visual." not in name}
 
 
+def _unpack_inputs(stored: dict[str, torch.Tensor], config: dict[str, Any]) -> None:
+    """Queries, keys and values of all key heads in one tensor, and their gates in another."""
+    for name in [name for name in stored if name.endswith("in_proj_qkvz.weight")]:
+        packed = stored.pop(name)
+        groups, key = config["linear_num_key_heads"], config["linear_key_head_dim"]
+        value = config["linear_num_value_heads"] // groups * config["linear_value_head_dim"]
+        parts = packed.reshape(groups, -1, packed.shape[-1]).split([key, key, value, value], dim=1)
+        *inputs, gates = (part.reshape(-1, packed.shape[-1]) for part in parts)
+        stored[name.replace("qkvz", "qkv")], stored[name.replace("qkvz", "z")] = torch.cat(inputs), gates
+
+
 def _as_in_file(name: str, values: NDArray[np.float32], arch: str, config: dict[str, Any]) -> NDArray[np.float32]:
     if arch in _NEIGHBOURS_TURN and (".attn_q." in name or ".attn_k." in name):
         heads = config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"]
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-    if arch == "qwen35" and (".ssm_" in name or ".attn_qkv." in name or ".attn_gate." in name):
-        return _delta_as_in_file(name, values, config)
-    has_offsets = arch.startswith("gemma") or arch == "qwen35"
+    if arch in _WITH_STATES and (".ssm_" in name or ".attn_qkv." in name or ".attn_gate." in name):
+        return _delta_as_in_file(name, values, config, by_turns=arch != "qwen3next")
+    has_offsets = arch.startswith("gemma") or arch in _WITH_STATES
     return values + np.float32(1.0) if has_offsets and name.endswith("norm.weight") else values
 
 
-def _delta_as_in_file(name: str, values: NDArray[np.float32], config: dict[str, Any]) -> NDArray[np.float32]:
-    """With the value heads of all key heads by turns, and -exp(A_log)."""
+def _delta_as_in_file(
+    name: str, values: NDArray[np.float32], config: dict[str, Any], *, by_turns: bool
+) -> NDArray[np.float32]:
+    """With -exp(A_log), and with `by_turns` the value heads of all key heads by turns."""
     heads, groups = config["linear_num_value_heads"], config["linear_num_key_heads"]
     first = 2 * groups * config["linear_key_head_dim"] if ".attn_qkv." in name or ".ssm_conv1d." in name else 0
     values = -np.exp(values) if name.endswith(".ssm_a") else values
-    if name.endswith(".ssm_norm.weight"):
+    if name.endswith(".ssm_norm.weight") or not by_turns:
         return values
     if name.endswith(".ssm_out.weight"):
         columns = values.reshape(len(values), groups, heads // groups, -1)
         return columns.swapaxes(1, 2).reshape(values.shape)
-    by_turns = values[first:].reshape(groups, heads // groups, -1, *values.shape[1:]).swapaxes(0, 1)
-    return np.concatenate([values[:first], by_turns.reshape(-1, *values.shape[1:])])
+    turned = values[first:].reshape(groups, heads // groups, -1, *values.shape[1:]).swapaxes(0, 1)
+    return np.concatenate([values[:first], turned.reshape(-1, *values.shape[1:])])
 
 
 def _stacked(stored: dict[str, torch.Tensor]) -> dict[str, NDArray[np.float32]]:

@@ -1,6 +1,7 @@
 """A checkpoint with an adapter gives the logits that transformers gives for the weights W + scale * B A."""
 
 import math
+from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,37 @@ from tests.e2e.harness.models import folder
 from tests.harness.models.checkpoints import Kind
 from tests.harness.models.further_checkpoints import Further
 from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
-from tests.harness.models.lora_folders import ALL_LINEAR, FUSED, OF_LFM2, OF_QWEN3_5, merge, write_adapter
+from tests.harness.models.lora_folders import (
+    ALL_LINEAR,
+    FUSED,
+    OF_LFM2,
+    OF_QWEN3_5,
+    OF_QWEN3_NEXT,
+    merge,
+    write_adapter,
+)
 from tests.native.harness.devices import make_device, on_cuda
 from tests.native.harness.parity import PROMPT, transformers_model
 
 NUM_BLOCKS = 4
-MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5")
-"""Tensors of several weights, rows in another order, short convolutions, and states."""
+MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5", "qwen3_next")
+"""Tensors of several weights, rows in another order, short convolutions, states, and packed inputs of these."""
 MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2, *OF_QWEN3_5})
-KINDS = (Kind.LLAMA_LINEAR, Kind.QWEN2, Kind.PHI3, Further.GLM4, Further.COHERE, Further.LFM2, Further.QWEN3_5)
+KINDS = (
+    Kind.LLAMA_LINEAR,
+    Kind.QWEN2,
+    Kind.PHI3,
+    Further.GLM4,
+    Further.COHERE,
+    Further.LFM2,
+    Further.QWEN3_5,
+    Further.QWEN3_NEXT,
+)
+
+
+def _modules(model: str) -> Seq[str]:
+    """Without those of experts, which no adapter changes."""
+    return OF_QWEN3_NEXT if model == "qwen3_next" else MODULES
 
 
 def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch.Tensor:
@@ -46,7 +69,7 @@ def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch
 @pytest.mark.parametrize("model", MODELS)
 def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabilised: bool, tmp_path: Path) -> None:
     base = folder(model)
-    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES, use_rslora=is_stabilised)
+    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=_modules(model), use_rslora=is_stabilised)
     scale = 16 / math.sqrt(8) if is_stabilised else 2.0
     expected = transformers_model(merge(tmp_path / "merged", base, adapter, scale), torch.float32)(PROMPT)
     difference = (logits(base, adapter, "one") - expected).abs().max()
@@ -68,7 +91,7 @@ def test_an_adapter_gives_a_gguf_file_the_logits_of_its_folder(kind: Kind | Furt
     """Whichever of them keeps rows in another order than the adapter; a file has the exponentials of decays."""
     base = representable_checkpoint(kind, tmp_path / "base")
     file = write_gguf(base, tmp_path / "model.gguf")
-    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES)
+    adapter = write_adapter(tmp_path / "a", base, seed=3, modules=_modules(kind))
     expected = logits(base, adapter, "one")
     most = 1e-3 if load_checkpoint(base).config.has_states else 0.0
     assert (logits(file, adapter, "one") - expected).abs().max() <= most

@@ -8,8 +8,8 @@ import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm
-from tests.harness.models.checkpoints import copy_of, edit_json
-from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.further_checkpoints import Further, further_checkpoint, stack_experts
 from tests.native.harness import reference_decoder
 from tests.native.harness.devices import DEVICES
 from tests.native.harness.parity import (
@@ -46,6 +46,14 @@ def test_all_decoders_match_transformers_in_float32(kind):
     checkpoint = load_checkpoint(further_checkpoint(kind))
     assert_same_run(run_greedily(reference_model(checkpoint, torch.float32)), truth)
     assert_same_run(run_greedily(native_model(checkpoint, DEVICES[0], "f32")), truth)
+
+
+@pytest.mark.parametrize("kind", [Further.QWEN3_5_MOE, Further.QWEN3_NEXT])
+def test_experts_in_one_tensor_match_transformers_in_float32(kind, tmp_path):
+    folder = copy_of(further_checkpoint(kind), tmp_path)
+    edit_weights(folder, stack_experts)
+    truth = transformers_model(folder, torch.float32)(PROMPT)
+    assert relative_error(native_model(load_checkpoint(folder), DEVICES[0], "f32")(PROMPT), truth) < 1e-4
 
 
 def _with_whole_heads_turning(config: ModelConfig) -> ModelConfig:
@@ -121,6 +129,10 @@ FEATURES = {
     (Further.QWEN3_5, "gates of attention"): lambda config: replace(config, attention_gate=False),
     (Further.QWEN3_5, "norms of query and key"): without_qk_norm,
     (Further.QWEN3_5, "taps of earlier positions"): with_fewer_taps,
+    (Further.QWEN3_5_MOE, "weights that sum up to 1"): lambda config: with_experts(config, are_normalised=False),
+    (Further.QWEN3_5_MOE, "expert for all tokens"): lambda config: replace(config, intermediate_size=0),
+    (Further.QWEN3_NEXT, "weights that sum up to 1"): lambda config: with_experts(config, are_normalised=False),
+    (Further.QWEN3_NEXT_ALIKE, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),
 }
 
 

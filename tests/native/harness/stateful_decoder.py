@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.checkpoint.model_config import GatedDelta, ModelConfig
-from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device, Sampler
 from services.engine.decoder.native.testing import poison, poison_states
 from tests.native.harness.random_models import random_weights
+from tests.native.harness.sampling_reference import Settings
 
 _MAX_ROWS = 256
 _MAX_POSITIONS = 256
@@ -36,7 +37,7 @@ class StatefulDecoder:
         ring_rows: int = 16,
         seed: int = 0,
     ) -> None:
-        self.config, self.ring_rows = config, ring_rows
+        self.config, self.ring_rows, self._device = config, ring_rows, device
         blocks_each = _MAX_POSITIONS // BLOCK_SIZE
         num_blocks, num_slots = num_sequences * blocks_each + 1, num_sequences + 1
         self.decoder = Decoder(device, DecoderConfig(config), weights=weight_format, kv="f32", num_blocks=num_blocks)
@@ -61,17 +62,7 @@ class StatefulDecoder:
         """
         self._batch.clear()
         for index, (token_ids, num_certain) in runs.items():
-            sequence = self.sequences[index]
-            self._batch.append(
-                token_ids,
-                position=sequence.computed,
-                blocks=sequence.blocks,
-                num_logits=len(token_ids),
-                slot=sequence.slot,
-                state_position=sequence.state,
-                num_certain=num_certain,
-                kept=kept,
-            )
+            self._append(index, token_ids, num_certain, num_logits=len(token_ids), kept=kept)
         logits = self.decoder.forward(self._batch).numpy()
         ends = np.cumsum([len(token_ids) for token_ids, _ in runs.values()])
         for index, (_, num_certain) in runs.items():
@@ -79,6 +70,48 @@ class StatefulDecoder:
             sequence.state = sequence.computed + num_certain
             sequence.computed += num_certain
         return dict(zip(runs, np.split(logits, ends[:-1]), strict=True))
+
+    def extend(self, runs: Mapping[int, tuple[list[int], int, int]]) -> list[list[int]]:
+        """Run ahead from the next tokens of sequences, the first so many of them certain (it may be negative, for rows
+        before), and draw the number of tokens beside, the most likely ones.
+        """
+        self._batch.clear()
+        for index, (token_ids, num_certain, _) in runs.items():
+            self._append(index, token_ids, num_certain, num_logits=1)
+        ends = [self.sequences[index].computed + len(token_ids) for index, (token_ids, _, _) in runs.items()]
+        drawn = self.decoder.extend(
+            self._batch,
+            Sampler(self._device),
+            [Settings(temperature=0.0).state(prompt=[0] * end) for end in ends],
+            [[] for _ in runs],
+            [count for _, _, count in runs.values()],
+        )
+        for index, (token_ids, num_certain, count) in runs.items():
+            sequence = self.sequences[index]
+            sequence.state = sequence.computed + num_certain
+            sequence.computed += len(token_ids) + count - 1
+        return drawn
+
+    def _append(
+        self,
+        index: int,
+        token_ids: list[int],
+        num_certain: int,
+        *,
+        num_logits: int,
+        kept: tuple[int, int] | None = None,
+    ) -> None:
+        sequence = self.sequences[index]
+        self._batch.append(
+            token_ids,
+            position=sequence.computed,
+            blocks=sequence.blocks,
+            num_logits=num_logits,
+            slot=sequence.slot,
+            state_position=sequence.state,
+            certain=sequence.computed + num_certain,
+            kept=kept,
+        )
 
     def accept(self, index: int, num_rows: int) -> None:
         """Settle the next rows of the last pass, which were not certain."""

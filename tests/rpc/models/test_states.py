@@ -61,6 +61,15 @@ def test_predictions_change_no_byte(target: RunningTarget, temperature: float) -
     assert bits(predicted(target, plain, sampling=sampling)) == bits(plain)
 
 
+@pytest.mark.parametrize("kind", [Further.QWEN3_5_MOE, Further.QWEN3_NEXT])
+def test_predictions_change_no_byte_of_a_mixture(kind: Further) -> None:
+    predictor = ScriptedPredictor(SCRIPTS.get, vocab_size=512)
+    with target_server(further_checkpoint(kind), predictor=predictor) as running:
+        plain = asked(running)
+        assert bits(predicted(running, plain)) == bits(plain)
+        running.assert_all_free()
+
+
 def test_a_second_request_goes_on_from_a_kept_state(target: RunningTarget) -> None:
     prompt = [*range(100, 170)]
     first, second = asked(target, prompt), asked(target, prompt)
@@ -104,11 +113,6 @@ def test_a_draft_of_another_architecture_predicts(folder: Path) -> None:
         assert drafted.finished.speculation.predicted > 0
     finally:
         draft.close()
-
-
-def test_a_model_with_states_is_no_draft(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="its layers carry states, and a draft's must not"):
-        RunningDraft(folder)
 
 
 @pytest.mark.parametrize(

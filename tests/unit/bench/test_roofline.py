@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from services.bench.decoder_figures import ROWS, measure_decoder
 from services.bench.roofline import Roofline, Work
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.model_config import Attention, Experts
+from services.engine.checkpoint.model_config import Attention, Experts, GatedDelta
 from services.engine.checkpoint.weight_shapes import count_active_parameters, count_parameters, weight_shapes
-from services.engine.config import resolve_isa
+from services.engine.config import EngineConfig, resolve_isa
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Device
+from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 
 def work(kind: Kind, position: int, rows: int, asked: int) -> Work:
@@ -53,6 +56,23 @@ def test_a_window_bounds_the_attention():
     first, last = work(Kind.MISTRAL, 0, 1, 1), work(Kind.MISTRAL, window + 9, 1, 1)
     assert first.attention == per_position
     assert last.attention == per_position * window
+
+
+def test_passes_over_a_state_are_measured_and_read_it_twice():
+    config = EngineConfig(
+        model=further_checkpoint(Further.QWEN3_5),
+        isa=resolve_isa(),
+        threads=1,
+        weights="bf16",
+        kv_blocks=8,
+        max_sequences=1,
+    )
+    model = LoadedModel.load(config)
+    states = [layer for layer in model.checkpoint.config.layers if isinstance(layer, GatedDelta)]
+    numbers = sum(layer.value_heads * layer.key_dim * layer.value_dim for layer in states)
+    figures = measure_decoder(model, context=16, runs=1)
+    assert figures.step_bytes == model.decoder.weight_bytes + 17 * model.decoder.kv_bytes_per_token + 2 * 4 * numbers
+    assert set(figures.pass_seconds) == set(ROWS)
 
 
 def test_the_greater_of_reading_and_computing_is_the_least_time():

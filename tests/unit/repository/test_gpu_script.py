@@ -82,7 +82,7 @@ def test_a_step_that_cannot_run_here_is_no_failure(tmp_path: Path):
 def test_an_unknown_step_is_named(tmp_path: Path):
     done = run(tmp_path, "prices")
     assert done.returncode == 2
-    assert "prices is none of device models build probe native kernels profile memcheck" in done.stderr
+    assert "prices is none of device models build probe native kernels states profile memcheck" in done.stderr
 
 
 def test_without_steps_the_script_lists_them(tmp_path: Path):
@@ -140,8 +140,8 @@ def test_each_figure_stands_beside_its_last_value_and_limit(tmp_path: Path, caps
 @needs_emulation
 @pytest.mark.exhaustive
 def test_steps_without_a_model_pass_in_a_dry_run(tmp_path: Path):
-    found = dry_run(tmp_path, "build", "kernels", "memcheck")
-    assert found == dict.fromkeys(("build", "kernels", "memcheck"), "passed")
+    found = dry_run(tmp_path, "build", "kernels", "states", "memcheck")
+    assert found == dict.fromkeys(("build", "kernels", "states", "memcheck"), "passed")
     record = json.loads((tmp_path / "kernels.json").read_text())
     assert record["device"] == "cuda-emulated"
     kernels = {(each["kernel"].split()[0], each["format"]) for each in record["kernels"]}

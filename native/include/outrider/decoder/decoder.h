@@ -66,6 +66,9 @@ class Decoder {
     const WeightSlots& weights() const { return weights_.slots(); }
     /// The states of all layers, slot by slot; null before they are allocated.
     KvCache* states() { return states_.get(); }
+    const KvCache* states() const { return states_.get(); }
+    /// The most rows from a stored state on that its ring keeps, beside those that a convolution reads.
+    int state_reach() const { return ring_rows_ - (config_.delta_shape().taps - 1); }
     KvCache& cache() { return cache_; }
     const KvCache& cache() const { return cache_; }
     int64_t kv_bytes_per_token() const { return config_.position_bytes(kv_); }
@@ -93,10 +96,11 @@ class Decoder {
 
   private:
     std::vector<size_t> block_bytes() const;
-    bool reserve_layers(const PassShape& shape);
+    bool reserve_layers(const PassShape& shape, int num_states);
     void require_complete();
     void enqueue(int num_logits);
     void require_loaded() const;
+    void require_states() const;
     void embed();
     void mix(int layer);
     void mlp(int layer);

@@ -34,6 +34,7 @@ struct DeltaWeights {
 /// The states of a pass's sequences, and the rows that each state's ring keeps.
 struct PassStates {
     const StatePlace* places = nullptr;  // [sequences]
+    int sequences = 0;
     int ring_rows = 0;
 };
 
@@ -42,8 +43,8 @@ class DeltaMixer {
   public:
     DeltaMixer(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
 
-    /// Allocates memory for so many rows; returns whether any buffer has moved.
-    bool reserve(int rows, Linear& linear);
+    /// Allocates memory for passes of such sizes; returns whether any buffer has moved.
+    bool reserve(int rows, int sequences, int ring_rows, Linear& linear);
 
     /// delta = output of the rule over the input, whose states are in the layer's slots.  # delta: [rows, hidden]
     void run(const DeltaWeights& weights, void* slots, const PassStates& states, const Activations& input,
@@ -58,6 +59,7 @@ class DeltaMixer {
     DeviceBuffer<float> opened_;     // [rows, value_size], the output's gates
     DeviceBuffer<float> gates_;      // [rows, 2 * value_heads]
     DeviceBuffer<float> mixed_;      // [rows, value_size]
+    DeviceBuffer<float> scratch_;    // of the rule
     ActivationBuffer normed_;        // [rows, value_size]
 };
 

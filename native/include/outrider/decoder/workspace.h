@@ -1,6 +1,7 @@
 // Workspace: the buffers of one pass, reused from pass to pass.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -19,7 +20,8 @@ namespace outrider {
 class DeviceRows {
   public:
     /// Allocates memory for batches of such sizes; returns whether the arrays have moved.
-    bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks);
+    bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks,
+                 int num_states);
     /// Pads the batch to `shape`: padding rows are inactive, and padding logits repeat those of the first
     /// row.
     void upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape);
@@ -29,17 +31,19 @@ class DeviceRows {
     const int32_t* token_ids() const { return at(0); }
     const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
-    const StatePlace* states() const { return states_; }
+    const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(4)); }
+    /// The number of states' places; those beyond the pass's sequences have no rows.
+    int num_states() const { return std::min(places_.rows, state_capacity_); }
     NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
 
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables, then the states' places
+    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the states' places, then the block tables
     std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows
+    int state_capacity_ = 0;
     RowPlaces places_;
-    const StatePlace* states_ = nullptr;
 };
 
 /// The number of block-table columns that a pass over the batch needs.

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -62,8 +61,6 @@ class Device {
     virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
-    /// The largest key_dim and value_dim of a state; 0: the device has no operations on states.
-    virtual int max_state_dim() const { return 0; }
 
     /// The number of floats of scratch that attention needs for so many rows and columns of block tables; it
     /// does not decrease with either.
@@ -71,6 +68,13 @@ class Device {
     /// The number of floats of scratch that make a product of these sizes faster; it does not decrease with
     /// any of them. The scratch must be zeroed at first, and is used by one product at a time.
     virtual size_t product_scratch(int rows, int out_features, int in_features) const = 0;
+
+    /// The number of floats of scratch that the delta rule needs for passes of so many rows and sequences; it does
+    /// not decrease with any of them.
+    virtual size_t delta_scratch(const DeltaShape&, int /*rows*/, int /*sequences*/,
+                                 int /*ring_rows*/) const {
+        return 0;
+    }
 
     /// Creates the recorder of one decoder's passes; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;
@@ -90,10 +94,9 @@ class Device {
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
     virtual void attention(const Attention& op) = 0;
     virtual void short_convolution(const ShortConvolution& op) = 0;
-    /// The operations of devices with a max_state_dim.
-    virtual void delta_rule(const DeltaRule&) { throw std::logic_error("no operation on states"); }
-    virtual void gated_norm(const GatedNorm&) { throw std::logic_error("no operation on states"); }
-    virtual void sigmoid_gate(const SigmoidGate&) { throw std::logic_error("no operation on states"); }
+    virtual void delta_rule(const DeltaRule& op) = 0;
+    virtual void gated_norm(const GatedNorm& op) = 0;
+    virtual void sigmoid_gate(const SigmoidGate& op) = 0;
     virtual void activate(const Activate& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void spread_columns(const SpreadColumns& op) = 0;

@@ -10,6 +10,8 @@ namespace outrider {
 
 /// The heads of a state have a multiple of this many rows and columns.
 constexpr int kStateDimUnit = 32;
+/// The most rows, and columns, of a head's state.
+constexpr int kMostStateDim = 256;
 
 /// The place of a sequence's state, and how far it has come.
 struct StatePlace {
@@ -18,6 +20,8 @@ struct StatePlace {
     int32_t certain = 0;        // no verdict can reject rows before this position
     int32_t kept_slot = -1;     // gets a copy of the state at kept_position; -1: none does
     int32_t kept_position = 0;  // from position to certain
+    int32_t first_row = 0;      // of the sequence's rows in the pass, which are contiguous
+    int32_t rows = 0;           // 0: the sequence has none
 };
 
 /// The sizes of a layer with the gated delta rule.
@@ -51,16 +55,18 @@ struct DeltaShape {
 /// convolution reads next.
 struct DeltaRule {
     const float* projected = nullptr;  // [rows, channels]
-    float* gates = nullptr;            // [rows, 2 * value_heads]: b, then a; replaced by rate, then decay
+    float* gates = nullptr;  // [rows, 2 * value_heads]: b, then a; may be replaced by rate, then decay
     RowPlaces places;
     const StatePlace* states = nullptr;  // [sequences]
-    const float* taps = nullptr;         // [shape.taps, channels]; the last tap is for the row itself
-    const float* decay_log = nullptr;    // [value_heads]
-    const float* decay_bias = nullptr;   // [value_heads]
+    int sequences = 0;
+    const float* taps = nullptr;        // [shape.taps, channels]; the last tap is for the row itself
+    const float* decay_log = nullptr;   // [value_heads]
+    const float* decay_bias = nullptr;  // [value_heads]
     DeltaShape shape;
     float* slots = nullptr;  // [slots, shape.slot_size(ring_rows)]
     int ring_rows = 0;
-    float* out = nullptr;  // [rows, value_size]
+    float* scratch = nullptr;  // [Device::delta_scratch]
+    float* out = nullptr;      // [rows, value_size]
 };
 
 /// out = rms_norm(values of each head) * norm * silu(gates)

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "cpu/elementwise/normalise.h"
-#include "cpu/recurrence/delta_part.h"
 #include "cpu/vec/elementary.h"
 #include "cpu/vec/vec.h"
+#include "outrider/decoder/limits.h"
 #include "outrider/device/state_operations.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -27,11 +27,11 @@ struct DeltaTokens {
 /// One sequence and value head of a pass.
 class DeltaHead {
   public:
-    DeltaHead(const DeltaRule& op, const DeltaPart& part)
+    DeltaHead(const DeltaRule& op, const StatePlace& place, int head)
         : op_(op),
-          part_(part),
-          place_(op.states[op.places.sequences[part.first_row]]),
-          start_(op.places.positions[part.first_row]),
+          place_(place),
+          head_(head),
+          start_(op.places.positions[place.first_row]),
           state_(state_in(place_.slot)),
           ring_(op.slots + place_.slot * op.shape.slot_size(op.ring_rows) +
                 int64_t{op.shape.key_dim} * op.shape.value_size()) {}
@@ -40,7 +40,7 @@ class DeltaHead {
     /// on a copy of the state.
     void run(float* copy) {
         const int64_t size = int64_t{op_.shape.key_dim} * op_.shape.value_dim;
-        const int64_t end = start_ + part_.rows;
+        const int64_t end = start_ + place_.rows;
         if (place_.position == 0) {
             __builtin_memset(state_, 0, size * sizeof(float));
         }
@@ -74,19 +74,19 @@ class DeltaHead {
 
     float* state_in(int64_t slot) const {
         return op_.slots + slot * op_.shape.slot_size(op_.ring_rows) +
-               int64_t{part_.head} * op_.shape.key_dim * op_.shape.value_dim;
+               head_ * op_.shape.key_dim * op_.shape.value_dim;
     }
 
     /// The kept values of a row: in the pass, or in the ring.
     const float* channels_of(int64_t position) const {
         return position < start_
                    ? ring_ + position % op_.ring_rows * op_.shape.ring_width()
-                   : op_.projected + (part_.first_row + position - start_) * op_.shape.channels();
+                   : op_.projected + (place_.first_row + position - start_) * op_.shape.channels();
     }
     const float* gates_of(int64_t position) const {
         return position < start_
                    ? channels_of(position) + op_.shape.channels()
-                   : op_.gates + (part_.first_row + position - start_) * 2 * op_.shape.value_heads;
+                   : op_.gates + (place_.first_row + position - start_) * 2 * op_.shape.value_heads;
     }
 
     void prepare(int64_t position, int64_t token) {
@@ -95,18 +95,18 @@ class DeltaHead {
         for (int64_t tap = larger(0, -before); tap < shape.taps; ++tap) {
             inputs_[tap] = channels_of(before + tap);
         }
-        const int64_t key_head = int64_t{part_.head} * shape.key_heads / shape.value_heads;
+        const int64_t key_head = head_ * shape.key_heads / shape.value_heads;
         float* query = tokens_.queries[token];
         float* key = tokens_.keys[token];
         convolve(position, key_head * shape.key_dim, shape.key_dim, query);
         convolve(position, shape.key_size() + key_head * shape.key_dim, shape.key_dim, key);
-        convolve(position, 2 * shape.key_size() + int64_t{part_.head} * shape.value_dim, shape.value_dim,
+        convolve(position, 2 * shape.key_size() + head_ * shape.value_dim, shape.value_dim,
                  tokens_.values[token]);
         normalise(query, 1.0f / __builtin_sqrtf(static_cast<float>(shape.key_dim)));
         normalise(key, 1.0f);
         const float* gates = gates_of(position);
-        tokens_.rates[token] = gates[part_.head];
-        tokens_.decays[token] = gates[shape.value_heads + part_.head];
+        tokens_.rates[token] = gates[head_];
+        tokens_.decays[token] = gates[shape.value_heads + head_];
     }
 
     /// out = silu(sum of taps * inputs), oldest first; inputs before position 0 count as zero.
@@ -182,8 +182,8 @@ class DeltaHead {
         });
         if (position >= start_) {
             const int64_t width = op_.shape.value_size();
-            float* out = op_.out + (part_.first_row + position - start_) * width +
-                         int64_t{part_.head} * op_.shape.value_dim + column;
+            float* out = op_.out + (place_.first_row + position - start_) * width +
+                         head_ * op_.shape.value_dim + column;
             for (int vector = 0; vector < kDeltaVectors; ++vector) {
                 store(out + vector * kLanes, total(sums, vector));
             }
@@ -197,18 +197,18 @@ class DeltaHead {
     static constexpr float kLengthEps = 1e-6f;
 
     const DeltaRule& op_;
-    const DeltaPart& part_;
-    StatePlace place_;
+    const StatePlace& place_;
+    int64_t head_;
     int64_t start_;  // position of the pass's first row
     float* state_;
     const float* ring_;
-    const float* inputs_[kMostStateTaps];  // the rows that a token's convolution reads, by tap
+    const float* inputs_[kMostTaps];  // the rows that a token's convolution reads, by tap
     DeltaTokens tokens_;
 };
 
-inline void delta_rule(const DeltaRule& op, const DeltaPart& part) {
+inline void delta_rule(const DeltaRule& op, const StatePlace& place, int head) {
     float copy[kMostStateDim * kMostStateDim];
-    DeltaHead(op, part).run(copy);
+    DeltaHead(op, place, head).run(copy);
 }
 
 template <typename T>

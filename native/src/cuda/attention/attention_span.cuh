@@ -6,6 +6,7 @@
 
 #include "cuda/attention/merged_softmax.cuh"
 #include "cuda/primitives/launch.cuh"
+#include "cuda/values/bounds.cuh"
 #include "outrider/device/host_device.h"
 #include "outrider/device/operations.h"
 
@@ -14,13 +15,6 @@ namespace outrider::cuda {
 constexpr int kChunks = 8;  // chunks of a span: blocks of the cache
 constexpr int kSpan = kChunks * kBlockSize;
 constexpr int kStretch = 8;  // spans of a stretch
-
-__device__ inline int larger_of(int left, int right) {
-    return left > right ? left : right;
-}
-__device__ inline int smaller_of(int left, int right) {
-    return left < right ? left : right;
-}
 
 inline int spans_of(int max_blocks) {
     return (max_blocks + kChunks - 1) / kChunks;

@@ -20,6 +20,7 @@ class Architecture:
     names: Mapping[str, str]  # see tensor_names.py
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of transformers, for absent fields
     norms_are_offsets: bool = False  # a norm multiplies by 1 + the stored weight
+    stacked_names: Mapping[str, str] | None = None  # of folders with a tensor for all experts, [experts, out, in]
     stacks_experts: bool = False  # one tensor holds all experts, [experts, in, out], gate and up interleaved
     turns_neighbours: bool = False  # interleaved rotary embeddings pair neighbouring rows of a head, not its halves
 

@@ -49,7 +49,7 @@ def _read_mixtral(config: JsonFields, context_length: int) -> ModelConfig:
 def _read_qwen2_moe(config: JsonFields, context_length: int) -> ModelConfig:
     return replace(
         _read_mixture(config, context_length, size="moe_intermediate_size"),
-        intermediate_size=config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE),
+        intermediate_size=read_shared_size(config),
         attention_bias=config.flag("qkv_bias", True),
     )
 
@@ -78,20 +78,33 @@ def _read_mixture(
     are_normalised: bool | None = None,
     have_biases: bool = False,
 ) -> ModelConfig:
-    """Read a decoder whose layers have experts and no other MLP; `size` is the field of an expert's width.
+    """Read a decoder whose layers have experts and no other MLP, and an expert's width in the field `size`."""
+    if are_normalised is None:
+        are_normalised = config.flag("norm_topk_prob", False)
+    experts = read_experts(config, size=size, are_normalised=are_normalised, have_biases=have_biases)
+    return replace(read_plain_decoder(config, context_length), intermediate_size=0, experts=experts)
 
-    `are_normalised` says whether the weights of a token's experts sum up to 1; None: a field says so.
+
+def read_experts(config: JsonFields, *, size: str, are_normalised: bool, have_biases: bool = False) -> Experts:
+    """Read the number and the width of a layer's experts; raises CheckpointError for a bad field.
+
+    `size` is the field of an expert's width. `are_normalised` says whether the weights of a token's experts sum up
+    to 1.
     """
     count_field = "num_local_experts" if "num_local_experts" in config else "num_experts"  # in newer and older files
     count = config.integer(count_field, maximum=_MOST_EXPERTS)
-    experts = Experts(
+    return Experts(
         count=count,
         per_token=config.integer("num_experts_per_tok", maximum=count),
         size=config.integer(size, maximum=_MOST_INTERMEDIATE),
-        are_normalised=config.flag("norm_topk_prob", False) if are_normalised is None else are_normalised,
+        are_normalised=are_normalised,
         have_biases=have_biases,
     )
-    return replace(read_plain_decoder(config, context_length), intermediate_size=0, experts=experts)
+
+
+def read_shared_size(config: JsonFields) -> int:
+    """Read the width of the expert that all tokens share; raises CheckpointError."""
+    return config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE)
 
 
 _COMMON = fields("hidden_act num_experts num_local_experts num_experts_per_tok")

@@ -20,7 +20,11 @@ _PARTIAL = 0.25
 _ACTIVATIONS = ("silu", "swish")
 
 
-def _read_qwen3_5(config: JsonFields, context_length: int) -> ModelConfig:
+def read_qwen3_5(config: JsonFields, context_length: int) -> ModelConfig:
+    """Read a decoder with the gated delta rule on some layers, and gated attention on the others.
+
+    Raises CheckpointError for a bad field.
+    """
     if config.flag("attention_bias", False):
         raise config.error("attention_bias", "only false is supported")
     if not config.flag("attn_output_gate", True):
@@ -65,25 +69,30 @@ def _read_delta(config: JsonFields) -> GatedDelta:
     return delta
 
 
+FIELDS = fields(
+    "hidden_act attention_bias layer_types full_attention_interval attn_output_gate output_gate_type",
+    "mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings",
+    "linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim",
+    "linear_num_key_heads linear_num_value_heads",
+)
+DEFAULTS = {
+    **{"rms_norm_eps": 1e-6, "hidden_act": "silu", "head_dim": 256, "linear_conv_kernel_dim": 4},
+    **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
+    **{"linear_num_key_heads": 16, "linear_num_value_heads": 32},
+    **{"num_attention_heads": 16, "max_position_embeddings": 32_768},
+}
 QWEN3_5 = {
     "Qwen3_5ForCausalLM": Architecture(
         model_type="qwen3_5_text",
         models="Qwen 3.5, 3.6 and 3.8 (dense), without images",
         features="three of four layers carry a state by the gated delta rule; gated attention; norms of query and key",
-        read_config=_read_qwen3_5,
-        fields=fields(
-            "hidden_act attention_bias layer_types full_attention_interval attn_output_gate output_gate_type",
-            "mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings",
-            "linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim",
-            "linear_num_key_heads linear_num_value_heads",
-        ),
+        read_config=read_qwen3_5,
+        fields=FIELDS,
         names=tensor_names.QWEN3_5_NAMES,
         defaults={
-            **{"rms_norm_eps": 1e-6, "hidden_act": "silu", "head_dim": 256, "linear_conv_kernel_dim": 4},
-            **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
-            **{"linear_num_key_heads": 16, "linear_num_value_heads": 32},
+            **DEFAULTS,
             **{"vocab_size": 248_320, "hidden_size": 4096, "intermediate_size": 12_288, "num_hidden_layers": 32},
-            **{"num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32_768},
+            "num_key_value_heads": 4,
         },
         norms_are_offsets=True,
     )

@@ -5,7 +5,7 @@ tensor names, and a test checkpoint.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.cohere import COHERE
@@ -18,6 +18,7 @@ from services.engine.checkpoint.architectures.olmo import OLMO
 from services.engine.checkpoint.architectures.phi import PHI
 from services.engine.checkpoint.architectures.qwen import QWEN
 from services.engine.checkpoint.architectures.qwen3_5 import QWEN3_5
+from services.engine.checkpoint.architectures.qwen3_next import QWEN3_NEXT
 from services.engine.checkpoint.architectures.rope import longest_context
 from services.engine.checkpoint.architectures.stablelm import STABLELM
 from services.engine.checkpoint.architectures.starcoder import STARCODER
@@ -27,7 +28,7 @@ from services.engine.checkpoint.config_fields import check_fields, warn_of_unkno
 from services.engine.checkpoint.model_config import GatedDelta, ModelConfig, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
 
-_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, MIXTURES)
+_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, QWEN3_NEXT, MIXTURES)
 ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 
 
@@ -66,6 +67,14 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
             ours = " ".join(names.format(**place, **each) for each in within)
             expanded[pattern.format(**place)] = tuple(ours.split())
     return {tensor: ours for tensor, ours in expanded.items() if ours}
+
+
+def fitting_names(
+    tables: Iterable[Mapping[str, str] | None], config: ModelConfig, held: Container[str]
+) -> dict[str, tuple[str, ...]]:
+    """Expand the table of name patterns by which the fewest of the `held` tensors are missing; None is no table."""
+    expanded = [expand_names(table, config) for table in tables if table]
+    return min(expanded, key=lambda names: sum(tensor not in held for tensor in names))
 
 
 def _places(pattern: str, counts: Mapping[str, int]) -> list[dict[str, int]]:

@@ -36,6 +36,11 @@ TEXT_PARTS = {
     "Qwen3_5ForConditionalGeneration": TextPart(
         "qwen3_5", "Qwen 3.5, 3.6 and 3.8 (dense), without images", {"qwen3_5_text": "Qwen3_5ForCausalLM"}
     ),
+    "Qwen3_5MoeForConditionalGeneration": TextPart(
+        "qwen3_5_moe",
+        "Qwen 3.5 and 3.6 MoE (35B-A3B, 122B-A10B, 397B-A17B), without images",
+        {"qwen3_5_moe_text": "Qwen3_5MoeForCausalLM"},
+    ),
     "Mistral3ForConditionalGeneration": TextPart(
         "mistral3",
         "Mistral Small 3.1 and 3.2, Ministral 3, Magistral, without images",

@@ -13,7 +13,7 @@ _REMEMBERS = (
 )
 _MIXES = (
     "it is a mixture of experts of an unsupported kind: use a dense model of its family, or one of "
-    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE and GPT-OSS"
+    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE, Qwen 3.5 MoE and GPT-OSS"
 )
 _EARLIER = (
     "its layers have an older, unsupported structure: use a newer model, such as Qwen3, OLMo 3, StarCoder2 or Cohere 2"
@@ -29,7 +29,7 @@ _REASONS = (
     (r"Lfm2Moe", _MIXES),
     (r"Lfm2Vl|Lfm2VL", _SEES),
     (
-        r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|Qwen3Next|Qwen3_5Moe|RecurrentGemma|Rwkv|xLSTM",
+        r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|RecurrentGemma|Rwkv|xLSTM",
         _REMEMBERS,
     ),
     (r"GraniteMoeHybrid|KimiLinear|OlmoHybrid|MiniMax(?!M[23])|BailingHybrid|RetNet|Hrm", _REMEMBERS),
@@ -60,7 +60,7 @@ _PROJECTS = "it is the part that reads images or sound: name the file of the mod
 _REASONS_OF_FILES = (
     (r"clip", _PROJECTS),
     (
-        r"mamba2?|a?rwkv\w*|jamba|falcon-h1|nemotron_h\w*|granitehybrid|plamo2|qwen3next|qwen35moe|kimi-linear",
+        r"mamba2?|a?rwkv\w*|jamba|falcon-h1|nemotron_h\w*|granitehybrid|plamo2|kimi-linear",
         _REMEMBERS,
     ),
     (r"(?:euro|\w+-)?bert(?:-moe)?|jina-bert-v[23]|nomic-bert\w*|gemma-embedding|llama-embed|t5encoder", _ENCODES),

@@ -24,7 +24,10 @@ from services.engine.checkpoint.gguf.names import (
     GGUF_LFM2_NAMES,
     GGUF_NAMES,
     GGUF_NORM_OF_EACH_HEAD_NAMES,
+    GGUF_PACKED_QWEN3_NEXT_NAMES,
+    GGUF_QWEN3_5_MOE_NAMES,
     GGUF_QWEN3_5_NAMES,
+    GGUF_QWEN3_NEXT_NAMES,
     GGUF_SHARED_EXPERT_NAMES,
 )
 from services.engine.checkpoint.gguf.tensors import GgufTensors
@@ -42,7 +45,9 @@ class GgufArchitecture:
     model_type: str
     translate: Callable[[Hyperparameters], Fields]  # its fields beside those that all have
     names: Mapping[str, str]  # see names.py
+    packed_names: Mapping[str, str] | None = None  # of older files
     permutes_heads: bool = False  # rows of query and key alternate between the halves of a head
+    permutes_value_heads: bool = False  # of states: the first of every key head, then the second
     keys: frozenset[str] = frozenset()  # that it implements and others must not have
 
 
@@ -282,6 +287,15 @@ def _translate_qwen3_moe(found: Hyperparameters) -> Fields:
     return _translate_olmoe(found) | own
 
 
+def _translate_qwen3_5_moe(found: Hyperparameters) -> Fields:
+    """Return the fields of the mixtures of Qwen 3.5 and Qwen3-Next; llama.cpp always normalises their experts."""
+    return _translate_qwen3_5(found) | {
+        **_translate_experts(found),
+        "moe_intermediate_size": found["expert_feed_forward_length"],
+        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
+    }
+
+
 def _translate_gpt_oss(found: Hyperparameters) -> Fields:
     """Return the fields of GPT-OSS; its YaRN does not truncate, for which the format has no key."""
     scaling, size = found.rope_scaling(), found["expert_feed_forward_length"]
@@ -294,6 +308,7 @@ def _translate_gpt_oss(found: Hyperparameters) -> Fields:
 
 _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
 _OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
+_OF_SHARED_EXPERT = _OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"}
 _OF_MISTRAL3 = frozenset({"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"})
 _OF_STABLELM = frozenset({"use_parallel_residual"})
 _OF_QWEN3_5 = frozenset(
@@ -338,7 +353,28 @@ GGUF_ARCHITECTURES = {
         "Lfm2ForCausalLM", "lfm2", _translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
     ),
     "qwen35": GgufArchitecture(
-        "Qwen3_5ForCausalLM", "qwen3_5_text", _translate_qwen3_5, GGUF_QWEN3_5_NAMES, keys=_OF_QWEN3_5
+        "Qwen3_5ForCausalLM",
+        "qwen3_5_text",
+        _translate_qwen3_5,
+        GGUF_QWEN3_5_NAMES,
+        permutes_value_heads=True,
+        keys=_OF_QWEN3_5,
+    ),
+    "qwen35moe": GgufArchitecture(
+        "Qwen3_5MoeForCausalLM",
+        "qwen3_5_moe_text",
+        _translate_qwen3_5_moe,
+        GGUF_QWEN3_5_MOE_NAMES,
+        permutes_value_heads=True,
+        keys=_OF_QWEN3_5 | _OF_SHARED_EXPERT,
+    ),
+    "qwen3next": GgufArchitecture(
+        "Qwen3NextForCausalLM",
+        "qwen3_next",
+        _translate_qwen3_5_moe,
+        GGUF_QWEN3_NEXT_NAMES,
+        packed_names=GGUF_PACKED_QWEN3_NEXT_NAMES,
+        keys=_OF_QWEN3_5 | _OF_SHARED_EXPERT,
     ),
     "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(
@@ -349,7 +385,7 @@ GGUF_ARCHITECTURES = {
         "qwen2_moe",
         _translate_qwen2_moe,
         GGUF_SHARED_EXPERT_NAMES,
-        keys=_OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"},
+        keys=_OF_SHARED_EXPERT,
     ),
     "gpt-oss": GgufArchitecture(
         "GptOssForCausalLM", "gpt_oss", _translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS

@@ -78,11 +78,21 @@ _CONVOLUTION = {
     "blk.{i}.shortconv.conv.weight": "layers.{i}.conv.{t}",
     "blk.{i}.shortconv.out_proj.weight": "layers.{i}.conv_out",
 }
-_GATED_DELTA = {
+_DELTA_VALUES = {
     "blk.{i}.attn_qkv.weight": "layers.{i}.delta_qkv",
     "blk.{i}.attn_gate.weight": "layers.{i}.delta_z",
+}
+_PACKED_DELTA_VALUES = {
+    "blk.{i}.ssm_in.weight": "layers.{i}.delta_qkv layers.{i}.delta_z",
+}
+_DELTA_RATES = {
     "blk.{i}.ssm_beta.weight": "layers.{i}.delta_b",
     "blk.{i}.ssm_alpha.weight": "layers.{i}.delta_a",
+}
+_PACKED_DELTA_RATES = {
+    "blk.{i}.ssm_ba.weight": "layers.{i}.delta_b layers.{i}.delta_a",
+}
+_GATED_DELTA = {
     "blk.{i}.ssm_conv1d.weight": "layers.{i}.delta_conv.{t}",
     "blk.{i}.ssm_a": "layers.{i}.delta_decay",
     "blk.{i}.ssm_dt.bias": "layers.{i}.delta_decay_bias",
@@ -107,7 +117,12 @@ GGUF_LAYER_NORM_NAMES = GGUF_NAMES | _NORM_BIASES
 GGUF_NORM_OF_EACH_HEAD_NAMES = GGUF_LAYER_NORM_NAMES | _NORMS_OF_EACH_HEAD
 GGUF_COHERE_NAMES = GGUF_NAMES | _NORMS_OF_EACH_HEAD
 GGUF_LFM2_NAMES = {name: ours for name, ours in GGUF_NAMES.items() if ours != "final_norm"} | _CONVOLUTION
-GGUF_QWEN3_5_NAMES = _ENDS | _GATED_ATTENTION | _GATED_DELTA | _MLP
+_OF_QWEN3_NEXT = _ENDS | _GATED_ATTENTION | _GATED_DELTA
+_OF_ITS_MIXTURES = _OF_QWEN3_NEXT | _EXPERTS | _SHARED_EXPERT
+GGUF_QWEN3_5_NAMES = _OF_QWEN3_NEXT | _DELTA_VALUES | _DELTA_RATES | _MLP
+GGUF_QWEN3_5_MOE_NAMES = _OF_ITS_MIXTURES | _DELTA_VALUES | _DELTA_RATES
+GGUF_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _DELTA_VALUES | _PACKED_DELTA_RATES
+GGUF_PACKED_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _PACKED_DELTA_VALUES | _PACKED_DELTA_RATES
 GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT

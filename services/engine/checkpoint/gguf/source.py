@@ -9,15 +9,15 @@ import numpy as np
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
-from services.engine.checkpoint.architectures.table import expand_names, read_architecture
+from services.engine.checkpoint.architectures.table import expand_names, fitting_names, read_architecture
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf.architectures import read_gguf_config
 from services.engine.checkpoint.gguf.delta_tensors import DeltaTensors
 from services.engine.checkpoint.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from services.engine.checkpoint.gguf.tensors import GgufTensors
-from services.engine.checkpoint.model_config import GatedDelta, ModelConfig
-from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, queries_before_gates, taps_apart
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_packed, taps_apart
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
@@ -44,11 +44,12 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     generation = _read_generation(file.metadata)
     if found.permutes_heads:
         _restore_heads(tensors, config)
-    names, folder_names = expand_names(found.names, config), expand_names(architecture.names, config)
-    _restore_gates(tensors, config, names)
+    names = fitting_names((found.names, found.packed_names), config, {*tensors})
+    folder_names = expand_names(architecture.names, config)
+    _restore_packed(tensors, config, names)
     _restore_taps(tensors, config, names)
-    delta = next((layer for layer in config.layers if isinstance(layer, GatedDelta)), None)
-    ours = DeltaTensors(tensors, delta, names) if delta else tensors
+    groups = delta.key_heads if (delta := config.delta) and found.permutes_value_heads else 1
+    ours = DeltaTensors(tensors, delta, names, groups=groups) if delta else tensors
     _restore_shapes(tensors, config, names)
     return CheckpointSource(
         path=path,
@@ -108,9 +109,9 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 
 
-def _restore_gates(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
-    """Reorder queries whose gates are stored head by head after them."""
-    for tensor, order in queries_before_gates(config, names).items():
+def _restore_packed(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Reorder tensors that have two of our weights head by head."""
+    for tensor, order in orders_of_packed(config, names).items():
         if tensor in tensors and tensors.shape(tensor)[0] == len(order):  # another shape is refused later
             tensors.set_order([tensor], order)
 
@@ -126,8 +127,8 @@ def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str,
 def _folder_orders(
     architecture: Architecture, config: ModelConfig, names: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Order]:
-    """Return the row orders of a folder's queries and keys: with interleaved rotary embeddings, and with gates."""
-    orders = queries_before_gates(config, names)
+    """Return the row orders of a folder's packed tensors, and of interleaved queries and keys."""
+    orders = orders_of_packed(config, names)
     if architecture.turns_neighbours:
         rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
         parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}

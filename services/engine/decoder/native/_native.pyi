@@ -104,16 +104,16 @@ class Batch:
         adapter: int = -1,
         slot: int | None = None,
         state_position: int = 0,
-        num_certain: int | None = None,
+        certain: int | None = None,
         kept: tuple[int, int] | None = None,
     ) -> None:
         """Add a run of a sequence's tokens that begins at `position`.
 
         Logits are computed for its last `num_logits` rows. `adapter` is the number of the LoRA adapter for these rows,
         -1 for none. Where layers carry states, `slot` is the sequence's, `state_position` is the number of tokens that
-        the stored state has seen, and no verdict can reject the first `num_certain` rows, by default all; `kept` is a
-        slot that gets a copy of the state, and the position of that state, which is up to the end of these rows. Raises
-        ValueError, without adding anything, for more rows than there is room for, and for positions beyond the blocks.
+        the stored state has seen, and no verdict can reject rows before the position `certain`, by default all; `kept`
+        is a slot that gets a copy of the state, and the position of that state, at most `certain`. Raises ValueError,
+        without adding anything, for more rows than there is room for, and for positions beyond the blocks.
         """
 
     token_ids: NDArray[np.int32]  # [max_rows]
@@ -122,7 +122,7 @@ class Batch:
     block_tables: NDArray[np.int32]  # [max_sequences, max_blocks]
     logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are computed
     adapters: NDArray[np.int32]  # [max_sequences], the number of each sequence's LoRA adapter, or -1
-    states: NDArray[np.int32]  # [max_sequences, 5]: slot, position, end of the certain rows, kept slot and position
+    states: NDArray[np.int32]  # [max_sequences, 7]: slot, position, certain, kept slot and position, first row, rows
     num_rows: int
     num_sequences: int
     num_logits: int

@@ -86,7 +86,7 @@ class World:
             *(some() for some in own),
             *(some(self.device) for some in others),
             block_calls(self.decoder),
-            state_calls(),
+            state_calls(self.device),
         )
         return {name: call for part in parts for name, call in part}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from services.engine.checkpoint.model_config import GatedDelta
-from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device, isas, testing
+from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device, testing
 from tests.native.harness.extremes.extreme_places import wrapped
 from tests.native.harness.random_models import PLAIN, random_weights
 
@@ -17,9 +17,9 @@ _MODEL = replace(PLAIN, layers=(_DELTA,))
 _RING_ROWS = 8
 
 
-def state_calls() -> Iterable[tuple[str, Callable[[int], object]]]:
-    """One for each number that can be said, under the name of its function and argument; on a CPU alone."""
-    decoder = _new_decoder()
+def state_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]]:
+    """One for each number that can be said, under the name of its function and argument."""
+    decoder = _new_decoder(device)
     decoder.allocate_states(num_slots=2, ring_rows=_RING_ROWS)
     page = np.zeros(DecoderConfig(_MODEL).state_bytes(_RING_ROWS), np.uint8)
 
@@ -37,7 +37,7 @@ def state_calls() -> Iterable[tuple[str, Callable[[int], object]]]:
                 forward(kept=kept)
 
     def set_places(number: int) -> None:
-        for field in range(5):
+        for field in range(7):
             batch = new_batch(kept=(1, 2))
             batch.states[0, field] = wrapped(number)
             with suppress(ValueError):
@@ -46,7 +46,7 @@ def state_calls() -> Iterable[tuple[str, Callable[[int], object]]]:
     for field in ("key_heads", "value_heads", "key_dim", "value_dim", "taps"):
         yield f"DecoderConfig.layers.{field}", lambda number, field=field: _configure(field, number)  # type: ignore[misc]
     yield "DecoderConfig.state_bytes.ring_rows", lambda number: DecoderConfig(_MODEL).state_bytes(number)
-    for field in ("slot", "state_position", "num_certain"):
+    for field in ("slot", "state_position", "certain"):
         yield f"Batch.append.{field}", lambda number, field=field: forward(**{field: number})  # type: ignore[misc]
     yield "Batch.append.kept", keep
     yield "Batch.states", set_places
@@ -54,7 +54,7 @@ def state_calls() -> Iterable[tuple[str, Callable[[int], object]]]:
     for field in new_states:
         yield (
             f"Decoder.allocate_states.{field}",
-            lambda number, field=field: _new_decoder().allocate_states(**{**new_states, field: number}),  # type: ignore[misc]
+            lambda number, field=field: _new_decoder(device).allocate_states(**{**new_states, field: number}),  # type: ignore[misc]
         )
     yield "Decoder.copy_state.source", lambda number: decoder.copy_state(number, 0)
     yield "Decoder.copy_state.target", lambda number: decoder.copy_state(0, number)
@@ -63,8 +63,8 @@ def state_calls() -> Iterable[tuple[str, Callable[[int], object]]]:
     yield "poison_states.slots", lambda number: testing.poison_states(decoder, [number])
 
 
-def _new_decoder() -> Decoder:
-    decoder = Decoder(Device.cpu(isas()[0], 1), DecoderConfig(_MODEL), weights="f32", kv="f32", num_blocks=1)
+def _new_decoder(device: Device) -> Decoder:
+    decoder = Decoder(device, DecoderConfig(_MODEL), weights="f32", kv="f32", num_blocks=1)
     for name, values in random_weights(_MODEL).items():
         decoder.load(name, values)
     return decoder

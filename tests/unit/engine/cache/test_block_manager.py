@@ -72,3 +72,25 @@ def test_blocks_of_a_forgotten_sequence_are_found(blocks, pair):
     blocks.grow(pair[0], 5)
     with pytest.raises(AssertionError, match="0 owned, 4 free"):
         blocks.check_integrity([pair[1]])
+
+
+def test_a_shared_block_follows_blocks_that_all_its_owners_have():
+    """Else the one before could be evicted first, and other tokens in its place would find the block."""
+    blocks = BlockManager(num_blocks=16, block_size=4)
+
+    def computed(num_tokens: int) -> CachedTokens:
+        text = CachedTokens(range(num_tokens), cache_scope="")
+        blocks.reuse(text)
+        blocks.grow(text, num_tokens)
+        text.settle(num_tokens)
+        blocks.keep(text, text.num_computed)
+        return text
+
+    first, second = computed(9), computed(9)
+    assert first.blocks[:2] == second.blocks[:2]
+    blocks.forget()
+    third = computed(5)
+    blocks.keep(second, 8)
+    blocks.release(second)
+    blocks.release(third)
+    blocks.check_integrity([first])

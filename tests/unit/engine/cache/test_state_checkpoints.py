@@ -34,7 +34,7 @@ class States(BlockManager):
     def compute(self, text: CachedTokens, num_certain: int, drawn: Seq[int] = ()) -> None:
         """A pass over the next tokens, as the runner and the scheduler do it; all of `drawn` but one were predicted."""
         self.grow(text, len(text.tokens))
-        self.plan_checkpoint(text, num_certain)
+        self.plan_checkpoint(text, num_certain, is_prompt=text.num_pending > 1)
         assert text.slot is not None
         if text.kept is not None:
             assert text.state_position <= text.kept.position <= text.num_computed + num_certain
@@ -42,7 +42,7 @@ class States(BlockManager):
             self.seen[text.kept.slot] = text.tokens[: text.kept.position]
         self.seen[text.slot] = text.tokens[: text.num_computed + num_certain]
         text.tokens += drawn
-        text.settle(num_certain, max(len(drawn) - 1, 0))
+        text.settle(text.num_computed + num_certain, max(len(drawn) - 1, 0))
         self.keep(text, text.num_computed)
 
     def _copy(self, source: int, target: int) -> None:
@@ -107,10 +107,23 @@ def test_a_text_that_lost_its_tokens_restarts_at_its_last_state():
     states = States()
     text = answered(states, TOKENS[:10], TOKENS[10:23])
     del text.tokens[12:]
-    states.restart(text)
+    text.settle(text.state_position)
+    states.restart_if_rewound(text)
     states.grow(text, 12)
     assert text.slot is not None
     assert (text.num_computed, text.state_position, states.seen[text.slot]) == (8, 8, TOKENS[:8])
+
+
+def test_a_rewound_text_without_a_slot_loses_replaced_blocks():
+    states = States()
+    states.release(answered(states, TOKENS[:10], TOKENS[10:13]))
+    text = CachedTokens([*TOKENS[:10], 50], cache_scope="")
+    states.reuse(text)
+    assert (text.num_computed, text.slot) == (8, None)
+    text.rewind(6, [99])
+    states.restart_if_rewound(text)
+    states.reuse(text)
+    assert text.num_computed <= 4
 
 
 class Texts(RuleBasedStateMachine):

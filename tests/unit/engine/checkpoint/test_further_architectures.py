@@ -112,7 +112,7 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["MambaForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "MiniMaxForCausalLM"], "recurrent state"),
+        (["MambaForCausalLM", "KimiLinearForCausalLM", "JambaForCausalLM", "MiniMaxForCausalLM"], "recurrent state"),
         (["Lfm2VlForConditionalGeneration"], "images or video beside text"),
         (["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"], "images or video beside text"),
         (["LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration"], "images or video beside text"),

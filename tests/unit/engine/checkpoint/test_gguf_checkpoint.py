@@ -253,7 +253,7 @@ def test_unsupported_keys_are_refused_by_name(tmp_path, keys, problem):
             ": it has a recurrent state (state space, delta rule), which cannot be rewound",
         ),
         (
-            "qwen3next",
+            "kimi-linear",
             ": it has a recurrent state (state space, delta rule), which cannot be rewound",
         ),
         ("lfm2moe", ": it is a mixture of experts of an unsupported kind: "),
@@ -273,7 +273,8 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, archite
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
     allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, mistral3, smollm3, granite, glm4, "
-    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, qwen35, olmoe, qwen3moe, qwen2moe, gpt-oss"
+    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, qwen35, qwen35moe, qwen3next, "
+    allowed += "olmoe, qwen3moe, qwen2moe, gpt-oss"
     said = str(refused.value)
     assert said.startswith(f"{path}: key 'general.architecture': '{architecture}' is not supported{reason}")
     assert said.endswith(f"; {allowed}")

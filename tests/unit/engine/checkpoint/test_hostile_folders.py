@@ -85,7 +85,11 @@ def _with(value: object, path: tuple[str | int, ...], changed: object) -> object
 
 
 @pytest.mark.parametrize(
-    "kind", all_with([Kind.LLAMA, Kind.QWEN2, Kind.PHI3_LONGROPE, Kind.GEMMA3, Further.QWEN3_5], Kind.PHI3_LONGROPE)
+    "kind",
+    all_with(
+        [Kind.LLAMA, Kind.QWEN2, Kind.PHI3_LONGROPE, Kind.GEMMA3, Further.QWEN3_5, Further.QWEN3_NEXT],
+        Kind.PHI3_LONGROPE,
+    ),
 )
 @pytest.mark.parametrize("seed", [1, further(2)])
 def test_any_value_in_any_field_of_the_configuration(tmp_path, kind, seed):

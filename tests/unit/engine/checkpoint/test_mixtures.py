@@ -49,7 +49,7 @@ def test_rows_of_stacked_experts_are_those_of_each(tmp_path):
     for part, first in (("gate", 0), ("up", 1)):
         rows = checkpoint.stored_rows(f"layers.1.experts.6.{part}", 5, 9).view(np.float32)
         assert np.array_equal(rows, stored[6, :, first::2].T[5:9])
-    stacks = ExpertStacks(TensorFiles(folder))
+    stacks = ExpertStacks(TensorFiles(folder), by_inputs=True)
     whole = stacks.rows("model.layers.1.mlp.experts.gate_up_proj", 100, 500)
     assert np.array_equal(whole, stored.swapaxes(1, 2).reshape(-1, 64)[100:500])
     digest = checkpoint.weights_digest()

@@ -125,7 +125,10 @@ def test_a_decay_that_is_no_exponential_is_refused_by_its_tensor(tmp_path):
         ({"ssm__inner_size": "wide"}, "'qwen35.ssm.inner_size': must be a whole number from 1 to 256, is 'wide'"),
         ({"ssm__state_size": 48}, "'qwen35.ssm.state_size': must be a multiple of 32, is 48"),
         ({"ssm__state_size": 512}, "'qwen35.ssm.state_size': must be a whole number from 1 to 256, is 512"),
-        ({"ssm__state_size": 64}, "tensor 'blk.0.attn_qkv.weight' has shape [256, 64]; by the file's metadata it must"),
+        (
+            {"ssm__state_size": 64},
+            "tensor 'blk.0.ssm_conv1d.weight' has shape [256, 4]; by the file's metadata it must",
+        ),
         ({"ssm__conv_kernel": 1}, "'qwen35.ssm.conv_kernel': must be a whole number from 2 to 32, is 1"),
         ({"ssm__conv_kernel": 3}, "tensor 'blk.0.ssm_conv1d.weight' has shape [256, 4]; by the file's metadata"),
         ({"full_attention_interval": 0}, "'qwen35.full_attention_interval': must be a whole number from 1"),
