@@ -30,10 +30,11 @@ py::array_t<int32_t> block_tables(const py::object& self) {
     return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
 }
 
-/// The fields of each sequence's StatePlace.  # [max_sequences, 7]
+/// The first fields of each sequence's StatePlace; those of its rows are not the caller's.  # [max_sequences, 5]
 py::array_t<int32_t> states(const py::object& self) {
     Batch& batch = self.cast<Batch&>();
-    return py::array_t<int32_t>({batch.max_sequences, 7}, &batch.states.data()->slot, self);
+    return py::array_t<int32_t>({batch.max_sequences, 5}, {sizeof(StatePlace), sizeof(int32_t)},
+                                &batch.states.data()->slot, self);
 }
 
 void append(Batch& batch, const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,

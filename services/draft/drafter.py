@@ -48,7 +48,7 @@ class Drafter:
     """All methods except `load` run on the engine thread; the links' messages are handled between two steps.
 
     A link may use all of the KV cache that the others leave free. When blocks run out, a link that holds no more than
-    an equal share takes blocks from the link that holds most. The first sequences get the slots of states.
+    an equal share takes blocks from the link that holds most. Slots of states go to the sequences that come first.
     """
 
     def __init__(
@@ -144,9 +144,7 @@ class Drafter:
             self._send_run(link, sequence_id)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
-        """Grant a sequence the target's credit; where layers carry states, there are no alternates, which would share
-        one.
-        """
+        """Grant a sequence the target's credit; alternates would need states of their own, and are left out there."""
         num_alternates = 0 if self._blocks.has_states else num_alternates
         if sequence := self._find(link, sequence_id):
             sequence.grant(min(tokens, self._config.max_window), min(num_alternates, MAX_ALTERNATES))

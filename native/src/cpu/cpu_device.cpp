@@ -92,6 +92,7 @@ class CpuDevice final : public Device {
     int max_head_dim() const override { return kMaxHeadDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
     size_t product_scratch(int, int, int) const override { return 0; }
+    size_t delta_scratch(const DeltaShape&, int, int, int) const override { return 0; }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<UnrecordedPasses>();

@@ -71,8 +71,6 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
               block_tables.begin() + static_cast<int64_t>(num_sequences) * max_blocks);
     adapters[num_sequences] = adapter;
     states[num_sequences] = state;
-    states[num_sequences].first_row = num_rows;
-    states[num_sequences].rows = count;
     num_rows += count;
     num_sequences += 1;
     std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + run_logits,
@@ -115,7 +113,6 @@ void Batch::validate_states(const DecoderConfig& config, int num_slots, int ring
     const int window = config.delta_shape().taps - 1;
     std::vector<bool> taken(num_slots);
     require_range("num_sequences", num_sequences, 1, num_slots);
-    std::vector<bool> has_rows(num_sequences);
     for (int row = 0, end = 0; row < num_rows; row = end) {
         const int sequence = sequences[row];
         while (end < num_rows && sequences[end] == sequence) {
@@ -123,9 +120,6 @@ void Batch::validate_states(const DecoderConfig& config, int num_slots, int ring
         }
         const StatePlace& state = states[sequence];
         const std::string name = "states[" + std::to_string(sequence) + "]";
-        require_range(name + ".first_row", state.first_row, row, row);
-        require_range(name + ".rows", state.rows, end - row, end - row);
-        has_rows[sequence] = true;
         require_range(name + ".slot", state.slot, 0, num_slots - 1);
         if (taken[state.slot]) {
             throw std::invalid_argument(
@@ -147,11 +141,6 @@ void Batch::validate_states(const DecoderConfig& config, int num_slots, int ring
         require_range(name + ".position", state.position, std::max(0, first + window - ring_rows), first);
         require_range(name + ".certain", state.certain,
                       std::max(state.position, last + 1 + window - ring_rows), last + 1);
-    }
-    for (int sequence = 0; sequence < num_sequences; ++sequence) {
-        if (!has_rows[sequence]) {
-            require_range("states[" + std::to_string(sequence) + "].rows", states[sequence].rows, 0, 0);
-        }
     }
 }
 

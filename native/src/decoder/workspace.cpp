@@ -1,13 +1,22 @@
 #include "outrider/decoder/workspace.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace outrider {
 namespace {
 
 constexpr size_t kStateInts = sizeof(StatePlace) / sizeof(int32_t);
+
+/// The states of the batch's sequences, with the rows that each has.
+void place_states(const Batch& batch, StatePlace* to) {
+    std::copy_n(batch.states.begin(), batch.num_sequences, to);
+    for (int row = batch.num_rows - 1; row >= 0; --row) {
+        StatePlace& state = to[batch.sequences[row]];
+        state.first_row = row;
+        state.rows += 1;
+    }
+}
 
 }  // namespace
 
@@ -46,8 +55,9 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
         std::copy_n(table, columns,
                     staged_.begin() + tables_begin + static_cast<int64_t>(sequence) * shape.blocks);
     }
-    const size_t states = std::min<size_t>(sequences, state_capacity_);
-    std::memcpy(staged_.data() + 4 * capacity_, batch.states.data(), states * sizeof(StatePlace));
+    if (state_capacity_ > 0) {
+        place_states(batch, reinterpret_cast<StatePlace*>(staged_.data() + 4 * capacity_));
+    }
     device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
     places_ = {at(1), at(2), arrays_.data() + tables_begin, shape.blocks, shape.rows};
 }

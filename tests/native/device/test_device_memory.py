@@ -10,6 +10,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceErro
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.lora_folders import write_adapter
 from tests.native.harness.devices import count_replays, emulated_device, needs_emulation
 from tests.native.harness.sampling_reference import Settings
@@ -26,12 +27,17 @@ def load(monkeypatch):
     """Load a small model on a GPU of so many MiB."""
 
     def load(
-        memory: int, *, device: Device | None = None, loras: dict[str, Path] | None = None, **settings
+        memory: int,
+        *,
+        model: Path | None = None,
+        device: Device | None = None,
+        loras: dict[str, Path] | None = None,
+        **settings,
     ) -> LoadedModel:
         device = device or emulated_device(1, memory=memory)
         monkeypatch.setattr(EngineConfig, "open_device", lambda config: device)
         config = EngineConfig(
-            model=Path(random_checkpoint(Kind.LLAMA)), isa=isas()[0], threads=1, **{**LIMITS, **settings}
+            model=model or random_checkpoint(Kind.LLAMA), isa=isas()[0], threads=1, **{**LIMITS, **settings}
         )
         return LoadedModel.load(config, loras=loras)
 
@@ -73,6 +79,17 @@ def test_the_cache_fills_the_fraction_of_memory(load):
     assert total - free <= 0.75 * total < total - free + block_bytes
 
 
+def test_states_take_their_memory_before_the_cache(load):
+    folder = further_checkpoint(Further.QWEN3_5)
+    model = load(60, model=folder, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
+    free, total = model.device.memory
+    block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
+    assert total - free <= 0.75 * total < total - free + block_bytes
+    refusal = r"^max_sequences is 64; the states of so many sequences and of cached prompts take \d+ bytes, but beside"
+    with pytest.raises(ConfigError, match=refusal):
+        load(32, model=folder, max_sequences=LIMITS["max_rows"], context_length=4096)
+
+
 def test_memory_taken_by_others_is_not_given_to_the_cache(load):
     device = emulated_device(1, memory=24)
     probe = ReadProbe(device, 12 * MIB)
@@ -109,22 +126,25 @@ def test_the_cache_is_no_larger_than_all_sequences_can_fill(load):
     assert model.blocks.num_blocks == 3 * LIMITS["max_sequences"]
 
 
-def test_no_pass_and_no_draw_takes_memory(load):
-    model = load(0, context_length=3 * BLOCK_SIZE)
+@pytest.mark.parametrize("has_states", [False, True])
+def test_no_pass_and_no_draw_takes_memory(load, has_states):
+    folder = further_checkpoint(Further.QWEN3_5) if has_states else random_checkpoint(Kind.LLAMA)
+    model = load(60, model=folder, context_length=3 * BLOCK_SIZE)
+    slot, most_drawn = (0, 16) if has_states else (None, BLOCK_SIZE + 2)
     before, replays = model.device.memory, count_replays()
     vocab_size = model.checkpoint.config.vocab_size
     batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
     for num_rows in (1, 3, 16, 64):
         batch.clear()
-        batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows)
+        batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows, slot=slot)
         logits = model.decoder.forward(batch)
         replays += 1  # each shape was recorded when the model was loaded
         assert count_replays() == replays
         state = EVERYTHING.state(prompt=range(vocab_size))
         model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
     batch.clear()
-    batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1)
-    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [BLOCK_SIZE + 2])
+    batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1, slot=slot, certain=0)
+    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [most_drawn])
     (free, total), (free_before, total_before) = model.device.memory, before
     assert total == total_before
     assert 0 <= free_before - free < 4096  # a draw that has come twice is recorded: a few launches

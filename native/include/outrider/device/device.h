@@ -71,10 +71,7 @@ class Device {
 
     /// The number of floats of scratch that the delta rule needs for passes of so many rows and sequences; it does
     /// not decrease with any of them.
-    virtual size_t delta_scratch(const DeltaShape&, int /*rows*/, int /*sequences*/,
-                                 int /*ring_rows*/) const {
-        return 0;
-    }
+    virtual size_t delta_scratch(const DeltaShape& shape, int rows, int sequences, int ring_rows) const = 0;
 
     /// Creates the recorder of one decoder's passes; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;

@@ -20,8 +20,9 @@ struct StatePlace {
     int32_t certain = 0;        // no verdict can reject rows before this position
     int32_t kept_slot = -1;     // gets a copy of the state at kept_position; -1: none does
     int32_t kept_position = 0;  // from position to certain
-    int32_t first_row = 0;      // of the sequence's rows in the pass, which are contiguous
-    int32_t rows = 0;           // 0: the sequence has none
+    int32_t first_row =
+        0;             // of the sequence's rows in the pass, which are contiguous; set when they are uploaded
+    int32_t rows = 0;  // likewise; 0: the sequence has none
 };
 
 /// The sizes of a layer with the gated delta rule.

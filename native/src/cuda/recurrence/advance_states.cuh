@@ -15,14 +15,15 @@ namespace outrider::cuda {
 constexpr int kQuarters = 4;  // partial sums over a state's rows
 
 /// A block has 32 columns of one head of one sequence. Four lanes share a column: each keeps a quarter of its rows in
-/// kRows registers. Tokens are copied to shared memory in sets; one is computed while the next is
-/// on its way.
+/// kRows registers. Tokens are copied to shared memory in sets; one is computed while the next is on its way.
 template <int kRows>
 struct AdvanceStates {
     static constexpr int kThreads = 128;
     static constexpr int kBlocksPerMultiprocessor = kRows > 32 ? 2 : 4;
     static constexpr int kColumns = kThreads / kQuarters;
     static constexpr int kTokens = 8;  // of a set
+    static constexpr int kCopyFloats = kCopyBytes / sizeof(float);
+    static constexpr bool kIsReferenced = true;
 
     /// Quarters lie apart by a copy, so that the four lanes of a column read different banks.
     struct Token {
@@ -34,8 +35,6 @@ struct AdvanceStates {
     struct Shared {
         Token tokens[2][kTokens];
     };
-
-    static constexpr bool kIsReferenced = true;
 
     DeltaRule op;
 
@@ -190,9 +189,9 @@ struct AdvanceStates {
     /// convolution reads next there, and then those of the pass. No block reads the ring meanwhile.
     __device__ void write_ring(const Block& block, const StateTokens& tokens) const {
         const StatePlace& place = tokens.place();
-        const int64_t step = blocks_each() * kThreads;
+        const int64_t stride = blocks_each() * kThreads;
         for (int64_t column = int64_t{within(block)} * kThreads + block.thread;
-             column < op.shape.ring_width(); column += step) {
+             column < op.shape.ring_width(); column += stride) {
             if (place.kept_slot >= 0) {
                 const int oldest = place.kept_position - op.shape.taps + 1;
                 for (int position = larger_of(0, oldest); position < place.kept_position; ++position) {
@@ -215,8 +214,6 @@ struct AdvanceStates {
         const float* gates = tokens.prepared(position) + op.shape.channels();
         return gate < heads ? gates[gate * kGateFloats] : gates[(gate - heads) * kGateFloats + 1];
     }
-
-    static constexpr int kCopyFloats = kCopyBytes / sizeof(float);
 };
 
 }  // namespace outrider::cuda

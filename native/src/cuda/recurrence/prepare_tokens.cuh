@@ -40,7 +40,7 @@ struct PrepareTokens {
         }
         const StateTokens tokens(op, is_row ? op.places.sequences[place] : place);
         int position = is_row ? op.places.positions[place] : tokens.place().position + block.warp();
-        const int end = is_row ? position + 1 : tokens.start();  // without rows, before all positions
+        const int end = is_row ? position + 1 : tokens.start();  // kInactive without rows
         for (; position < end; position += kWarps) {
             prepare(block, tokens, position, static_cast<int>(index % heads()));
         }

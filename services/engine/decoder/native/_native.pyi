@@ -122,7 +122,7 @@ class Batch:
     block_tables: NDArray[np.int32]  # [max_sequences, max_blocks]
     logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are computed
     adapters: NDArray[np.int32]  # [max_sequences], the number of each sequence's LoRA adapter, or -1
-    states: NDArray[np.int32]  # [max_sequences, 7]: slot, position, certain, kept slot and position, first row, rows
+    states: NDArray[np.int32]  # [max_sequences, 5]: slot, position, certain, kept slot and position
     num_rows: int
     num_sequences: int
     num_logits: int

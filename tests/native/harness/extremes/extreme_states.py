@@ -37,7 +37,7 @@ def state_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]]
                 forward(kept=kept)
 
     def set_places(number: int) -> None:
-        for field in range(7):
+        for field in range(5):
             batch = new_batch(kept=(1, 2))
             batch.states[0, field] = wrapped(number)
             with suppress(ValueError):

@@ -73,7 +73,7 @@ async function perform(work) {
   setBusy(true);
   try {
     await work();
-    showModel().catch(() => {}); // the answer is there without it
+    await showModel().catch(() => {}); // the answer is there without it
   } catch (error) {
     fail(error);
   } finally {
