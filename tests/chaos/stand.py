@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +20,8 @@ from tests.harness.network.free_port import free_port
 NUM_PLACES = 16
 _BLOCKS = ("--kv-blocks", "512")
 _TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-caller", "64")
-_PATIENCE: dict[str, Any] = {"max_retries": 60, "max_backoff": 1.0}  # longer than both targets take to come back
+# Longer than both targets take to come back, also for a client that is made while neither is there.
+_PATIENCE: dict[str, Any] = {"max_retries": 60, "max_backoff": 1.0, "connect_timeout": math.inf}
 _DELAY = {"fixed_delay": "0.05s", "percentage": {"numerator": 20}}
 _ABORT = {"grpc_status": grpc.StatusCode.UNAVAILABLE.value[0], "percentage": {"numerator": 5}}
 _FAULTS = {

@@ -1,7 +1,6 @@
 """AsyncClient: talks to Outrider from asyncio."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -61,7 +60,7 @@ class AsyncClient:
         max_retries: int = 10,
         max_backoff: float = 5.0,
         max_lost_retries: int = 1,
-        connect_timeout: float = math.inf,
+        connect_timeout: float | None = None,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
@@ -73,7 +72,9 @@ class AsyncClient:
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
         on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
         call that could connect to no server for `connect_timeout` seconds, which also bound each attempt to connect,
-        raises Unavailable; a stream that has begun is still resumed.
+        raises Unavailable; a stream that has begun is still resumed. None stands for 3 seconds while the client has not
+        reached any server yet, and its addresses may be wrong (an attempt to connect to a silent one takes 20 seconds);
+        then there is no limit, as a server may be restarting. `math.inf` waits for servers that start later too.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
@@ -231,8 +232,11 @@ class AsyncClient:
         while True:
             server = self._pool.servers[attempts.address]
             try:
-                return await method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
+                answer = await method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
                 pause = attempts.failed(as_error(failure))
+            else:
+                attempts.answered()
+                return answer
             self._pool.preferred = attempts.address
             await asyncio.sleep(pause)

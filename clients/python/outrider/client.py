@@ -1,6 +1,5 @@
 """Client: talks to Outrider from ordinary Python."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,7 +56,7 @@ class Client:
         max_retries: int = 10,
         max_backoff: float = 5.0,
         max_lost_retries: int = 1,
-        connect_timeout: float = math.inf,
+        connect_timeout: float | None = None,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
@@ -69,7 +68,9 @@ class Client:
         server died of: one whose connection breaks before anything has arrived is tried `max_lost_retries` more times,
         on the next server, and then raises ServerLost. A full server is asked again when it says, after the others. A
         call that could connect to no server for `connect_timeout` seconds, which also bound each attempt to connect,
-        raises Unavailable; a stream that has begun is still resumed.
+        raises Unavailable; a stream that has begun is still resumed. None stands for 3 seconds while the client has not
+        reached any server yet, and its addresses may be wrong (an attempt to connect to a silent one takes 20 seconds);
+        then there is no limit, as a server may be restarting. `math.inf` waits for servers that start later too.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
@@ -216,8 +217,11 @@ class Client:
         while True:
             server = self._pool.servers[attempts.address]
             try:
-                return method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
+                answer = method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
                 pause = attempts.failed(as_error(failure))
+            else:
+                attempts.answered()
+                return answer
             self._pool.preferred = attempts.address
             time.sleep(pause)

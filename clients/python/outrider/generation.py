@@ -97,6 +97,7 @@ class Generation:
 
         Raises FingerprintMismatch if a server goes on that should have refused.
         """
+        self._attempts.answered()
         match event.WhichOneof("event"):
             case "started":
                 self._receive_started(parse_started(event.started))

@@ -1,5 +1,6 @@
 """The server of the command line is killed and started again, and the client's loop never notices."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -36,7 +37,7 @@ def generate(client: Client, server: CommandLineTarget, kills_at: tuple[int, ...
 
 
 def test_a_stream_outlives_the_servers_that_it_comes_from(server: CommandLineTarget):
-    with Client(server.address, max_retries=200, max_backoff=0.2) as client:
+    with Client(server.address, max_retries=200, max_backoff=0.2, connect_timeout=math.inf) as client:
         whole = generate(client, server, ())
         cut = generate(client, server, (1, 90, 180))
     assert whole.resumed == 0

@@ -1,5 +1,6 @@
 """A server is killed while it loads a model on demand: a waiting client gets the same answer from the next server."""
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -44,7 +45,11 @@ def kill_in_mid_load(client: Client, server: CommandLineTarget, answer: "Future[
 
 
 def test_a_waiting_client_gets_the_same_answer_after_a_kill(server: CommandLineTarget) -> None:
-    with ThreadPoolExecutor(1) as threads, Client(server.address) as client, Client(server.address) as looking:
+    with (
+        ThreadPoolExecutor(1) as threads,
+        Client(server.address, connect_timeout=math.inf) as client,
+        Client(server.address) as looking,
+    ):
         expected = ask(client)
         for _ in range(50):  # a load may be over before it was seen
             server.kill_and_start_again()

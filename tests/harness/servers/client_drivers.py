@@ -1,6 +1,7 @@
 """One function for both clients, for tests that hold for both."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.harness.servers.scripted_server import DRAWN_SEED, answer, text_of
 PROMPT = "def quicksort"
 WHOLE = answer(list(PROMPT.encode()), DRAWN_SEED)
 Collect = Callable[..., tuple[list[Chunk], Result]]
+_PERSISTENT: dict[str, Any] = {"max_backoff": 0.05, "connect_timeout": math.inf}  # whatever a machine's speed
 
 
 def _ignore(_: Chunk) -> None:
@@ -30,7 +32,7 @@ def collect_sync(
     """All chunks and the result, by `Client`."""
     chunks = []
     retries: dict[str, Any] = {"max_retries": max_retries, "max_lost_retries": max_lost_retries}
-    with outrider.Client(*addresses, max_backoff=0.05, **retries) as client:
+    with outrider.Client(*addresses, **_PERSISTENT, **retries) as client:
         stream = client.stream(prompt, **options)
         for chunk in stream:
             chunks.append(chunk)
@@ -51,7 +53,7 @@ def collect_async(
     async def run() -> tuple[list[Chunk], Result]:
         chunks = []
         retries: dict[str, Any] = {"max_retries": max_retries, "max_lost_retries": max_lost_retries}
-        async with outrider.AsyncClient(*addresses, max_backoff=0.05, **retries) as client:
+        async with outrider.AsyncClient(*addresses, **_PERSISTENT, **retries) as client:
             stream = client.stream(prompt, **options)
             async for chunk in stream:
                 chunks.append(chunk)

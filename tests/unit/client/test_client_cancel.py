@@ -3,6 +3,7 @@
 # ruff: noqa: PT012
 
 import asyncio
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +17,7 @@ from tests.harness.servers.server import wait_until
 
 HANG = Fault(at=9, how="hang")
 PATIENCE = 60  # seconds after which something is broken
+PERSISTENT = {"max_retries": 10_000, "max_backoff": PATIENCE, "connect_timeout": math.inf}
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def test_cancel_from_another_thread(server: ScriptedServer) -> None:
 def test_cancel_while_no_server_is_there() -> None:
     with ScriptedServer() as server:
         server.stop()
-        with outrider.Client(server.address, max_retries=10_000, max_backoff=PATIENCE) as client:
+        with outrider.Client(server.address, **PERSISTENT) as client:
             stream = client.stream(PROMPT)
             threading.Timer(0.3, stream.cancel).start()
             with pytest.raises(outrider.Cancelled):
@@ -154,7 +156,7 @@ async def test_cancelling_the_task_stays_a_cancelled_task(server: ScriptedServer
 async def test_async_cancel_while_no_server_is_there() -> None:
     with ScriptedServer() as server:
         server.stop()
-        async with outrider.AsyncClient(server.address, max_retries=10_000, max_backoff=PATIENCE) as client:
+        async with outrider.AsyncClient(server.address, **PERSISTENT) as client:
             stream = client.stream(PROMPT)
             asyncio.get_running_loop().call_later(0.3, stream.cancel)
             with pytest.raises(outrider.Cancelled):

@@ -1,16 +1,20 @@
 """Retries go round the addresses, slow down, and end."""
 
+import math
+from contextlib import suppress
+
 import pytest
 
 from outrider.errors import (
     Cancelled,
     DeadlineExceeded,
     FingerprintMismatch,
+    InvalidArgument,
     OutriderError,
     ResourceExhausted,
     Unavailable,
 )
-from outrider.servers.retry import Attempts, RetryPolicy
+from outrider.servers.retry import Attempts, Contact, RetryPolicy
 
 
 class Clock:
@@ -105,6 +109,45 @@ def unreached() -> Unavailable:
     error = Unavailable("failed to connect")
     error.unreached = True
     return error
+
+
+def is_patient(attempts: Attempts, clock: Clock) -> bool:
+    """Whether a call is still tried after no server was reached for a minute."""
+    clock.now += 60.0
+    try:
+        return attempts.failed(unreached()) > 0
+    except Unavailable:
+        return False
+
+
+def test_a_client_that_has_reached_no_server_soon_gives_up() -> None:
+    clock = Clock()
+    attempts = Attempts(RetryPolicy(10, 1.0), 2, clock=clock)
+    assert attempts.failed(unreached()) == 0.0
+    assert attempts.failed(unreached()) > 0
+    clock.now += 3.0
+    attempts.failed(unreached())
+    with pytest.raises(Unavailable, match="failed to connect"):
+        attempts.failed(unreached())
+    assert is_patient(Attempts(RetryPolicy(10, 1.0, connect_timeout=math.inf), 1, clock=clock), clock)
+
+
+@pytest.mark.parametrize("error", [InvalidArgument("bad"), ResourceExhausted("full"), Unavailable("it drains")])
+def test_whatever_a_server_says_it_is_reached(error: OutriderError) -> None:
+    clock, contact = Clock(), Contact()
+    attempts = [Attempts(RetryPolicy(10, 1.0), 1, contact=contact, clock=clock) for _ in range(3)]
+    assert not is_patient(attempts[0], clock)
+    with suppress(type(error)):
+        attempts[1].failed(error)
+    assert is_patient(attempts[2], clock)
+
+
+def test_running_out_of_time_reaches_no_server() -> None:
+    clock = Clock()
+    attempts = Attempts(RetryPolicy(10, 1.0), 1, clock=clock)
+    with pytest.raises(DeadlineExceeded):
+        attempts.failed(DeadlineExceeded("while connecting"))
+    assert not is_patient(attempts, clock)
 
 
 def test_only_a_new_call_is_given_up_at_the_connect_timeout() -> None:

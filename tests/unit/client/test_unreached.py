@@ -22,6 +22,11 @@ LAST = "failed to connect to all addresses; last error: "
             f"{LAST}INTERNAL: ipv4:127.0.0.1:80: Failed parsing HTTP/2 (Trying to connect an http1.x server)",
             "127.0.0.1:80 speaks HTTP, as a gateway does, and not gRPC: the target has a port of its own",
         ),
+        (f"{LAST}UNKNOWN: ipv4:127.0.0.1:80: tcp handshaker shutdown", "nobody answers at 127.0.0.1:80"),
+        (
+            f"{LAST}UNKNOWN: ipv4:127.0.0.1:80: connection attempt timed out before receiving SETTINGS frame",
+            "127.0.0.1:80 takes connections but says nothing in time: it is overloaded, or no target",
+        ),
         (f"{LAST}UNKNOWN: ipv4:127.0.0.1:80: something new", f"{LAST}UNKNOWN: ipv4:127.0.0.1:80: something new"),
         ("errors resolving a:1: [no host]", "errors resolving a:1: [no host]"),
     ],

@@ -30,11 +30,11 @@ IN_THE_CLEAR: tuple[ChannelOption, ...] = (("grpc.enable_http_proxy", 0),)
 
 
 def channel_options(
-    extra: Sequence[ChannelOption], *, is_encrypted: bool, connect_timeout: float = math.inf
+    extra: Sequence[ChannelOption], *, is_encrypted: bool, connect_timeout: float | None = None
 ) -> list[ChannelOption]:
     """The client's channel options, with those of the caller in place of its own where both name one."""
     own = dict(_OPTIONS if is_encrypted else (*_OPTIONS, *IN_THE_CLEAR))
-    if math.isfinite(connect_timeout):
+    if connect_timeout is not None and math.isfinite(connect_timeout):
         own["grpc.min_reconnect_backoff_ms"] = round(1000 * connect_timeout)  # bounds one attempt: 20 seconds otherwise
     return list({**own, **dict(extra)}.items())
 

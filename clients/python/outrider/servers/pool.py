@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from outrider.servers.channel import Metadata
-from outrider.servers.retry import Attempts, RetryPolicy
+from outrider.servers.retry import Attempts, Contact, RetryPolicy
 from outrider.v1 import common_pb2, generation_pb2
 
 PREFIX_HEADER = "outrider-prefix"
@@ -40,6 +40,7 @@ class Pool(Generic[Stub]):
         self.cancels: set[Callable[[], None]] = set()
         """What ends the streams that are under way."""
         self._policy = policy
+        self._contact = Contact()
 
     def close(self) -> None:
         """End the streams that are under way, those too that wait for a server, and let none begin."""
@@ -49,7 +50,7 @@ class Pool(Generic[Stub]):
 
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""
-        return Attempts(self._policy, len(self.servers), first=self.preferred, timeout=timeout)
+        return Attempts(self._policy, len(self.servers), first=self.preferred, timeout=timeout, contact=self._contact)
 
 
 def prefix_metadata(request: generation_pb2.StreamGenerateRequest) -> Metadata:

@@ -17,6 +17,7 @@ from outrider.errors import (
 )
 
 _FIRST_BACKOFF = 0.1
+_FIRST_CONTACT = 3.0  # seconds in which a first server must be reached; the addresses may be wrong
 _SHORTEST = 0.01  # seconds that are worth a try: a server's clock may end a call as much before ours
 _LONGEST_PAUSE = 300.0  # seconds that a server can make a client wait
 _MOST_BROKEN_RESUMING = 3  # connections that may break in a row before a further token arrives
@@ -30,23 +31,32 @@ class RetryPolicy:
     off, and resuming with them. Before each such round the client waits: 0.1 seconds, doubled each time up to
     `max_backoff`, less a random part of up to a half. `max_lost_retries` is how many times a call is tried again whose
     connection broke before anything had arrived. A call that could connect to no server for `connect_timeout` seconds
-    is given up earlier, after each address was tried. Raises ValueError for negative values.
+    is given up earlier, after each address was tried; None is 3 seconds until any call of the client has reached a
+    server, and then no limit. Raises ValueError for negative values.
     """
 
     max_retries: int
     max_backoff: float
     max_lost_retries: int = 1
-    connect_timeout: float = math.inf
+    connect_timeout: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_retries", "max_backoff", "max_lost_retries", "connect_timeout"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} must be at least 0, not {value}")
 
     def backoff(self, num_rounds: int) -> float:
         """Seconds to wait after so many rounds in vain."""
         longest = min(self.max_backoff, _FIRST_BACKOFF * 2.0 ** min(num_rounds - 1, 64))
         return longest * random.uniform(0.5, 1)
+
+
+@dataclass(slots=True)
+class Contact:
+    """Whether any call of a client has reached a server; all calls share it."""
+
+    is_made: bool = False
 
 
 class Attempts:
@@ -59,11 +69,13 @@ class Attempts:
         *,
         first: int = 0,
         timeout: float | None = None,
+        contact: Contact | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = first
         """Index of the address to use now."""
         self._policy = policy
+        self._contact = contact or Contact()
         self._num_addresses = num_addresses
         self._refused: set[int] = set()
         self._failures = 0
@@ -81,6 +93,10 @@ class Attempts:
             raise DeadlineExceeded("the time given to the call ran out")
         return left
 
+    def answered(self) -> None:
+        """Note that a server has been reached: if it goes, it may come back."""
+        self._contact.is_made = True
+
     def progressed(self) -> None:
         """Count retries anew."""
         self._failures = self._num_broken = 0
@@ -92,6 +108,8 @@ class Attempts:
         another fingerprint, is passed over only when there is something to resume. A call that one server after another
         breaks down at is not carried on to all of them.
         """
+        if not (_is_unreached(error) or isinstance(error, DeadlineExceeded)):  # which is also said while connecting
+            self.answered()
         if isinstance(error, Unavailable) and error.broke:
             self._check_broken(error, resuming=resuming)
         if resuming and isinstance(error, FingerprintMismatch):
@@ -120,10 +138,15 @@ class Attempts:
         return pause
 
     def _check_unreached(self, error: OutriderError, pause: float, *, is_round_over: bool, resuming: bool) -> None:
-        if resuming or not (isinstance(error, Unavailable) and error.unreached):
+        if resuming or not _is_unreached(error):
             self._unreached_since = self._clock()
-        elif is_round_over and self._clock() + pause >= self._unreached_since + self._policy.connect_timeout:
+        elif is_round_over and self._clock() + pause >= self._unreached_since + self._connect_timeout():
             raise error
+
+    def _connect_timeout(self) -> float:
+        if self._policy.connect_timeout is not None:
+            return self._policy.connect_timeout
+        return math.inf if self._contact.is_made else _FIRST_CONTACT
 
     def _check_broken(self, error: Unavailable, *, resuming: bool) -> None:
         self._num_broken += 1
@@ -141,3 +164,7 @@ class Attempts:
     def _pause(self, open_addresses: int) -> float:
         rounds, rest = divmod(self._failures, open_addresses)
         return 0.0 if rest else self._policy.backoff(rounds)
+
+
+def _is_unreached(error: OutriderError) -> bool:
+    return isinstance(error, Unavailable) and error.unreached

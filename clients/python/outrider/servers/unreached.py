@@ -13,6 +13,9 @@ _ADDRESS = re.compile(r"last error: [A-Z_]+: (?:ipv[46]:)?(\S+): ")
 _REASONS = {
     "Connection refused": f"{NOBODY}{{}}",
     "No such file or directory": f"{NOBODY}{{}}",
+    "No route to host": f"{NOBODY}{{}}",
+    "tcp handshaker shutdown": f"{NOBODY}{{}}",  # in the time of an attempt
+    "before receiving SETTINGS frame": "{} takes connections but says nothing in time: it is overloaded, or no target",
     "http1.x server": "{} speaks HTTP, as a gateway does, and not gRPC: the target has a port of its own",
     "WRONG_VERSION_NUMBER": "{} does not speak TLS; call it without certificates",
     "closed": "{} closes the connection: it may want TLS, or a certificate of its own authority",
