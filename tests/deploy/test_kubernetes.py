@@ -27,6 +27,7 @@ OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
 SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
 OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
 ON_CORES = ("cpu", "http")
+WITH_HTTP = ("http", "secured-http")
 SECURED = [name for name in OVERLAYS if name.startswith("secured")]
 ALERTS = ROOT.parent / "observability/rules.yaml"
 
@@ -254,11 +255,12 @@ def test_the_pool_holds_the_targets_and_the_route_leads_to_it() -> None:
     assert rule["backendRefs"] == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "targets"}]
 
 
-def test_the_gateway_prefers_its_own_target_and_is_reached() -> None:
-    every, pod = resources("http"), pods("http")["target"]
-    its, own = container("http", "gateway", of="target"), container("http", "target")
+@pytest.mark.parametrize("overlay", WITH_HTTP)
+def test_the_gateway_prefers_its_own_target_and_is_reached(overlay: str) -> None:
+    every, pod = resources(overlay), pods(overlay)["target"]
+    its, own = container(overlay, "gateway", of="target"), container(overlay, "target")
     arguments = parsed(gateway, its["args"])
-    port = port_of(options("http", "target").listen)
+    port = port_of(options(overlay, "target").listen)
     assert arguments.target == [f"localhost:{port}", f"{every['Service', 'target']['metadata']['name']}:{port}"]
     assert (its["image"], its["securityContext"]) == (own["image"], own["securityContext"])
     assert its["resources"]["requests"] == its["resources"]["limits"]
@@ -270,17 +272,31 @@ def test_the_gateway_prefers_its_own_target_and_is_reached() -> None:
     assert service["ports"][0]["targetPort"] == its["ports"][0]["name"] == its["readinessProbe"]["tcpSocket"]["port"]
 
 
-def test_the_gateways_policy_lets_in_clients_and_other_targets() -> None:
-    pod, policy = pods("http")["target"], resources("http")["NetworkPolicy", "gateway"]["spec"]
+@pytest.mark.parametrize("overlay", WITH_HTTP)
+def test_the_gateways_policy_lets_in_clients_and_other_targets(overlay: str) -> None:
+    pod, policy = pods(overlay)["target"], resources(overlay)["NetworkPolicy", "gateway"]["spec"]
     clients, targets = policy["ingress"]
     assert is_selected(policy["podSelector"]["matchLabels"], pod)
     assert clients["from"][0]["podSelector"]["matchLabels"] == {"outrider-client": "true"}
     assert clients["ports"][0]["port"] == port_of(
-        parsed(gateway, container("http", "gateway", of="target")["args"]).listen
+        parsed(gateway, container(overlay, "gateway", of="target")["args"]).listen
     )
     for (peer,), ports in (
         (targets["from"], targets["ports"]),
         (policy["egress"][0]["to"], policy["egress"][0]["ports"]),
     ):
         assert is_selected(peer["podSelector"]["matchLabels"], pod)
-        assert [port["port"] for port in ports] == [port_of(options("http", "target").listen)]
+        assert [port["port"] for port in ports] == [port_of(options(overlay, "target").listen)]
+
+
+def test_a_secured_gateway_speaks_tls_to_both_sides() -> None:
+    overlay = "secured-http"
+    its, target = container(overlay, "gateway", of="target"), options(overlay, "target")
+    arguments = parsed(gateway, its["args"])
+    assert not arguments.insecure
+    assert (arguments.tls_cert, arguments.tls_key) == (target.tls_certificate, target.tls_key)
+    assert arguments.target_tls_ca == target.draft_tls_ca
+    mounts = {each["mountPath"]: each for each in container(overlay, "target")["volumeMounts"]}
+    assert its["volumeMounts"] == [mounts[str(arguments.tls_cert.parent)]]
+    (port,) = resources(overlay)["Service", "gateway"]["spec"]["ports"]
+    assert (port["port"], port["appProtocol"]) == (443, "https")
