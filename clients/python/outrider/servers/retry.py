@@ -80,6 +80,7 @@ class Attempts:
         self._refused: set[int] = set()
         self._failures = 0
         self._num_broken = 0
+        self._last: OutriderError | None = None
         self._clock = clock
         self._unreached_since = clock()
         self._deadline = None if timeout is None else self._unreached_since + timeout
@@ -90,7 +91,7 @@ class Attempts:
             return None
         left = self._deadline - self._clock()
         if left < _SHORTEST:
-            raise DeadlineExceeded("the time given to the call ran out")
+            raise self._out_of_time()
         return left
 
     def answered(self) -> None:
@@ -121,6 +122,7 @@ class Attempts:
             self.time_left()  # which a server's clock may have ended
         elif not isinstance(error, Unavailable):
             raise error
+        self._last = error
         open_addresses = self._num_addresses - len(self._refused)
         self._failures += 1
         if open_addresses == 0 or self._failures > self._policy.max_retries * self._num_addresses:
@@ -134,8 +136,12 @@ class Attempts:
         if left is not None and pause >= left:
             if isinstance(error, ResourceExhausted):
                 raise error
-            raise DeadlineExceeded("the time given to the call ran out before a server could be reached") from error
+            raise self._out_of_time() from error
         return pause
+
+    def _out_of_time(self) -> DeadlineExceeded:
+        why = "" if self._last is None else f": {self._last}"
+        return DeadlineExceeded(f"the time given to the call ran out{why}")
 
     def _check_unreached(self, error: OutriderError, pause: float, *, is_round_over: bool, resuming: bool) -> None:
         if resuming or not _is_unreached(error):
