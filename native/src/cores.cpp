@@ -30,6 +30,10 @@ void pin(std::thread& thread, int core) {
     pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
 }
 
+void name_this_thread(const char* name) {
+    pthread_setname_np(pthread_self(), name);
+}
+
 #else
 
 std::vector<int> available_cores() {
@@ -37,6 +41,8 @@ std::vector<int> available_cores() {
 }
 
 void pin(std::thread&, int) {}
+
+void name_this_thread(const char*) {}
 
 #endif
 

@@ -1,4 +1,4 @@
-// Cores: lists the cores that this process may use, and pins threads to them.
+// Cores: lists the cores that this process may use, pins threads to them, and names threads.
 #pragma once
 
 #include <thread>
@@ -12,5 +12,8 @@ std::vector<int> available_cores();
 
 /// Pins a thread to one core; if the system refuses, the thread stays unpinned.
 void pin(std::thread& thread, int core);
+
+/// Gives the calling thread a name of at most 15 characters, which tools such as `top -H` show.
+void name_this_thread(const char* name);
 
 }  // namespace outrider

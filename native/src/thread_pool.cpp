@@ -53,7 +53,10 @@ ThreadPool::ThreadPool(int threads) {
     workers_.reserve(threads - 1);
     try {
         for (int worker = 1; worker < threads; ++worker) {
-            workers_.emplace_back([this] { work(); });
+            workers_.emplace_back([this] {
+                name_this_thread("pass");
+                work();
+            });
         }
         pin_workers();
     } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import NamedTuple
 
 
 class FinishReason(Enum):
@@ -36,8 +37,7 @@ class PredictionSource(Enum):
     LOOKUP = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
+class TokenRecord(NamedTuple):  # which is made faster than a frozen dataclass
     """The model's figures of one token of the answer or the prompt; None: not requested."""
 
     token_id: int
@@ -107,7 +107,7 @@ class Suppressed:
     token_id: int  # the id of that token, which is forbidden there
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
     """Text that can be released, and all tokens that became releasable since the chunk before.
 

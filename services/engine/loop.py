@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
@@ -100,6 +102,7 @@ class EngineLoop:
         return Pulse(self._turn, self._is_asleep, self._usual_seconds)
 
     def _run(self) -> None:
+        _name_this_thread(self._thread.name)
         try:
             while not self._stopping:
                 self._turn += 1
@@ -134,6 +137,12 @@ class EngineLoop:
             command = _nothing
         self._turn, self._is_asleep = self._turn + 1, False
         command()
+
+
+def _name_this_thread(name: str) -> None:
+    """Let tools such as `top -H` show the thread's name, where the system can."""
+    with suppress(OSError):
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
 
 
 def _nothing() -> None:

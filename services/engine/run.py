@@ -8,7 +8,7 @@ from services.engine.decoder.native import Batch
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Run:
     """Consecutive rows of a text, which begin at its first token that is not computed."""
 

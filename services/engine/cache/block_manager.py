@@ -91,7 +91,7 @@ class BlockManager:
 
     def can_grow_together(self, lengths: Iterable[tuple[CachedTokens, int]]) -> bool:
         """Return whether all of the sequences can grow to their numbers of tokens at the same time."""
-        return sum(self._num_missing(text, num_tokens) for text, num_tokens in lengths) <= self.num_free
+        return sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths]) <= self.num_free
 
     def _num_missing(self, text: CachedTokens, num_tokens: int) -> int:
         """Return how many free blocks growing to `num_tokens` takes."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-_CALLS_IN_TURN = 4  # calls in one turn of an event loop; each lets a reader write a message
+_CALLS_IN_TURN = 8  # calls in one turn of an event loop; each lets a reader write a message
 
 
 class DeferredCalls:
@@ -16,11 +17,14 @@ class DeferredCalls:
     So their calls are collected until the engine thread is about to release the GIL, and then go to their event loops
     together. A thread of their own delivers them, since waking an event loop is a system call, which releases the GIL.
 
-    An event loop makes a few of these calls in each turn, so that its other work does not wait for all readers; events
-    that arrive meanwhile are merged in their streams.
+    An event loop makes a few of these calls in each turn, so that its other work does not wait for all readers, and
+    rests after it for as long as it has worked, so that readers take at most half of the GIL's time. Events that arrive
+    meanwhile are merged in their streams: the more there is to write, the more tokens are in a message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        """`clock` returns the seconds that the calling thread has worked."""
+        self._clock = clock
         self._calls: deque[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = deque()
         self._due: dict[asyncio.AbstractEventLoop, deque[Callable[[], object]]] = {}
         self._flushes: SimpleQueue[bool] = SimpleQueue()  # False: the last one
@@ -64,12 +68,15 @@ class DeferredCalls:
         self._due[loop].append(call)
 
     def _make_some(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = self._due[loop]
+        due, began = self._due[loop], self._clock()
+        if not due:
+            del self._due[loop]
+            return
         try:
             for _ in range(min(_CALLS_IN_TURN, len(due))):
                 due.popleft()()
         finally:  # a call that fails must not keep the others waiting
-            if due:
-                loop.call_soon(self._make_some, loop)
-            else:
-                del self._due[loop]
+            loop.call_soon(self._rest, loop, began)  # after the readers that were woken
+
+    def _rest(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+        loop.call_later(self._clock() - began, self._make_some, loop)

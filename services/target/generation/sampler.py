@@ -15,7 +15,7 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SamplerOutput:
     """One sequence's next tokens, the reason if a row has no token, and the records of prompt tokens."""
 
@@ -51,8 +51,7 @@ class Sampler:
                 # Masks are made here, since a GPU may still be computing meanwhile.
                 masks.append(None if sequence.is_healing else sequence.draw.allowed.masks(rows.predictions))
         reader = _SampleReader(self._native.sample(logits, states, tokens, masks), logits)
-        results: list[SamplerOutput] = []
-        first_row = 0
+        results, first_row = [], 0
         for rows in scheduled:
             results.append(_output(reader, first_row, rows))
             first_row += rows.num_logits
@@ -65,16 +64,16 @@ class _SampleReader:
     def __init__(self, samples: Samples, logits: Logits) -> None:
         self._samples = samples
         self._logits = logits
-        self._status = samples.status
-        self._token_ids = samples.token_ids
+        self._status: list[int] = samples.status.tolist()
+        self._token_ids: list[int] = samples.token_ids.tolist()
 
     def failure(self, row: int) -> FinishReason | None:
         """The reason why a row has no token; None if it has one."""
-        return _FAILURES.get(int(self._status[row]))
+        return _FAILURES.get(self._status[row])
 
     def token_id(self, row: int) -> int:
         """The token of a row that has one."""
-        return int(self._token_ids[row])
+        return self._token_ids[row]
 
     def record(
         self, row: int, output: OutputOptions, source: PredictionSource | None = None, *, feeds_back: bool = False
@@ -105,9 +104,9 @@ class _SampleReader:
 
 
 def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> SamplerOutput:
-    prompt_records = _prompt_records(reader, first_row, rows)
-    first_row += len(rows.prompt_targets)
     records: list[TokenRecord] = []
+    prompt_records = _prompt_records(reader, first_row, rows) if rows.prompt_targets else []
+    first_row += len(prompt_records)
     sequence, draw = rows.sequence, rows.sequence.draw
     feeds_back = draw.sampling.feeds_back
     for offset in range(rows.num_draws):

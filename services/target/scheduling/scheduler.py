@@ -92,7 +92,7 @@ class Scheduler:
         self._spare_rows = self._config.max_rows
         prompt_rows = self._share_rows(prompts, self._most_prompt_rows(ready, prompts))
         for sequence in ready:
-            num_rows = len(sequence.texts) if _is_decoding(sequence) else prompt_rows.get(sequence, 0)
+            num_rows = prompt_rows.get(sequence, len(sequence.texts))
             if num_rows <= 0 or sequence not in self.running:  # the latter if an older one has just preempted it
                 continue
             num_tokens, num_negative = runs = _split(sequence, num_rows)
@@ -121,7 +121,7 @@ class Scheduler:
 
     def _share_rows(self, prompts: list[Sequence], num_rows: int) -> dict[Sequence, int]:
         """Divide rows among sequences that have more than one to compute: each gets a chunk, and callers take turns."""
-        shared: dict[Sequence, int] = {}
+        shared = dict.fromkeys(prompts, 0)
         callers: dict[str, list[Sequence]] = {}
         for sequence in prompts:
             callers.setdefault(sequence.request.share.caller, []).append(sequence)

@@ -30,6 +30,11 @@ class Sequence:
         self.first_sample = first_sample
         self.texts = _texts(request)
         """The texts that are computed: its own, and if it is guided the same answer after the negative prompt."""
+        self.text = self.texts[0]
+        """Its own text: the prompt and the answer."""
+        self.tokens = self.text.tokens
+        """The tokens of its own text."""
+        self.num_prompt = len(request.prompt)
         self.num_shared = [
             min(request.num_shared, len(self.tokens)) - 1,
             *(text.num_pending - 1 for text in self.texts[1:]),
@@ -47,16 +52,6 @@ class Sequence:
         self.num_preemptions = 0
         self.speculation = SpeculationStats()
 
-    @property
-    def text(self) -> CachedTokens:
-        """Its own text: the prompt and the answer."""
-        return self.texts[0]
-
-    @property
-    def tokens(self) -> list[int]:
-        """The tokens of its own text."""
-        return self.texts[0].tokens
-
     def append(self, token_id: int) -> None:
         """Add a token to all texts."""
         for text in self.texts:
@@ -68,11 +63,6 @@ class Sequence:
             del text.tokens[len(text.tokens) - num_tokens :]
 
     @property
-    def num_prompt(self) -> int:
-        """The length of the prompt."""
-        return len(self.request.prompt)
-
-    @property
     def num_generated(self) -> int:
         """Tokens drawn so far, including those of an earlier stream."""
         return len(self.request.received) if self.is_healing else len(self.tokens) - self.num_prompt
@@ -80,7 +70,7 @@ class Sequence:
     @property
     def num_pending(self) -> int:
         """Tokens that must be computed before the next one can be drawn; while decoding, 1 for each text."""
-        return sum(text.num_pending for text in self.texts)
+        return sum([text.num_pending for text in self.texts])
 
     @property
     def num_remaining(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Seq
 
 from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused
 
+_WITH_RECORDS = (Chunk, Progress)
 _Call = Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object]
 
 
@@ -59,7 +60,7 @@ class TokenStream:
             self._wake(self._loop, self._ready.set)
 
     def _append(self, event: Event) -> None:
-        if isinstance(event, Chunk | Progress):
+        if isinstance(event, _WITH_RECORDS):
             self._num_tokens += len(event.records)
         match self._events[-1] if self._events else None, event:
             case Chunk() as last, Chunk():
@@ -75,7 +76,7 @@ class TokenStream:
             self._ready.clear()
             has_more = bool(self._events)
             was_full = self.is_full
-            if isinstance(event, Chunk | Progress):
+            if isinstance(event, _WITH_RECORDS):
                 self._num_tokens -= len(event.records)
             drained = was_full and not self.is_full
         if has_more:

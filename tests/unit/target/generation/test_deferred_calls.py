@@ -3,6 +3,9 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Callable
+
+import pytest
 
 from services.target.generation.deferred_calls import DeferredCalls
 
@@ -71,8 +74,9 @@ def test_no_call_is_lost_between_threads_that_add_and_flush():
         for thread in threads:
             await asyncio.to_thread(thread.join)
         await asyncio.to_thread(deferred_calls.close)
-        for _ in range(2000):  # more turns than the calls need, with a few calls in each
-            await asyncio.sleep(0)
+        done = asyncio.Event()
+        deferred_calls.take_turn(loop, done.set)
+        await asyncio.wait_for(done.wait(), 60)
         return len(called)
 
     assert asyncio.run(run()) == 2000
@@ -94,3 +98,30 @@ def test_many_calls_leave_the_event_loop_turns_for_others():
         return called
 
     assert max(Counter(asyncio.run(run())).values()) <= 8
+
+
+def test_an_event_loop_rests_after_a_turn_as_long_as_it_worked(monkeypatch: pytest.MonkeyPatch):
+    async def run() -> list[float]:
+        worked = 0.0
+        deferred_calls = DeferredCalls(lambda: worked)
+        loop = asyncio.get_running_loop()
+        rests: list[float] = []
+        done = asyncio.Event()
+
+        def work() -> None:
+            nonlocal worked
+            worked += 2.0
+
+        def rest(seconds: float, call: Callable[..., object], *arguments: object) -> None:
+            rests.append(seconds)
+            loop.call_soon(call, *arguments)
+
+        monkeypatch.setattr(loop, "call_later", rest)
+        for _ in range(20):
+            deferred_calls.take_turn(loop, work)
+        deferred_calls.take_turn(loop, done.set)
+        await done.wait()
+        deferred_calls.close()
+        return rests
+
+    assert asyncio.run(run()) == [16.0, 16.0, 8.0]

@@ -1,0 +1,1 @@
+"""What the host's own work costs for each token: `python -m benchmarks.host`."""
