@@ -121,6 +121,8 @@ class OutputBuffer:
         out become possible again: tokens that were unsafe just before an unsafe token are therefore unsafe too.
         """
         index = len(self._tokens)
+        if not num_unsafe:
+            return self._release(index, end=end)
         first = index - num_unsafe
         while index > max(0, first):
             index -= 1
@@ -141,9 +143,9 @@ class OutputBuffer:
         return Chunk(
             "".join([token.text for token in released]) + last_text,
             tuple([token.record for token in released]),
-            self._pop_reports(end=end) if released or end == math.inf else (),
+            self._pop_reports(end=end) if self._reports and (released or end == math.inf) else (),
             self._pop_suppressed(before=end) if self._suppressed else (),
-            tuple(accumulate(len(token.text) for token in released)),
+            tuple(accumulate([len(token.text) for token in released])),
         )
 
     def _pop_reports(self, *, end: float) -> tuple[PassReport, ...]:

@@ -34,6 +34,7 @@ class OutputPipeline:
         self._tokenizer = tokenizer
         self._detokenizer = Detokenizer.of(sequence.request, tokenizer)
         self._buffer = OutputBuffer()
+        self._takes_back = bool(sequence.request.sampling.banned_strings)
         loop = sequence.request.stops.loop
         self._loop = None if loop is None else LoopDetector(**asdict(loop))
         self._matched_stop: str | None = None
@@ -148,7 +149,7 @@ class OutputPipeline:
             if taken and not allowed.grammar.was_mask_right:
                 break
             taken.append(record)
-            before = self._snapshot()
+            before = self._snapshot() if self._takes_back else None
             self._buffer.push(record, self._append(record.token_id), before)
             if self.sequence.is_finished or self._detokenizer.banned is not None:
                 break
@@ -183,10 +184,8 @@ class OutputPipeline:
             return FinishReason.CONTEXT_LENGTH
         return None
 
-    def _snapshot(self) -> Snapshot | None:
-        """The state before the next token; None if tokens are never taken back."""
-        if not self.sequence.request.sampling.banned_strings:
-            return None
+    def _snapshot(self) -> Snapshot:
+        """The state before the next token, which may be taken back."""
         return Snapshot(self._detokenizer.fork(), copy(self._loop), self.sequence.draw.allowed.snapshot())
 
     def _take_back(self, banned: BannedMatch) -> None:

@@ -75,7 +75,7 @@ class DrawState:
 
     def commit(self, records: Seq[TokenRecord]) -> None:
         """Add drawn tokens to the sampling state."""
-        levels = [record.level for record in records if record.level is not None]
+        levels = [record.level for record in records if record.level is not None] if self.sampling.feeds_back else []
         self.sampling.commit([record.token_id for record in records], levels)
 
     def take_back(self, before: MaskState, answer: Seq[int], forbidden: Seq[int]) -> None:
