@@ -60,7 +60,7 @@ async def _by_rpc(address: str, streams: int, tokens: int, speculation: str) -> 
 
 
 async def _by_http(address: str, streams: int, tokens: int, speculation: str) -> list[tuple[int, int]]:
-    """Over bare sockets; whoever reads counts events, whose ids say how many tokens there were."""
+    """Over bare sockets; an event's id says how many tokens there were."""
     host, _, port = address.rpartition(":")
     asked = {"prompt": _PROMPT, "max_tokens": tokens, "ignore_eos": True, "stream": True, "speculation": speculation}
     asked["temperature"] = 0

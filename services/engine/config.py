@@ -1,6 +1,7 @@
 """EngineConfig: the settings of an engine, resolved once at start-up; only this module reads the environment."""
 
 import logging
+import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -111,15 +112,6 @@ class EngineConfig:
         if self.max_rows < (self.prefill_chunk or 1):
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least prefill_chunk ({self.prefill_chunk})")
 
-    def check_model(self, model: ModelConfig) -> None:
-        """Raise ConfigError for a setting that a model whose layers carry states cannot have."""
-        if not model.has_states:
-            return
-        of_model = f"for {model.architecture}, whose layers carry states"
-        for name in ("kv_offload_memory", "kv_offload_dir", "session_blocks"):
-            if value := getattr(self, name):
-                raise ConfigError(f"{name} is {value}; {of_model}, it must not be set")
-
     def open_device(self) -> Device:
         """Open the device; raises DeviceError if a GPU cannot be used after all."""
         if self.device == CPU:
@@ -225,6 +217,10 @@ class EngineConfig:
             return self.session_blocks
         beside = num_blocks - -(-context_length // BLOCK_SIZE)
         return min(num_blocks // _SESSIONS_PART, beside) if self.prefix_cache else 0
+
+    def most_sessions(self, model: ModelConfig) -> float:
+        """Return the most sessions: where layers carry states, each may pin one of those that are kept."""
+        return self.num_checkpoints(model) // _SESSIONS_PART if model.has_states else math.inf
 
     def resolve_prefill_chunk(self) -> int:
         """Return the most tokens of one prompt in one pass."""

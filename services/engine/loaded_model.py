@@ -59,7 +59,6 @@ class LoadedModel:
         and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
-        config.check_model(checkpoint.config)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
@@ -130,7 +129,11 @@ def _make_blocks(
         keeps_prefixes=config.prefix_cache,
         offload=offload,
         num_slots=config.max_sequences if model.has_states else 0,
-        checkpoints=StateCheckpoints(range(config.max_sequences, config.num_slots(model)), decoder.copy_state),
+        checkpoints=StateCheckpoints(
+            range(config.max_sequences, config.num_slots(model)),
+            decoder.copy_state,
+            offload.save_state if offload else None,
+        ),
     )
 
 

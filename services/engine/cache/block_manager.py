@@ -135,9 +135,20 @@ class BlockManager:
         """Take back the blocks beyond the sequence's first `num_tokens` tokens."""
         self._cut(text, self.blocks_for(num_tokens))
 
+    def pin(self, text: CachedTokens) -> None:
+        """Keep the computed blocks of a text that has ended, and the state at their end, until they are released."""
+        self.shrink(text, text.num_computed)
+        if text.slot is not None:
+            self._checkpoints.pin(text.blocks[-1], text.slot)
+            self._give_slot_back(text)
+        text.is_pinned = True
+
     def release(self, text: CachedTokens) -> None:
         """Take back all blocks; the sequence then has no computed tokens."""
+        if text.is_pinned and text.blocks:
+            self._checkpoints.unpin(text.blocks[-1])
         self._cut(text, 0)
+        text.is_pinned = False
         text.num_computed = 0
 
     def share(self, text: CachedTokens, other: CachedTokens, num_tokens: int) -> None:
@@ -175,10 +186,22 @@ class BlockManager:
         """Take back the blocks after the last checkpoint in them, and those whose tokens have been replaced."""
         num_found = text.num_computed
         self._cut(text, num_found // self.block_size)
-        while text.blocks and text.blocks[-1] not in self._checkpoints:
+        while text.blocks and not self._has_state(text.blocks[-1]):
             self._cut(text, len(text.blocks) - 1)
         text.num_computed = len(text.blocks) * self.block_size
         self.num_stateless += num_found - text.num_computed
+
+    def _has_state(self, block: int) -> bool:
+        """Return whether there is a checkpoint at the end of a block; it may come back from the offload."""
+        if block in self._checkpoints:
+            return True
+        if self._offload is None or not self._offload.has_state(block) or (slot := self._checkpoints.take()) is None:
+            return False
+        if self._offload.restore_state(block, slot):
+            self._checkpoints.add(block, slot)
+        else:
+            self._checkpoints.give_back(slot)
+        return block in self._checkpoints
 
     def restart_if_rewound(self, text: CachedTokens) -> None:
         """Begin a text anew whose state has seen tokens that are gone, from its last checkpoint."""
@@ -213,6 +236,7 @@ class BlockManager:
                 return
             else:
                 self._own(same)
+                self._checkpoints.move(block, same)
                 self._give_up(block)
                 text.blocks[index] = same
         if text.kept is not None and text.kept.position <= num_tokens:
@@ -230,6 +254,12 @@ class BlockManager:
 
     def _block_before(self, text: CachedTokens, position: int) -> int:
         return text.blocks[position // self.block_size - 1]
+
+    def _give_slot_back(self, text: CachedTokens) -> None:
+        assert text.slot is not None
+        self._slots.append(text.slot)
+        text.slot = text.last_kept = None
+        self._discard_kept(text)
 
     def _discard_kept(self, text: CachedTokens) -> None:
         if text.kept is not None:
@@ -266,6 +296,8 @@ class BlockManager:
         held = [*self._checkpoints.empty, *self._checkpoints.slots]
         if sorted([*used, *self._slots, *held]) != list(range(len(used) + len(self._slots) + len(held))):
             raise AssertionError(f"slots of states leaked or shared: {used} in use, {self._slots} free, {held} kept")
+        if stale := [block for block in self._empty if block in self._checkpoints]:
+            raise AssertionError(f"states are kept at the ends of empty blocks: {stale}")
 
     def _is_cached(self, text: CachedTokens) -> bool:
         return self._keeps_prefixes and text.cache_scope is not None
@@ -299,9 +331,7 @@ class BlockManager:
         while len(text.blocks) > num_blocks:
             self._give_up(text.blocks.pop())
         if text.slot is not None and not text.blocks:
-            self._slots.append(text.slot)
-            text.slot = text.last_kept = None
-            self._discard_kept(text)
+            self._give_slot_back(text)
 
     def _take(self) -> int:
         block = self._empty.pop() if self._empty else self._evict()
@@ -310,7 +340,7 @@ class BlockManager:
 
     def _evict(self) -> int:
         block = self._cache.evict()
-        self._checkpoints.drop(block)
+        self._checkpoints.evict(block)
         if self._offload is not None:
             self._offload.save(block)
         return block
@@ -342,4 +372,5 @@ class BlockManager:
             if block in self._cache:
                 self._cache.give_up(block)
             else:
+                self._checkpoints.drop(block)
                 self._empty.append(block)

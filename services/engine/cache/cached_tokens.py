@@ -27,6 +27,7 @@ class CachedTokens:
         self.slot: int | None = None  # of its state, while it has one
         self.state_position = 0  # tokens that the stored state has seen
         self.kept: KeptState | None = None  # by the next pass
+        self.is_pinned = False  # whether its blocks, and the state at their end, are kept for a session
         self.last_kept: int | None = None  # the block at whose end the last state was kept, if the next takes its place
 
     @property

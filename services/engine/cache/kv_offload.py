@@ -5,16 +5,25 @@ from collections.abc import Callable
 from services.engine.cache.page_key import PageKey, scope_digest
 from services.engine.cache.page_store import Page, PageStore
 from services.engine.cache.prefix_cache import Key
+from services.engine.cache.state_pages import StatePages
 
 
 class KvOffload:
     """Keeps the page key of each cached block, and moves blocks between the KV cache and a store of pages."""
 
     def __init__(
-        self, store: PageStore, *, read_block: Callable[[int, Page], None], write_block: Callable[[int, Page], None]
+        self,
+        store: PageStore,
+        *,
+        read_block: Callable[[int, Page], None],
+        write_block: Callable[[int, Page], None],
+        states: StatePages | None = None,
     ) -> None:
-        """`read_block` copies a block's contents to a page, `write_block` a page's contents to a block."""
+        """`read_block` copies a block's contents to a page, `write_block` a page's contents to a block. `states` are
+        in the same store, where layers carry states.
+        """
         self.store = store
+        self._states = states
         self.num_stored = self.num_found = self.num_missed = 0  # blocks
         self._read_block, self._write_block = read_block, write_block
         self._keys: dict[int, PageKey] = {}
@@ -27,6 +36,19 @@ class KvOffload:
         """Save the contents of a block that was evicted and is about to be overwritten."""
         key = self._keys.pop(block)
         self.num_stored += self.store.put(key, lambda page: self._read_block(block, page))
+
+    def save_state(self, block: int, slot: int) -> None:
+        """Save a slot's states, which are those at the end of a block, if that is in the prefix cache."""
+        if self._states is not None and (key := self._keys.get(block)) is not None:
+            self._states.save(key, slot)
+
+    def has_state(self, block: int) -> bool:
+        """Return whether the store holds the states at the end of a block of the prefix cache."""
+        return self._states is not None and self._states.has(self._keys[block])
+
+    def restore_state(self, block: int, slot: int) -> bool:
+        """Copy the states at the end of a block to a slot; returns False if they are gone or damaged."""
+        return self._states is not None and self._states.restore(self._keys[block], slot)
 
     def has(self, key: Key) -> bool:
         """Return whether the store holds the block of this key."""

@@ -57,7 +57,7 @@ class TargetEngine:
         self.adapters = model.adapters
         self.fingerprint = _fingerprint(model, config)
         """Of answers to token ids; conversations add their own part, see `ServedModel`."""
-        self.offload = open_offload(config, model.decoder, str(self.fingerprint))
+        self.offload = open_offload(config, model, str(self.fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.scheduler = Scheduler(
             SchedulerConfig(
@@ -114,10 +114,13 @@ class TargetEngine:
 
     @property
     def session_blocks(self) -> int:
-        """The most blocks that sequences may pin: none where layers carry states, which would have to be pinned too."""
-        if self.blocks.has_states:
-            return 0
+        """The most blocks that sequences may pin."""
         return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
+
+    @property
+    def most_sessions(self) -> float:
+        """The most sessions for which there is memory; infinity where only their blocks count."""
+        return self.config.most_sessions(self.model.checkpoint.config)
 
     @property
     def step_seconds(self) -> StepSeconds:

@@ -188,12 +188,12 @@ class TargetModel:
 
 
 def _sessions(engine: TargetEngine, server: ServerConfig) -> Sessions:
-    blocks = engine.session_blocks
+    blocks, sessions = engine.session_blocks, int(min(MAX_SESSIONS, engine.most_sessions))
     limits = SessionLimits(
         blocks=blocks,
         blocks_each=server.share(blocks),
-        sessions=MAX_SESSIONS,
-        sessions_each=server.share(MAX_SESSIONS),
+        sessions=sessions,
+        sessions_each=server.share(sessions),
     )
     return Sessions(limits, block_size=engine.blocks.block_size, hold=engine.hold, let_go=engine.let_go)
 

@@ -67,7 +67,10 @@ class Scheduler:
                 started.remove(sequence)
                 is_pinned = sequence.request.pins and sequence.end is FinishReason.MAX_TOKENS  # for a session
                 for text in sequence.texts:
-                    self._blocks.shrink(text, text.num_computed if is_pinned else 0)
+                    if is_pinned:
+                        self._blocks.pin(text)
+                    else:
+                        self._blocks.shrink(text, 0)
                 return True
         return self._queue.remove(sequence)
 

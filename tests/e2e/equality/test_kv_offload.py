@@ -26,7 +26,7 @@ from tests.e2e.matrix.streams import random_prompt
 from tests.e2e.matrix.transcript import Transcript
 from tests.harness.models.lora_folders import ALL_LINEAR, write_adapter
 
-MODELS = ("llama", "qwen3", "gemma2", "lfm2")  # one has sliding windows, one short convolutions
+MODELS = ("llama", "qwen3", "gemma2", "lfm2", "qwen3_5")  # with sliding windows, short convolutions, states
 PREFIX = random_prompt("prefix", 3 * BLOCK_SIZE)
 FEW_BLOCKS = 12
 NUM_PAGES = 40
@@ -66,10 +66,11 @@ def asking(number: int, **fields: Any) -> Request:
     return stepping.request(prompt, **fields)
 
 
-def filling() -> Request:
-    """One that takes every block there is."""
-    prompt = random_prompt("filling", (FEW_BLOCKS - 1) * BLOCK_SIZE)
-    return stepping.request(prompt, temperature=0.0, max_tokens=3, prompt_logprobs=False)
+async def fill(stepper: Stepper) -> None:
+    """Ask for what takes every block there is."""
+    for number in range(2):
+        prompt = random_prompt(f"filling {number}", FEW_BLOCKS // 2 * BLOCK_SIZE)
+        await finish(stepper, stepping.request(prompt, temperature=0.0, max_tokens=3, prompt_logprobs=False))
 
 
 async def cold(wanted: Request, **engine: Any) -> Transcript:
@@ -87,7 +88,7 @@ async def finish(stepper: Stepper, wanted: Request) -> Generation:
 async def evicted_and_asked_again(stepper: Stepper, wanted: Request) -> Generation:
     """The second answer to a request, between which and the first one nothing of it stays in the cache."""
     await finish(stepper, wanted)
-    await finish(stepper, filling())
+    await fill(stepper)
     return await finish(stepper, wanted)
 
 
@@ -152,7 +153,7 @@ async def test_adapters_and_salts_have_offloaded_blocks_of_their_own(tmp_path: P
             generation = await finish(stepper, one)
             assert Transcript.of_events(generation.events) == expected[index]
             assert stepper.offload.num_found - before == num_found
-            await finish(stepper, filling())
+            await fill(stepper)
 
 
 async def test_another_process_finds_intact_pages_on_disk_only(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ async def test_another_process_finds_intact_pages_on_disk_only(tmp_path: Path) -
     expected = await cold(wanted, model="llama")
     first = Stepper("llama", num_blocks=FEW_BLOCKS, make_store=disk_store(tmp_path))
     await finish(first, wanted)
-    await finish(first, filling())
+    await fill(first)
     first.offload.store.close()
     for num_found, num_dropped in ((3, 0), (0, 1)):
         stepper = Stepper("llama", num_blocks=FEW_BLOCKS, make_store=disk_store(tmp_path))

@@ -10,8 +10,10 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.page_store import PageStore
 from services.engine.cache.state_checkpoints import StateCheckpoints
+from services.engine.cache.state_pages import StatePages
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.config import ring_rows
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.config import ring_rows, state_bytes
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
@@ -118,19 +120,15 @@ class Stepper:
         self.tokenizer = Tokenizer.from_folder(folder(model))
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-        self.offload = self._make_offload(make_store) if make_store else None
+        self.offload = self._make_offload(make_store, checkpoint.config) if make_store else None
         has_states = checkpoint.config.has_states
-        if has_states:
-            num_slots = _MAX_SEQUENCES + num_checkpoints
-            self._decoder.allocate_states(num_slots=num_slots, ring_rows=ring_rows(checkpoint.config))
-            checkpoints = StateCheckpoints(range(_MAX_SEQUENCES, num_slots), self._decoder.copy_state)
         self.blocks = BlockManager(
             num_blocks=num_blocks,
             block_size=BLOCK_SIZE,
             copy_block=self._copy_block,
             offload=self.offload,
             num_slots=_MAX_SEQUENCES if has_states else 0,
-            checkpoints=checkpoints if has_states else None,
+            checkpoints=self._make_checkpoints(num_checkpoints, checkpoint.config) if has_states else None,
         )
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)
@@ -207,10 +205,23 @@ class Stepper:
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
 
-    def _make_offload(self, make_store: Callable[[int], PageStore]) -> KvOffload:
-        decoder = self._decoder
+    def _make_checkpoints(self, count: int, config: ModelConfig) -> StateCheckpoints:
+        num_slots = _MAX_SEQUENCES + count
+        self._decoder.allocate_states(num_slots=num_slots, ring_rows=ring_rows(config))
+        save = self.offload.save_state if self.offload else None
+        return StateCheckpoints(range(_MAX_SEQUENCES, num_slots), self._decoder.copy_state, save)
+
+    def _make_offload(self, make_store: Callable[[int], PageStore], config: ModelConfig) -> KvOffload:
+        decoder, states = self._decoder, None
         store = make_store(decoder.block_bytes)
-        return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block)
+        if config.has_states:
+            states = StatePages(
+                store,
+                state_bytes=state_bytes(config),
+                read_state=decoder.read_state,
+                write_state=decoder.write_state,
+            )
+        return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block, states=states)
 
     def _copy_block(self, source: int, target: int) -> None:
         self.num_copies += 1

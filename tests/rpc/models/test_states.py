@@ -115,23 +115,66 @@ def test_a_draft_of_another_architecture_predicts(folder: Path) -> None:
         draft.close()
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (
-            {"kv_offload_memory": 1 << 20},
-            "kv_offload_memory is 1048576; for Qwen3_5ForCausalLM, whose layers carry states, it must not be set",
-        ),
-        ({"session_blocks": 3}, "session_blocks is 3; for Qwen3_5ForCausalLM, whose"),
-    ],
-)
-def test_settings_that_need_cached_states_are_refused(folder: Path, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said), target_server(folder, **settings):
+@pytest.fixture(params=["memory", "disk"])
+def offload(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Room for all states of the tests, in a server whose cache holds little."""
+    room = 64 << 20
+    if request.param == "memory":
+        return {"kv_offload_memory": room}
+    return {"kv_offload_dir": tmp_path, "kv_offload_disk": room}
+
+
+def test_evicted_blocks_are_found_with_the_state_after_them(folder: Path, offload: dict[str, Any]) -> None:
+    prompt = [*range(100, 170)]
+    with target_server(folder, max_sequences=1, kv_blocks=8, **offload) as target:
+        plain = asked(target, prompt, cache={"prefix": False})
+        for found in (0, 64, 64):
+            answer = asked(target, prompt)
+            assert bits(answer) == bits(plain)
+            assert answer.started.cached_tokens == found
+            for start in range(200, 206):
+                asked(target, [*range(start, start + 120)], stop={"max_tokens": 1})
+        target.assert_all_free()
+    if "kv_offload_dir" in offload:
+        with target_server(folder, max_sequences=1, kv_blocks=8, **offload) as restarted:
+            answer = asked(restarted, prompt)
+            assert bits(answer) == bits(plain)
+            assert answer.started.cached_tokens == 64
+
+
+def test_an_offload_has_room_for_a_state(folder: Path) -> None:
+    said = r"kv_offload_memory is 100000 bytes; it must be at least \d{6,}, one KV block and the states after it"
+    with pytest.raises(ConfigError, match=said), target_server(folder, kv_offload_memory=100_000):
         pass
 
 
-def test_a_session_is_refused(target: RunningTarget) -> None:
-    request = generation_pb2.CreateSessionRequest(prompt={"token_ids": {"ids": REPEATED}})
-    with pytest.raises(grpc.RpcError) as refused:
+def test_a_session_holds_its_blocks_and_the_state_after_them(folder: Path) -> None:
+    """However many other prompts keep states, and after the cache was cleared, with the bytes of a plain prompt."""
+    prefix, more = [*range(100, 170)], [7, 8, 9]
+    with target_server(folder, max_sequences=2) as target:
+        plain = asked(target, [*prefix, *more], cache={"prefix": False})
+        target.stub.CreateSession(generation_pb2.CreateSessionRequest(name="a", prompt={"token_ids": {"ids": prefix}}))
+        for start in range(200, 220):  # more than there are checkpoints
+            asked(target, [*range(start, start + 40)], stop={"max_tokens": 1})
+        for _ in range(2):
+            answer = asked(target, more, session="a")
+            assert bits(answer) == bits(plain)
+            assert answer.started.cached_tokens == 64
+            target.on_engine_thread(target.engine.blocks.forget)
+        target.stub.DeleteSession(generation_pb2.DeleteSessionRequest(name="a"))
+        target.assert_all_free()
+
+
+def test_sessions_are_as_many_as_a_part_of_the_kept_states(folder: Path) -> None:
+    with target_server(folder, max_sequences=2) as target:  # which keeps eight states for later prompts
+        codes = [create(target, name=name) for name in ("a", "b", "c")]
+    assert codes == [grpc.StatusCode.OK, grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED]
+
+
+def create(target: RunningTarget, name: str) -> grpc.StatusCode:
+    request = generation_pb2.CreateSessionRequest(name=name, prompt={"token_ids": {"ids": REPEATED}})
+    try:
         target.stub.CreateSession(request, timeout=60)
-    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    except grpc.RpcError as refused:
+        return refused.code()
+    return grpc.StatusCode.OK
