@@ -34,6 +34,14 @@ def folder(tmp_path) -> Path:
     return representable_checkpoint(Kind.LLAMA, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory) -> Path:
+    """One whose rows are whole blocks of every type."""
+    folder = tmp_path_factory.mktemp("wide") / "model"
+    write_random_checkpoint(folder, Kind.LLAMA, hidden_size=256, intermediate_size=256, head_dim=64)
+    return folder
+
+
 def assert_close_ropes(ours: Checkpoint, expected: Checkpoint) -> None:
     """A file has factors where a folder has a rule: what they make of frequencies differs in the last bit."""
     for mine, its in zip(ours.config.ropes, expected.config.ropes, strict=True):
@@ -69,12 +77,10 @@ def test_plain_types_come_as_their_bits(folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", QUANTISED)
-def test_quantised_types_are_read_by_rows_with_the_same_values(tmp_path, kind, monkeypatch):
+def test_quantised_types_are_read_by_rows_with_the_same_values(wide, tmp_path, kind, monkeypatch):
     """The same values as of the whole tensor at once, in our order of rows."""
     monkeypatch.setattr("services.engine.checkpoint.checkpoint._PACKED_AT_ONCE", 40_000)
-    folder = tmp_path / "wide"  # whose rows are whole blocks of every type
-    write_random_checkpoint(folder, Kind.LLAMA, hidden_size=256, intermediate_size=256, head_dim=64)
-    path = write_gguf(folder, tmp_path / "model.gguf", gguf.GGMLQuantizationType[kind])
+    path = write_gguf(wide, tmp_path / "model.gguf", gguf.GGMLQuantizationType[kind])
     checkpoint, tensors = load_checkpoint(path), {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     pieces = [(name, first, np.array(values)) for name, first, values in checkpoint.pieces()]
     assert len(pieces) > 2 * len({name for name, *_ in pieces})

@@ -1,6 +1,7 @@
 """Any model folder or GGUF file loads, or is refused with one sentence, soon and in little memory."""
 
 import copy
+import itertools
 import json
 import math
 import os
@@ -91,13 +92,13 @@ def _with(value: object, path: tuple[str | int, ...], changed: object) -> object
         Kind.PHI3_LONGROPE,
     ),
 )
-@pytest.mark.parametrize("seed", [1, further(2)])
+@pytest.mark.parametrize("seed", [1, further(2), further(3)])
 def test_any_value_in_any_field_of_the_configuration(tmp_path, kind, seed):
     folder = copy_of(further_checkpoint(kind) if isinstance(kind, Further) else random_checkpoint(kind), tmp_path)
     loader, path = Loader(folder), folder / "config.json"
     fields = json.loads(path.read_text())
     changes = [(where, value) for where in _paths(fields) for value in _VALUES]
-    for where, value in random.Random(f"{kind} {seed}").sample(changes, 125):
+    for where, value in random.Random(f"{kind} {seed}").sample(changes, 80):
         path.write_text(json.dumps(_with(fields, where, value)))
         loader.load("config.json", "generation_config.json", "ForCausalLM needs it")
     assert loader.num_loaded > 0
@@ -107,10 +108,9 @@ def test_any_value_in_any_setting_of_generation(tmp_path):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     loader, path = Loader(folder), folder / "generation_config.json"
     names = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample", "eos_token_id", "typical_p"]
-    for name in names:
-        for value in _VALUES:
-            path.write_text(json.dumps({name: value}))
-            loader.load(f"generation_config.json: field '{name}'")
+    for name, value in random.Random(5).sample([*itertools.product(names, _VALUES)], 100):
+        path.write_text(json.dumps({name: value}))
+        loader.load(f"generation_config.json: field '{name}'")
     assert loader.num_loaded > 0
 
 
@@ -152,7 +152,7 @@ def test_a_convolution_of_any_size(tmp_path):
     assert loader.num_loaded == 0
 
 
-@pytest.mark.parametrize("seed", [3, further(4)])
+@pytest.mark.parametrize("seed", [3, further(4), further(5)])
 def test_any_value_in_the_header_of_the_weights(tmp_path, seed):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     loader, path = Loader(folder), folder / "model.safetensors"
@@ -160,7 +160,7 @@ def test_any_value_in_the_header_of_the_weights(tmp_path, seed):
     (size,) = struct.unpack("<Q", content[:8])
     header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
     changes = [(where, value) for where in _paths(header) for value in _VALUES]
-    for where, value in random.Random(seed).sample(changes, 100):
+    for where, value in random.Random(seed).sample(changes, 60):
         text = json.dumps(_with(header, where, value)).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + data)
         loader.load("model.safetensors")
@@ -173,7 +173,7 @@ def test_bytes_flipped_anywhere(tmp_path):
     for name in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
         path = folder / name
         content = path.read_bytes()
-        for _ in range(40):
+        for _ in range(25):
             changed = bytearray(content)
             for _ in range(generator.choice([1, 1, 5])):
                 changed[generator.randrange(min(len(content), 4000))] = generator.randrange(256)
@@ -202,7 +202,7 @@ def test_any_value_in_any_hyperparameter_of_a_gguf_file(tmp_path):
         ["a"],
         [0.5] * 4096,
     ]
-    for key, value in generator.sample([(key, value) for key in keys for value in values], 60):
+    for key, value in generator.sample([(key, value) for key in keys for value in values], 30):
         write_gguf(folder, path, **{key.replace(".", "__"): value})
         loader.load("model.gguf")
     assert loader.num_loaded > 0
@@ -212,7 +212,7 @@ def test_bytes_flipped_anywhere_in_the_header_of_a_gguf_file(tmp_path):
     path = write_gguf(random_checkpoint(Kind.LLAMA), tmp_path / "model.gguf")
     loader, generator, content = Loader(path), random.Random(9), path.read_bytes()
     header = content.index(b"blk.0.attn_k.weight")
-    for _ in range(80):
+    for _ in range(40):
         changed = bytearray(content)
         for _ in range(generator.choice([1, 1, 5])):
             changed[generator.randrange(header)] = generator.randrange(256)

@@ -35,7 +35,7 @@ def next_bytes(state: GrammarState) -> list[int]:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_masks_depend_on_the_tokens_alone(name):
-    for seed in range(4):
+    for seed in range(2):
         rng = random.Random(seed)
         state = begin(name)
         tokens, masks = random_walk(state, rng, PADDED, stop_id=DEMO_END, length=40)

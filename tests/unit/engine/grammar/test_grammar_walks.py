@@ -15,7 +15,7 @@ VOCABULARIES = {
     "bytes": Vocabulary(byte_tokenizer(), VOCAB_SIZE, END),
 }
 NUM_PASSES = 40  # of one walk
-NUM_STEPS = 2_000  # millions are taken by the exhaustive tests
+NUM_STEPS = 1_000  # millions are taken by the exhaustive tests
 NUM_BLOCKS, BLOCK = 20, 250_000
 
 
