@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence as Seq
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from services.engine.decoder.native import Batch
 from services.engine.lora.adapter import NO_ADAPTER
 from services.engine.lora.adapter_set import AdapterSet
 from tests.e2e.harness.models import folder
+from tests.harness.further import further
 from tests.harness.models.checkpoints import Kind
 from tests.harness.models.further_checkpoints import Further
 from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
@@ -65,8 +67,10 @@ def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch
     return torch.from_numpy(decoder.forward(batch).numpy())
 
 
-@pytest.mark.parametrize("is_stabilised", [False, True])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "is_stabilised"),
+    [*product(MODELS, [False]), ("llama", True), *(further(model, True) for model in MODELS if model != "llama")],
+)
 def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabilised: bool, tmp_path: Path) -> None:
     base = folder(model)
     adapter = write_adapter(tmp_path / "a", base, seed=3, modules=_modules(model), use_rslora=is_stabilised)
@@ -77,7 +81,7 @@ def test_an_adapter_changes_the_logits_as_merged_weights_do(model: str, is_stabi
 
 
 @on_cuda
-@pytest.mark.parametrize("model", ["llama", "phi3", "lfm2"])
+@pytest.mark.parametrize("model", [further("llama"), "phi3", "lfm2"])
 def test_a_gpu_computes_the_adapter_logits_of_a_cpu(device_name: str, model: str, tmp_path: Path) -> None:
     base = folder(model)
     adapter = write_adapter(tmp_path / "a", base, seed=3, modules=MODULES)

@@ -18,6 +18,7 @@ from tests.native.harness.parity import (
     error_of_switched,
     native_model,
     plain_rope,
+    reference_logits,
     reference_model,
     relative_error,
     run_greedily,
@@ -145,14 +146,14 @@ def test_every_feature_matters(kind, feature):
 
 def test_the_gate_of_the_expert_for_all_tokens_matters():
     checkpoint = load_checkpoint(further_checkpoint(Further.QWEN2_MOE))
-    truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
+    truth = reference_logits(checkpoint.path)
     half_open = {name: 0 * values if name.endswith("shared_gate") else values for name, values in checkpoint.weights()}
     assert relative_error(ReferenceDecoder(checkpoint.config, half_open.items()).logits(PROMPT), truth) > 1e-2
 
 
 def test_where_gates_and_ups_are_clamped_matters(monkeypatch):
     checkpoint = load_checkpoint(further_checkpoint(Further.GPT_OSS))
-    truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
+    truth = reference_logits(checkpoint.path)
     monkeypatch.setattr(reference_decoder, "_SWIGLU_LIMIT", np.inf)
     assert relative_error(ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT), truth) > 1e-2
 
@@ -160,7 +161,7 @@ def test_where_gates_and_ups_are_clamped_matters(monkeypatch):
 def test_neighbours_turn_together():
     """A folder of the same tensors under a name whose heads turn by halves gives other logits."""
     checkpoint = load_checkpoint(further_checkpoint(Further.GLM))
-    truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
+    truth = reference_logits(checkpoint.path)
     order = np.arange(32)
     order[:16] = order[:16].reshape(2, 8).T.reshape(-1)  # back to the file's
     weights = {

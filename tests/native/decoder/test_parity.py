@@ -11,6 +11,7 @@ from tests.harness.models.checkpoints import LONGROPE_ORIGINAL, Kind, random_che
 from tests.native.harness.devices import DEVICES
 from tests.native.harness.parity import (
     NUM_PROMPT,
+    NUM_STEPS,
     PROMPT,
     Model,
     Run,
@@ -36,8 +37,6 @@ from tests.native.harness.switched_features import (
 )
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
-
-NUM_FORCED = 8  # tokens after the prompt, as float32 decodes them greedily
 
 
 @pytest.fixture(scope="module", params=list(Kind))
@@ -72,7 +71,7 @@ class Bfloat16Truth:
 
 @pytest.fixture(scope="module")
 def bfloat16_truth(kind, truth) -> Bfloat16Truth:
-    folder, token_ids = random_checkpoint(kind, torch.bfloat16), PROMPT + truth.token_ids[:NUM_FORCED]
+    folder, token_ids = random_checkpoint(kind, torch.bfloat16), PROMPT + truth.token_ids[:NUM_STEPS]
     logits = transformers_model(folder, torch.float32)(token_ids)
     error = relative_error(transformers_model(folder, torch.bfloat16)(token_ids), logits)
     return Bfloat16Truth(token_ids, logits, error)

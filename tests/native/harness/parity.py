@@ -1,5 +1,6 @@
 """Greedy runs of one checkpoint by transformers, the reference and the native decoder, and how far they differ."""
 
+import functools
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 import transformers
 
-from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.model_loader import load_decoder
@@ -17,7 +18,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Batch
 from tests.native.harness.devices import make_device
 from tests.native.harness.reference_decoder import KvCache, ReferenceDecoder
 
-NUM_PROMPT, NUM_STEPS = 96, 32
+NUM_PROMPT, NUM_STEPS = 96, 8
 PROMPT = np.random.default_rng(7).integers(4, 500, NUM_PROMPT).tolist()
 
 Model = Callable[[Seq[int]], torch.Tensor]
@@ -107,8 +108,15 @@ def error_of_switched(checkpoint: Checkpoint, switched: ModelConfig) -> float:
     """
     weights = dict(checkpoint.weights())
     of_ones = {name: np.ones(shape, np.float32) for name, shape in weight_shapes(switched).items()}
-    truth = ReferenceDecoder(checkpoint.config, weights.items()).logits(PROMPT)
+    truth = reference_logits(checkpoint.path)
     return relative_error(ReferenceDecoder(switched, (of_ones | weights).items()).logits(PROMPT), truth)
+
+
+@functools.cache
+def reference_logits(folder: Path) -> torch.Tensor:
+    """What the reference computes of the prompt by a folder that no longer changes.  # [prompt, vocab]"""
+    checkpoint = load_checkpoint(folder)
+    return ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
 
 
 def plain_rope(config: ModelConfig, theta: float = 10_000.0, rotary_dim: int | None = None) -> Rope:
