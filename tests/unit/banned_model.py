@@ -44,8 +44,14 @@ def tokenizer() -> Tokenizer:
 
 def logits_of(history: Seq[int]) -> NDArray[np.float32]:
     """Logits that depend on every token of the history.  # [VOCAB_SIZE]"""
-    seed = zlib.crc32(np.asarray(history, dtype=np.int32).tobytes())
-    return np.random.default_rng(seed).permutation(VOCAB_SIZE).astype(np.float32) * np.float32(0.5)
+    return _shuffled(zlib.crc32(np.asarray(history, dtype=np.int32).tobytes()))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _shuffled(seed: int) -> NDArray[np.float32]:
+    values = np.random.default_rng(seed).permutation(VOCAB_SIZE).astype(np.float32) * np.float32(0.5)
+    values.flags.writeable = False
+    return values
 
 
 def scores_of(request: Request, history: Seq[int]) -> NDArray[np.float32]:

@@ -102,10 +102,9 @@ class ToyModel:
 
     def poison_empty_blocks(self) -> None:
         """Make whatever no sequence owns and the prefix cache cannot find unreadable."""
-        empty = {*self._blocks.empty}
-        for cell in range(len(self._cells)):
-            if cell // self._block_size in empty:
-                self._cells[cell] = _POISON
+        size = self._block_size
+        for block in self._blocks.empty:
+            self._cells[block * size : (block + 1) * size] = [_POISON] * size
 
     def _write(self, rows: ScheduledRows) -> None:
         start = rows.sequence.text.num_computed

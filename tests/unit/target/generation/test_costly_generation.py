@@ -49,7 +49,7 @@ def check(first_seed: int, num: int) -> None:
 
 
 def test_a_limit_strikes_after_the_same_tokens_in_every_part():
-    check(0, 24)
+    check(0, 12)
 
 
 class HeldExecutor(Executor):

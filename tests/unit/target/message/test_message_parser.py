@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.target.message.argument_types import ArgumentTypes
@@ -70,7 +70,6 @@ def test_words_are_not_held_back(name):
         assert visible >= len(answer.text.strip()) - len("</think>") - 12
 
 
-@settings(max_examples=100)
 @given(st.lists(PIECES, max_size=20).map("".join), st.sampled_from([*TOOL_SYNTAXES]), st.booleans(), st.data())
 def test_any_text_is_parsed_the_same_in_pieces(text, family, is_thinking, data):
     answer = Answer(family, text, [], is_thinking)
@@ -90,23 +89,28 @@ def length(part: Delta) -> int:
 
 
 HEAVY = {
-    "a long call": '<tool_call>{"name": "f", "arguments": {"a": "' + "x" * 100_000 + '"}}</tool_call>',
-    "marks in a text without end": '<tool_call>{"' + "<tool_call>x" * 10_000,
-    "marks in a text, then no JSON": '<tool_call>{"' + "<tool_call>x" * 10_000 + '"<',
-    "braces without end": "[TOOL_CALLS]{" * 10_000,
-    "lists without end": "[TOOL_CALLS][{" * 10_000,
-    "quotes without end": '[TOOL_CALLS]{"' * 10_000,
-    "marks alone": "[TOOL_CALLS]" * 10_000,
-    "names and white space": ("[TOOL_CALLS]a" + " " * 240 + "!{") * 400,
-    "a mark, then white space": "<tool_call>" + " " * 100_000 + "x",
-    "an argument without end": "<tool_call>a\n<arg_key>b</arg_key><arg_value>" + "x" * 100_000,
-    "a parameter without end": "<tool_call><function=a><parameter=b>" + "x" * 100_000,
-    "beginnings of marks": "<|channel|>commentary to=functions.f<|message|>" + "<|" * 50_000,
+    "a long call": ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "' + "x" * 100_000 + '"}}</tool_call>'),
+    "marks in a text without end": ("hermes", '<tool_call>{"' + "<tool_call>x" * 10_000),
+    "marks in a text, then no JSON": ("hermes", '<tool_call>{"' + "<tool_call>x" * 10_000 + '"<'),
+    "braces without end": ("mistral_args", "[TOOL_CALLS]{" * 10_000),
+    "lists without end": ("mistral_args", "[TOOL_CALLS][{" * 10_000),
+    "quotes without end": ("mistral_args", '[TOOL_CALLS]{"' * 10_000),
+    "marks alone": ("mistral_args", "[TOOL_CALLS]" * 10_000),
+    "names and white space": ("mistral_args", ("[TOOL_CALLS]a" + " " * 240 + "!{") * 400),
+    "a mark, then white space": ("hermes", "<tool_call>" + " " * 100_000 + "x"),
+    "an argument without end": ("glm", "<tool_call>a\n<arg_key>b</arg_key><arg_value>" + "x" * 100_000),
+    "a parameter without end": ("qwen3_coder", "<tool_call><function=a><parameter=b>" + "x" * 100_000),
+    "beginnings of marks": ("harmony", "<|channel|>commentary to=functions.f<|message|>" + "<|" * 50_000),
 }
+"""Texts that would take long if they were read over and over, and the family whose marks they have."""
+IN_ALL_FAMILIES = [
+    pytest.param(text, family, marks=[] if family == own else pytest.mark.exhaustive, id=f"{name}-{family}")
+    for name, (own, text) in HEAVY.items()
+    for family in ("hermes", "mistral_args", "glm", "qwen3_coder", "harmony")
+]
 
 
-@pytest.mark.parametrize("family", ["hermes", "mistral_args", "glm", "qwen3_coder", "harmony"])
-@pytest.mark.parametrize("text", HEAVY.values(), ids=HEAVY)
+@pytest.mark.parametrize(("text", "family"), IN_ALL_FAMILIES)
 def test_a_hundred_thousand_characters_are_read_in_no_time(text: str, family: str):
     """Nothing is read over and over."""
     (*_, deltas) = read(Answer(family, text, []), *range(1, len(text), 1000))

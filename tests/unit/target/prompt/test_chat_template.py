@@ -165,7 +165,7 @@ QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %
         ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
         ("{{ 'x' * 10 ** 10 }}", "more than 512 MiB"),
         further("{{ 'x' * 4 * 10 ** 7 }}", "more than (32 MiB|1 s)"),
-        (
+        further(
             "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
             "more than (512 MiB|1 s)",
         ),
@@ -173,21 +173,17 @@ QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %
 )
 def test_a_template_that_takes_too_much_is_refused(tmp_path, source, problem):
     (tmp_path / "chat_template.jinja").write_text(source)
-    template = ChatTemplate.from_folder(tmp_path)
-    with pytest.raises(ChatTemplateError, match=problem):
-        template.render(MESSAGES)
     with pytest.raises(CheckpointError, match=problem) as refused:
-        template.try_out()
+        ChatTemplate.from_folder(tmp_path).try_out()
     assert str(tmp_path / "chat_template.jinja") in str(refused.value)
 
 
 def test_slow_messages_are_refused_and_the_next_are_rendered():
     template = template_of(QUADRATIC)
     template.try_out()
-    for _ in range(2):
-        with pytest.raises(ChatTemplateError, match="more than 1 s"):
-            template.render([{"role": "user", "content": "x" * 30_000}])
-        assert template.render(MESSAGES) == "fine"
+    with pytest.raises(ChatTemplateError, match="more than 1 s"):
+        template.render([{"role": "user", "content": "x" * 30_000}])
+    assert template.render(MESSAGES) == "fine"
 
 
 def test_a_template_that_does_not_compile_is_refused_by_file(tmp_path):

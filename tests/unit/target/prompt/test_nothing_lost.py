@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.target.prompt.chat_renderer import make_renderer
+from tests.harness.further import all_with
 from tests.unit.target.prompt.template_conversations import (
     CLOCK,
     WEATHER,
@@ -79,7 +80,7 @@ def test_each_text_is_in_the_prompt_once_and_in_order(family, name):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@pytest.mark.parametrize("name", all_with(CONVERSATIONS, "a developer's", "several of each", "calls again"))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_part_is_rendered_as_its_text(family, name):
     messages = CONVERSATIONS[name]

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 from services.engine.events import PredictionSource
 from services.engine.request import CachePolicy, SpeculationMode, SpeculationPolicy
 from services.target.scheduling.limits import SchedulerConfig
+from tests.harness.further import further
 from tests.unit.crowded_target import BLOCK_SIZE, Guesser, run
 from tests.unit.sequences import AUTO
 
 
 @pytest.mark.parametrize(
-    ("max_rows", "max_sequences", "num_requests", "num_samples"), [(20, 12, 1, 12), (40, 32, 32, 1), (64, 64, 4, 16)]
+    ("max_rows", "max_sequences", "num_requests", "num_samples", "chance"),
+    [
+        *((20, 12, 1, 12, 0.9), (40, 32, 32, 1, 0.0), (64, 64, 4, 16, 0.9)),
+        *(further(20, 12, 1, 12, 0.0), further(40, 32, 32, 1, 0.9), further(64, 64, 4, 16, 0.0)),
+    ],
 )
-@pytest.mark.parametrize("chance", [0.0, 0.9])
 async def test_a_crowd_that_leaves_few_rows_for_predictions(max_rows, max_sequences, num_requests, num_samples, chance):
     random = Random(1)
     requests = [

@@ -86,20 +86,20 @@ async def test_a_fresh_servers_first_answer_is_near_the_best_length(pair, chance
 @pytest.mark.parametrize("chance", all_with([0.4, 0.6, 0.75, 0.9], 0.4, 0.9))
 async def test_one_stream_gains_nearly_all_that_can_be_gained(pair, chance):
     world = replace(pair, chances=(chance,))
-    assert mean_ratio(world, rehearsals=3, waves=4, seeds=4) > max(0.96, 0.91 * best_ratio(world))
+    assert mean_ratio(world, rehearsals=3, waves=4, seeds=2) > max(0.96, 0.91 * best_ratio(world))
 
 
 @on_pairs
 @pytest.mark.parametrize("num_streams", all_with(STREAMS, 4, 32))
 async def test_many_streams_gain_too_and_none_loses_without_gain(pair, num_streams):
     world = replace(pair, num_streams=num_streams)
-    ratio = mean_ratio(world, rehearsals=3, waves=3, seeds=3)
+    ratio = mean_ratio(world, rehearsals=3, waves=3, seeds=1)
     assert ratio > 0.97
     assert ratio > 0.8 * best_ratio(world)
 
 
 @on_pairs
-@pytest.mark.parametrize("num_rehearsals", [0, 1])
+@pytest.mark.parametrize("num_rehearsals", all_with([0, 1], 0))
 @pytest.mark.parametrize("num_streams", all_with(STREAMS, 1, 8))
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 async def test_a_useless_draft_costs_a_stream_no_more_than_its_budget(pair, num_rehearsals, num_streams, bad):
@@ -156,7 +156,7 @@ async def test_a_draft_good_only_in_rehearsal_is_found_out(pair):
 @on_pairs
 async def test_a_good_draft_is_used_while_streams_always_wait(pair):
     world = replace(pair, prompt=40)
-    assert mean_ratio(world, rehearsals=0, waves=4, seeds=4) > 1 + 0.6 * (best_ratio(world) - 1)
+    assert mean_ratio(world, rehearsals=0, waves=4, seeds=2) > 1 + 0.6 * (best_ratio(world) - 1)
 
 
 async def test_a_badly_predicted_stream_is_not_slowed_for_others():
@@ -168,9 +168,9 @@ async def test_a_badly_predicted_stream_is_not_slowed_for_others():
 
 async def test_a_long_text_is_sent_to_the_draft_only_if_it_gains_more():
     world = replace(SLOW, prompt=2048, num_tokens=256)
-    assert mean_ratio(world, rehearsals=1, seeds=3) > 1.5
+    assert mean_ratio(world, rehearsals=1, seeds=2) > 1.5
     world = replace(CODER, prompt=2048, num_tokens=256)
-    assert mean_ratio(world, rehearsals=1, seeds=3) > 0.985, "here it would take longer than it saves in 128 tokens"
+    assert mean_ratio(world, rehearsals=1, seeds=2) > 0.985, "here it would take longer than it saves in 128 tokens"
 
 
 async def test_how_slowly_a_draft_reads_is_measured_in_a_rehearsal():
