@@ -81,7 +81,7 @@ def test_more_adapters_than_one_launch_takes(device_name: str, weights: str) -> 
 @needs_emulation
 def test_one_row_and_many_of_a_wide_matrix_have_the_same_bits() -> None:
     """An update of one row has kernels of its own."""
-    tokens = random_tokens(WIDE, 1, LENGTH)
+    tokens = random_tokens(WIDE, 1, 6)
     for weights in ("bf16", "f32"):
         paged = PagedDecoder(WIDE, make_device(EMULATION, 1), weights, tokens=tokens)
         plain = prefill(paged, LENGTH)

@@ -72,13 +72,6 @@ def test_a_cache_too_large_for_memory_is_reported_in_figures(load):
         load(64, kv_blocks=10**6)
 
 
-def test_the_cache_fills_the_fraction_of_memory(load):
-    model = load(24, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
-    free, total = model.device.memory
-    block_bytes = BLOCK_SIZE * model.decoder.kv_bytes_per_token
-    assert total - free <= 0.75 * total < total - free + block_bytes
-
-
 def test_states_take_their_memory_before_the_cache(load):
     folder = further_checkpoint(Further.QWEN3_5)
     model = load(60, model=folder, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
@@ -90,7 +83,7 @@ def test_states_take_their_memory_before_the_cache(load):
         load(32, model=folder, max_sequences=LIMITS["max_rows"], context_length=4096)
 
 
-def test_memory_taken_by_others_is_not_given_to_the_cache(load):
+def test_the_cache_fills_the_fraction_that_others_leave(load):
     device = emulated_device(1, memory=24)
     probe = ReadProbe(device, 12 * MIB)
     model = load(24, device=device, gpu_memory_fraction=0.75, max_sequences=LIMITS["max_rows"], context_length=4096)
@@ -128,13 +121,13 @@ def test_the_cache_is_no_larger_than_all_sequences_can_fill(load):
 
 @pytest.mark.parametrize("has_states", [False, True])
 def test_no_pass_and_no_draw_takes_memory(load, has_states):
-    folder = further_checkpoint(Further.QWEN3_5) if has_states else random_checkpoint(Kind.LLAMA)
+    folder = further_checkpoint(Further.QWEN3_5 if has_states else Further.LLAMA_BIASED)
     model = load(60, model=folder, context_length=3 * BLOCK_SIZE)
     slot, most_drawn = (0, 16) if has_states else (None, BLOCK_SIZE + 2)
     before, replays = model.device.memory, count_replays()
     vocab_size = model.checkpoint.config.vocab_size
     batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
-    for num_rows in (1, 3, 16, 64):
+    for num_rows in (3, 16) if has_states else (1, 3, 16, 64):
         batch.clear()
         batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows, slot=slot)
         logits = model.decoder.forward(batch)

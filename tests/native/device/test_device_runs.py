@@ -7,7 +7,7 @@ import pytest
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, Sampler, SamplingState
-from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.native.harness.devices import DEVICES, EMULATION, count_uploads, count_waits, make_device, needs_emulation
 from tests.native.harness.sampling_reference import Settings
 
@@ -70,7 +70,7 @@ def make_sequences(num_draws: int = NUM_DRAWS) -> list[Sequence]:
 
 def make_decoder(device_name: str) -> tuple[Decoder, Sampler]:
     device = make_device(device_name, threads=1)
-    checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA))
+    checkpoint = load_checkpoint(further_checkpoint(Further.SMOLLM3))
     num_blocks = NUM_SEQUENCES * BLOCKS_EACH
     decoder = load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=num_blocks)
     sampler = Sampler(device)
