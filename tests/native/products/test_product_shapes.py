@@ -131,7 +131,7 @@ def test_groups_of_warps_give_the_bits_of_other_gpus(weight_format, inputs, rows
 
     expected, judges = multiply(WITHOUT_GROUPS, SMALL_GPU)
     assert not any("GroupProduct" in kernel for kernel in judges)
-    for multiprocessors in (1, 2, 3, 4, 7, 11, 132):
+    for multiprocessors in (1, 3, 4, 11):
         result, kernels = multiply("hopper", multiprocessors)
         assert [kernel for kernel in kernels if "GroupProduct" not in kernel] == []
         assert same_bits(result, expected), multiprocessors

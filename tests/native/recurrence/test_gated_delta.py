@@ -10,7 +10,7 @@ import torch
 from services.engine.checkpoint.model_config import Attention, GatedDelta, ModelConfig, QkNorm
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import poison_states
-from tests.native.harness.devices import DEVICES, make_device
+from tests.native.harness.devices import DEVICES, EMULATION, make_device
 from tests.native.harness.random_models import PLAIN, random_tokens, random_weights, rope
 from tests.native.harness.reference_decoder import ReferenceDecoder
 from tests.native.harness.row_invariance import same_bits
@@ -39,6 +39,11 @@ def tokens_of(length: int = LENGTH, seed: int = 0) -> list[int]:
     return random_tokens(MODEL, 1, length, seed)[0].tolist()
 
 
+def length_on(device_name: str) -> int:
+    """The emulation is slow."""
+    return 50 if device_name == EMULATION else LENGTH
+
+
 def prefill(decoder: StatefulDecoder, tokens: list[int], chunk: int, index: int = 0) -> np.ndarray:
     """All logits of a sequence, computed in chunks.  # [positions, vocab]"""
     runs = [tokens[first : first + chunk] for first in range(0, len(tokens), chunk)]
@@ -64,11 +69,11 @@ def test_layers_compute_what_the_reference_does(device_name, config):
 @ON_EVERY_DEVICE
 @pytest.mark.parametrize("weight_format", ["f32", "bf16", "int8"])
 def test_chunks_and_threads_do_not_change_a_bit(device_name, weight_format):
-    tokens = tokens_of()
+    tokens = tokens_of(length_on(device_name))
     alone = StatefulDecoder(MODEL, make_device(device_name, 1), weight_format)
     expected = prefill(alone, tokens, chunk=1)
     assert np.isfinite(expected).all()
-    for chunk, threads in [(7, 2), (32, 1), (33, 3), (LENGTH, 2)]:
+    for chunk, threads in [(7, 2), (32, 1), (33, 3), (len(tokens), 2)]:
         decoder = StatefulDecoder(MODEL, make_device(device_name, threads), weight_format, seed=chunk)
         assert same_bits(prefill(decoder, tokens, chunk), expected)
         assert all(same_bits(*pair) for pair in zip(decoder.states(), alone.states(), strict=True))
@@ -107,7 +112,7 @@ def test_other_sequences_do_not_change_a_bit(device_name):
 @pytest.mark.parametrize("num_predictions", [1, 5, 12])
 def test_rejected_rows_leave_no_trace(device_name, num_predictions):
     """At every offset to a turn of the ring, whatever number of predictions is accepted."""
-    tokens = tokens_of()
+    tokens = tokens_of(length_on(device_name))
     wrong = [(token + 1) % MODEL.vocab_size for token in tokens]
     plain = StatefulDecoder(MODEL, make_device(device_name, 1))
     expected = prefill(plain, tokens, chunk=1)
@@ -117,7 +122,7 @@ def test_rejected_rows_leave_no_trace(device_name, num_predictions):
     prefill(decoder, tokens[:5], chunk=5)
     prefill(check, tokens[:5], chunk=5)
     position, accepted = 5, 0
-    while position + 1 + num_predictions <= LENGTH:
+    while position + 1 + num_predictions <= len(tokens):
         good = tokens[position + 1 : position + 1 + accepted]
         bad = wrong[position + 1 + accepted : position + 1 + num_predictions]
         logits = decoder.forward({0: ([tokens[position], *good, *bad], 1)})[0]
@@ -154,7 +159,7 @@ def test_a_state_kept_at_any_position_goes_on(device_name, num_predictions):
     tokens = tokens_of(60)
     wrong = [(token + 1) % MODEL.vocab_size for token in tokens]
     expected = prefill(StatefulDecoder(MODEL, make_device(device_name, 1)), tokens, chunk=60)
-    for position in range(20, 34):
+    for position in range(20, 34, 4 if device_name == EMULATION else 1):
         decoder = StatefulDecoder(MODEL, make_device(device_name, 1), num_sequences=2)
         first, second = decoder.sequences
         prefill(decoder, tokens[:20], chunk=20)
