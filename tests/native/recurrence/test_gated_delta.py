@@ -112,7 +112,7 @@ def test_other_sequences_do_not_change_a_bit(device_name):
 @pytest.mark.parametrize("num_predictions", [1, 5, 12])
 def test_rejected_rows_leave_no_trace(device_name, num_predictions):
     """At every offset to a turn of the ring, whatever number of predictions is accepted."""
-    tokens = tokens_of(length_on(device_name))
+    tokens = tokens_of()
     wrong = [(token + 1) % MODEL.vocab_size for token in tokens]
     plain = StatefulDecoder(MODEL, make_device(device_name, 1))
     expected = prefill(plain, tokens, chunk=1)

@@ -1,7 +1,6 @@
 """Any model folder or GGUF file loads, or is refused with one sentence, soon and in little memory."""
 
 import copy
-import itertools
 import json
 import math
 import os
@@ -97,8 +96,8 @@ def test_any_value_in_any_field_of_the_configuration(tmp_path, kind, seed):
     folder = copy_of(further_checkpoint(kind) if isinstance(kind, Further) else random_checkpoint(kind), tmp_path)
     loader, path = Loader(folder), folder / "config.json"
     fields = json.loads(path.read_text())
-    changes = [(where, value) for where in _paths(fields) for value in _VALUES]
-    for where, value in random.Random(f"{kind} {seed}").sample(changes, 80):
+    generator = random.Random(f"{kind} {seed}")
+    for where, value in [(where, value) for where in _paths(fields) for value in generator.sample(_VALUES, 2)]:
         path.write_text(json.dumps(_with(fields, where, value)))
         loader.load("config.json", "generation_config.json", "ForCausalLM needs it")
     assert loader.num_loaded > 0
@@ -108,9 +107,10 @@ def test_any_value_in_any_setting_of_generation(tmp_path):
     folder = copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
     loader, path = Loader(folder), folder / "generation_config.json"
     names = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample", "eos_token_id", "typical_p"]
-    for name, value in random.Random(5).sample([*itertools.product(names, _VALUES)], 100):
-        path.write_text(json.dumps({name: value}))
-        loader.load(f"generation_config.json: field '{name}'")
+    for name in names:
+        for value in _VALUES:
+            path.write_text(json.dumps({name: value}))
+            loader.load(f"generation_config.json: field '{name}'")
     assert loader.num_loaded > 0
 
 
