@@ -21,7 +21,7 @@ USELESS = replace(APART, delay=0.02, chances=(0.02,), num_tokens=400)
 def ratio(round_trip: float) -> float:
     """Called within a running event loop."""
     world = replace(APART, delay=round_trip)
-    ratios = [Simulation(world, seed, AheadDraft).rehearse().run(4).ratio for seed in range(2)]
+    ratios = [Simulation(world, seed, AheadDraft).rehearse().run(4).ratio for seed in range(4)]
     return sum(ratios) / len(ratios)
 
 
