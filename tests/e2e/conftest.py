@@ -9,21 +9,10 @@ import pytest
 from outrider import Result
 from tests.e2e.harness.draft_rig import DraftedTarget, MakeDraft, Service, serving
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
-from tests.e2e.harness.told_pair import ToldPair, told_pair
 from tests.harness.network.free_port import free_port
 from tests.harness.servers.few_processes import few_processes  # noqa: F401
 
 _NUM_ADDRESSES = 16
-
-
-@pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToldPair]:
-    """A target and its draft with all metrics, traces and logs, which are sent at once and not after seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
-        with told_pair(tmp_path_factory.mktemp("told")) as pair:
-            yield pair
 
 
 @pytest.fixture(scope="session")

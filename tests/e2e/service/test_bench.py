@@ -9,6 +9,7 @@ import pytest
 
 from outrider import Client, GenerateOptions
 from services.bench.way_figures import PassFigures
+from services.cli import main
 from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.harness.servers.server import target_server
 
@@ -74,11 +75,9 @@ def test_acceptance_is_the_share_of_all_and_of_each_position() -> None:
     assert figures.by_position[0] == sum(firsts) / len(firsts)
 
 
-def test_settings_that_cannot_be_measured_are_refused() -> None:
-    command = [str(Path(sys.executable).with_name("outrider")), "bench", "--new-tokens", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "outrider bench: new_tokens is 1; it must be at least 2\n"
+def test_settings_that_cannot_be_measured_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--new-tokens", "1"]) == 1
+    assert capsys.readouterr() == ("", "outrider bench: new_tokens is 1; it must be at least 2\n")
 
 
 @pytest.mark.exhaustive

@@ -50,7 +50,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     interpreter = folder / "bin" / "python"
-    pip("--python", str(interpreter), "install", str(wheel))
+    pip("--python", str(interpreter), "install", "--no-compile", str(wheel))
     return interpreter
 
 
