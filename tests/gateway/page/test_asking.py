@@ -11,45 +11,40 @@ Show = Callable[..., ShownPage]
 PROMPT, SEED = "ab & #c", 5
 
 
+FIELDS_AT_FAULT = "all => all.map(one => one.name || one.id)"
+
+
 def asked(shown: ShownPage) -> int:
     return sum(request.endswith("/v1/generate") for request in shown.requests)
 
 
-def test_a_seed_beyond_javascripts_range_is_refused_at_its_field(toy: RunningGateway, show: Show):
+def fault(shown: ShownPage) -> tuple[str, list[str]]:
+    """The text of the fault, and the fields that are marked for it."""
+    marked = shown.tab.locator("[aria-invalid=true]").evaluate_all(FIELDS_AT_FAULT)
+    return shown.tab.text_content("#fault:visible") or "", marked
+
+
+def test_what_is_wrong_is_said_at_its_field_and_then_an_example_runs(toy: RunningGateway, show: Show):
     shown = show(toy.url)
+    shown.open()
+    shown.tab.click("#run")
+    said, marked = fault(shown)
+    assert ("the prompt is empty" in said, marked) == (True, ["prompt"])
     for keys in ("Control+Enter", "Control+Shift+Enter"):
-        shown.open()
-        shown.fill(seed=str(2**53 + 1))
+        shown.fill(seed="7")
         shown.tab.fill("#prompt", PROMPT)
+        shown.fill(seed=str(2**53 + 1))
         shown.tab.press("#prompt", keys)
-        assert "seed is 9007199254740993; this page holds" in (shown.tab.text_content("#fault:visible") or "")
-        assert shown.tab.get_attribute("[name=seed]", "aria-invalid") == "true"
-
-
-def test_a_prompt_is_needed(toy: RunningGateway, show: Show):
-    shown = show(toy.url)
-    shown.open()
-    shown.tab.click("#run")
-    assert "the prompt is empty" in (shown.tab.text_content("#fault:visible") or "")
-    assert shown.tab.get_attribute("#prompt", "aria-invalid") == "true"
-    assert asked(shown) == 0
-
-
-def test_a_folded_parameter_that_is_out_of_range_is_shown(toy: RunningGateway, show: Show):
-    shown = show(toy.url)
-    shown.open()
-    shown.fill(top_p="7")
+        said, marked = fault(shown)
+        assert ("seed is 9007199254740993; this page holds" in said, marked) == (True, ["seed"])
+    shown.fill(seed="", top_p="7")
     shown.tab.click("#parameters > summary")
-    shown.tab.fill("#prompt", PROMPT)
     shown.tab.click("#run")
-    assert "top_p: " in (shown.tab.text_content("#fault:visible") or "")
-    assert shown.tab.is_visible("[name=top_p][aria-invalid]")
+    said, marked = fault(shown)
+    assert ("top_p: " in said, marked) == (True, ["top_p"])
+    assert shown.tab.is_visible("[name=top_p]"), "its folded parameters are opened"
     assert asked(shown) == 0
-
-
-def test_an_example_is_run(toy: RunningGateway, show: Show):
-    shown = show(toy.url)
-    shown.open()
+    shown.fill(top_p="")
     shown.tab.locator("#examples button").first.click()
     assert shown.answer()
     assert (shown.tab.text_content("#examples button") or "-") in shown.tab.input_value("#prompt")

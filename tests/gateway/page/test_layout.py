@@ -49,10 +49,10 @@ def test_a_phone_shows_a_token_beside_its_text_and_no_keys(toy: RunningGateway, 
     assert not shown.tab.is_visible("#token")
 
 
-def test_the_chosen_theme_stays(toy: RunningGateway, show: Callable[..., ShownPage]):
-    shown = show(toy.url)
-    shown.open()
+def test_the_chosen_theme_stays(shown: ShownPage):
     shown.tab.select_option("#theme", "dark")
-    shown.open()
-    assert shown.tab.input_value("#theme") == "dark"
-    assert shown.tab.evaluate("() => getComputedStyle(document.documentElement).colorScheme") == "dark"
+    other = ShownPage(shown.tab.context, shown.url)
+    other.open()
+    assert other.tab.input_value("#theme") == "dark"
+    assert other.tab.evaluate("() => getComputedStyle(document.documentElement).colorScheme") == "dark"
+    other.check()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from outrider import Client
 from services.gateway import endpoint
@@ -41,7 +42,18 @@ def said(gateway: RunningGateway, **options: object) -> str:
         return client.generate(PROMPT, seed=9, temperature=0.9, speculation="never", **options).text  # type: ignore[arg-type]
 
 
-def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture(scope="module")
+def shown(shared_gateway: RunningGateway, browser: Browser) -> Iterator[ShownPage]:
+    """The page in front of the demo pair; each test fills in all that it needs."""
+    context = browser.new_context()
+    page = ShownPage(context, shared_gateway.url)
+    page.open()
+    yield page
+    page.check()
+    context.close()
+
+
+def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, shown: ShownPage, monkeypatch: pytest.MonkeyPatch):
     sent: list[tuple[str, Any]] = []
 
     def encode(data: Any, *, name: str, event_id: str) -> bytes:
@@ -49,8 +61,6 @@ def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, mo
         return encode_event(data, name=name, event_id=event_id)
 
     monkeypatch.setattr(endpoint, "encode_event", encode)
-    shown = show(gateway.url)
-    shown.open()
     itself = r"(self\.path = path\n){40}"  # a text that predicts itself, however late a draft is
     always = {"speculation": "always", "num_predictions": "4"}
     shown.fill(**SAMPLED, **always, max_tokens="60", grammar="regex", grammar_text=itself)
@@ -66,19 +76,16 @@ def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, mo
     assert {*shown.kinds(0)} == {"own"} < {*shown.kinds(1)}
 
 
-def test_a_continued_answer_has_the_bytes_of_an_uncut_one(gateway: RunningGateway, show: Show):
-    shown = show(gateway.url)
-    shown.open()
-    shown.fill(**SAMPLED, max_tokens="20")
+def test_a_continued_answer_has_the_bytes_of_an_uncut_one(gateway: RunningGateway, shown: ShownPage):
+    shown.fill(**SAMPLED, speculation="auto", max_tokens="20", grammar="")
     shown.tab.locator("[name=ignore_eos]").check()
     shown.ask(PROMPT)
     shown.tab.click("text=Continue")
     assert shown.answer() == said(gateway, max_tokens=40, ignore_eos=True)
 
 
-def test_a_models_text_is_no_markup(gateway: RunningGateway, show: Show):
-    shown = show(gateway.url)
-    shown.open()
+@pytest.mark.usefixtures("gateway")
+def test_a_models_text_is_no_markup(shown: ShownPage):
     shown.fill(**SAMPLED, max_tokens="200", grammar="choice", grammar_text=HOSTILE)
     assert shown.ask(PROMPT) == HOSTILE
     shown.tab.locator(".token").nth(3).click()
@@ -194,9 +201,8 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(model: Path, tmp_path: Path, sh
         assert not any("some" in request or KEY in request for request in shown.requests)
 
 
-def test_a_faulty_field_is_marked_with_its_error(gateway: RunningGateway, show: Show):
-    shown = show(gateway.url)
-    shown.open()
+@pytest.mark.usefixtures("gateway")
+def test_a_faulty_field_is_marked_with_its_error(shown: ShownPage):
     shown.fill(grammar="regex", grammar_text="(")
     shown.begin(PROMPT)
     shown.tab.wait_for_selector("[name=grammar_text][aria-invalid]")
