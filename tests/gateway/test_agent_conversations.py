@@ -24,6 +24,7 @@ CHAT: dict[str, Any] = {"model": MODEL, "temperature": 0.7, "seed": 5, "max_comp
 EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
 
 
+OTHER_DOORS = ("qwen3", "mistral-small-3.2", "gpt-oss")  # the second refuses orders, the third has other thoughts
 SYNTAXES = {"qwen3": "hermes", "mistral-small-3.2": "mistral_args", "glm-4.6": "glm", "qwen3-coder": "qwen3_coder"}
 SHOWN = {family: f"So: {written_call(syntax)}." for family, syntax in SYNTAXES.items()}
 SHOWN |= dict.fromkeys(("llama-3", "gpt-oss"), '{"name": "Alice", "parameters": {"age": 3}}')
@@ -157,6 +158,7 @@ def test_an_agent_converses_by_chat_completions(agent_gateway: RunningGateway):
     assert all(one in text for one in (SYSTEM, QUESTION, arguments["city"], RESULT, FURTHER))
 
 
+@pytest.mark.parametrize("family", OTHER_DOORS, indirect=True)
 def test_an_agent_converses_by_responses(agent_gateway: RunningGateway):
     tools: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True}]
     items: list[Any] = [{"role": "user", "content": QUESTION}]
@@ -177,6 +179,7 @@ def test_an_agent_converses_by_responses(agent_gateway: RunningGateway):
     assert third.usage.input_tokens > first.usage.input_tokens  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("family", OTHER_DOORS, indirect=True)
 def test_an_agent_converses_by_messages(agent_gateway: RunningGateway):
     import anthropic  # which takes seconds: no worker without these tests needs it
 
