@@ -16,9 +16,11 @@ from tests.e2e.harness.draft_rig import Service
 from tests.e2e.harness.link_proxy import LinkProxy
 from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
 from tests.harness.network.free_port import free_port
+from tests.harness.servers.server import RunningTarget, target_server
 
 NUM_PLACES = 16
-_BLOCKS = ("--kv-blocks", "512")
+_NUM_BLOCKS = 512
+_BLOCKS = ("--kv-blocks", str(_NUM_BLOCKS))
 _TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-caller", "64")
 # Longer than both targets take to come back, also for a client that is made while neither is there.
 _PATIENCE: dict[str, Any] = {"max_retries": 60, "max_backoff": 1.0, "connect_timeout": math.inf}
@@ -36,7 +38,7 @@ _FAULTS = {
 
 class ChaosStand:
     """Callers come through Envoy, which delays some calls and aborts others, or where it is not installed by all
-    addresses. `plain` is a third target, which nothing happens to.
+    addresses. `plain` is a third target, in this process, which nothing happens to.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,11 +46,11 @@ class ChaosStand:
         self.drafts = [self._service(folder, "draft", number, *_BLOCKS) for number in range(2)]
         links = [*itertools.chain.from_iterable(("--draft", draft.address) for draft in self.drafts)]
         self.targets = [self._service(folder, "target", number, *links, *_TARGET) for number in range(2)]
-        self.plain = self._service(folder, "target", 2, *_BLOCKS)
         self.proxies = [LinkProxy(f"127.0.0.1:{free_port()}", target.address) for target in self.targets]
         self.envoy: Envoy | None = None
         if binary() is not None:
             self.envoy = Envoy(folder, [proxy.address for proxy in self.proxies], filters=[_FAULTS])
+        self.plain: RunningTarget
         self._stack = AsyncExitStack()
 
     @property
@@ -63,10 +65,11 @@ class ChaosStand:
         return AsyncClient(self.envoy.address, credentials=self.envoy.credentials, **_PATIENCE)
 
     async def __aenter__(self) -> Self:
-        for service in (self.plain, *self.services):
+        self.plain = self._stack.enter_context(target_server(DEMO_TARGET, kv_blocks=_NUM_BLOCKS))
+        for service in self.services:
             self._stack.callback(service.kill)
             service.start()
-        await asyncio.gather(*(target.logs("serving target") for target in (self.plain, *self.targets)))
+        await asyncio.gather(*(target.logs("serving target") for target in self.targets))
         for proxy in self.proxies:
             await self._stack.enter_async_context(proxy)
         if self.envoy is not None:
