@@ -1,5 +1,6 @@
 """`outrider up`, `target` and `draft`, as a shell runs them."""
 
+import io
 import json
 import math
 import os
@@ -10,11 +11,14 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import outrider
-from services.cli import main
+from services.cli import main, up
+from services.cli.terminal import Terminal
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
 from tests.harness.processes.child_processes import child_processes
@@ -42,6 +46,14 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
         assert found is not None
         assert found[1] in process.stdout.readline()
         assert process.stdout.readline() == f"  outrider chat --address {found[1]}\n"
+        assert process.stderr is not None
+        log = ""
+        while "metrics are served on" not in log:
+            line = process.stderr.readline()
+            assert line, log
+            log += line
+        done = outrider_run("top", "--once", "--interval", "0.1", "--metrics-address", log.split()[-1])
+        assert (done.returncode, "tokens" in done.stdout) == (0, True), done.stderr
         with outrider.Client(found[1], max_retries=0) as client:
             assert len(client.generate(PROMPT, max_tokens=24, ignore_eos=True).token_ids) == 24
             repeats = client.generate(
@@ -49,30 +61,36 @@ def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
             )
             assert [entry.source for entry in repeats.speculation.by_source] == sources
             end(process)
-            rest, log = process.communicate(timeout=60)
-            assert (process.returncode, rest.endswith("outrider is down\n")) == (0, True)
+            assert (process.wait(60), process.stdout.read().endswith("outrider is down\n")) == (0, True)
+            log += process.stderr.read()
             assert "serving" in log
             assert PROMPT not in log
             with pytest.raises(outrider.Unavailable):
                 client.generate(PROMPT)
 
 
+def test_up_explains_both_colours_and_killed_leaves_no_service(model: Path) -> None:
+    command = ("up", "--model", str(model), "--draft", str(model), "--listen", "127.0.0.1:0", "--", *SMALL)
+    with typed(*command) as typed_up:
+        assert DRAFT_COLOUR in typed_up.until(LOOKUP_COLOUR)
+        services = [os.pidfd_open(child) for child in child_processes(typed_up.pid)]
+        assert len(services) == 2
+        typed_up.kill()
+        for service in services:
+            assert select.select([service], [], [], 60.0)[0], "it still runs"
+            os.close(service)
+
+
 @pytest.mark.parametrize("has_draft", [True, False])
-def test_up_says_which_colours_mean_predicted(model: Path, has_draft: bool) -> None:
-    draft = ["--draft", str(model)] if has_draft else []
-    with typed("up", "--model", str(model), *draft, "--listen", "127.0.0.1:0", "--", *SMALL) as command:
-        said = command.until(LOOKUP_COLOUR)
-        command.press_ctrl_c()
-        assert command.wait() == 0
-    assert (DRAFT_COLOUR in said) == has_draft
+def test_only_with_a_draft_its_colour_is_explained(has_draft: bool) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
 
-
-def test_top_shows_the_service_that_up_started(model: Path) -> None:
-    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
-        assert process.stderr is not None
-        line = next(line for line in process.stderr if "metrics are served on" in line)
-        done = outrider_run("top", "--once", "--interval", "0.1", "--metrics-address", line.split()[-1])
-        assert (done.returncode, "tokens" in done.stdout) == (0, True), done.stderr
+    pair: Any = SimpleNamespace(target=SimpleNamespace(address="localhost:1"), draft=object() if has_draft else None)
+    up._print_calls(pair, None, Terminal(screen := Screen()), may_ask=False)
+    assert LOOKUP_COLOUR in screen.getvalue()
+    assert (DRAFT_COLOUR in screen.getvalue()) == has_draft
 
 
 @pytest.mark.parametrize("command", ["up", "target", "draft"])
@@ -97,19 +115,6 @@ def test_up_refuses_a_draft_without_a_model(model: Path) -> None:
     done = outrider_run("up", "--draft", str(model))
     assert (done.returncode, done.stdout) == (1, "")
     assert "--draft is the draft of --model, which is not given" in done.stderr
-
-
-def test_up_that_is_killed_leaves_no_service(model: Path) -> None:
-    command = ("up", "--model", str(model), "--draft", str(model), "--listen", "127.0.0.1:0", "--", *SMALL)
-    with outrider_begin(*command) as process:
-        assert process.stdout is not None
-        assert " is up on " in process.stdout.readline()
-        services = [os.pidfd_open(child) for child in child_processes(process.pid)]
-        assert len(services) == 2
-        process.kill()
-        for service in services:  # before the end of the block kills whatever is left
-            assert select.select([service], [], [], 60.0)[0], "it still runs"
-            os.close(service)
 
 
 def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

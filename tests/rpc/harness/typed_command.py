@@ -36,6 +36,15 @@ class TypedCommand:
         """Type a text."""
         os.write(self._terminal, text.encode())
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        self._process.kill()
+
     def press_ctrl_c(self) -> None:
         """Interrupt what runs."""
         os.killpg(self._process.pid, signal.SIGINT)
