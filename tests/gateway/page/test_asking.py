@@ -24,14 +24,15 @@ def fault(shown: ShownPage) -> tuple[str, list[str]]:
     return shown.tab.text_content("#fault:visible") or "", marked
 
 
-def test_what_is_wrong_is_said_at_its_field_and_then_an_example_runs(toy: RunningGateway, show: Show):
+def test_a_fault_is_said_at_its_field_and_then_an_example_runs(toy: RunningGateway, show: Show):
     shown = show(toy.url)
     shown.open()
-    shown.tab.click("#run")
-    said, marked = fault(shown)
-    assert ("the prompt is empty" in said, marked) == (True, ["prompt"])
     for keys in ("Control+Enter", "Control+Shift+Enter"):
-        shown.fill(seed="7")
+        shown.fill(seed="")
+        shown.tab.fill("#prompt", "")
+        shown.tab.click("#run")
+        said, marked = fault(shown)
+        assert ("the prompt is empty" in said, marked) == (True, ["prompt"])
         shown.tab.fill("#prompt", PROMPT)
         shown.fill(seed=str(2**53 + 1))
         shown.tab.press("#prompt", keys)
