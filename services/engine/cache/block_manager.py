@@ -236,7 +236,8 @@ class BlockManager:
                 return
             else:
                 self._own(same)
-                self._checkpoints.move(block, same)
+                if self.has_states:
+                    self._checkpoints.move(block, same)
                 self._give_up(block)
                 text.blocks[index] = same
         if text.kept is not None and text.kept.position <= num_tokens:
@@ -372,5 +373,6 @@ class BlockManager:
             if block in self._cache:
                 self._cache.give_up(block)
             else:
-                self._checkpoints.drop(block)
+                if self.has_states:
+                    self._checkpoints.drop(block)
                 self._empty.append(block)
