@@ -15,6 +15,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.host.load import bare_request, num_tokens
 from outrider import AsyncClient
 from services.cli.service_process import ServiceProcess
 
@@ -110,24 +111,17 @@ async def _by_rpc(client: AsyncClient, seed: int, new_tokens: int) -> Life:
 
 
 async def _by_http(address: str, seed: int, new_tokens: int) -> Life:
-    """Send the request over a bare socket: the time of an HTTP client library must not count as the gateway's."""
     host, _, port = address.rpartition(":")
-    asked = {"prompt": _PROMPT, "seed": seed, "max_tokens": new_tokens, "ignore_eos": True, "stream": True}
-    body = json.dumps({**asked, "speculation": "never"})
-    fields = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close"
-    head = f"POST /v1/completions HTTP/1.1\r\n{fields}\r\n\r\n"
+    asked = {"prompt": _PROMPT, "seed": seed, "max_tokens": new_tokens, "speculation": "never"}
     reader, writer = await asyncio.open_connection(host, int(port))
     began, first, answer = time.perf_counter(), 0.0, b""
-    writer.write((head + body).encode())
+    writer.write(bare_request(host, asked))
     while part := await reader.read(1 << 16):
         answer += part
         if not first and b"data:" in answer:
             first = time.perf_counter()
     writer.close()
-    if not answer.startswith(b"HTTP/1.1 200"):
-        raise RuntimeError(f"the gateway answered {answer[:200]!r}")
-    last_id = answer.rpartition(b"id: ")[2].split(b"\r\n")[0].split(b"\n")[0].decode()
-    return Life(first - began, time.perf_counter() - began, int(last_id.rpartition(".")[2].partition("-")[0]))
+    return Life(first - began, time.perf_counter() - began, num_tokens(answer))
 
 
 def _cpu(pid: int) -> float:

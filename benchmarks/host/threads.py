@@ -21,7 +21,7 @@ def processor_times(name: str, pid: int) -> "Counter[str]":
             times[f"{name}/{kind}"] += int((thread / "schedstat").read_text().split()[0])
     for child in _children(pid):
         with suppress(OSError):
-            times += processor_times((Path(f"/proc/{child}/comm")).read_text().strip(), child)
+            times += processor_times(Path(f"/proc/{child}/comm").read_text().strip(), child)
     return times
 
 

@@ -39,12 +39,12 @@ class KvOffload:
 
     def save_state(self, block: int, slot: int) -> None:
         """Save a slot's states, which are those at the end of a block, if that is in the prefix cache."""
-        if self._states is not None and (key := self._keys.get(block)) is not None:
-            self._states.save(key, slot)
+        if self._states is not None and block in self._keys:
+            self._states.save(self._keys[block], slot)
 
     def has_state(self, block: int) -> bool:
-        """Return whether the store holds the states at the end of a block of the prefix cache."""
-        return self._states is not None and self._states.has(self._keys[block])
+        """Return whether the store holds the states at the end of a block, if that is in the prefix cache."""
+        return self._states is not None and block in self._keys and self._states.has(self._keys[block])
 
     def restore_state(self, block: int, slot: int) -> bool:
         """Copy the states at the end of a block to a slot; returns False if they are gone or damaged."""

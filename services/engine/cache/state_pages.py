@@ -1,5 +1,6 @@
 """StatePages: keeps the states of slots in the page store of the KV offload, each in several pages."""
 
+import functools
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
@@ -23,16 +24,19 @@ class StatePages:
         """`read_state` copies a slot's states to memory of `state_bytes` bytes, `write_state` copies them back."""
         self._store = store
         self._read_state, self._write_state = read_state, write_state
-        self._state_bytes = state_bytes
+        self._state_bytes, self._num_pages = state_bytes, -(-state_bytes // store.page_bytes)
 
     def save(self, key: PageKey, slot: int) -> None:
-        """Save a slot's states, which are those at the end of a block."""
-        if self.has(key):
-            return
-        parts = self._new_parts()
-        self._read_state(slot, parts.ravel()[: self._state_bytes])
-        for part_key, part in zip(self._keys(key), parts, strict=True):
-            self._store.put(part_key, lambda page, part=part: np.copyto(page, part))  # type: ignore[misc]
+        """Save a slot's states, which are those at the end of a block; pages that are held already are renewed."""
+
+        @functools.cache
+        def parts() -> Page:
+            read = self._new_parts()
+            self._read_state(slot, read.ravel()[: self._state_bytes])
+            return read
+
+        for part, part_key in enumerate(self._keys(key)):
+            self._store.put(part_key, lambda page, part=part: np.copyto(page, parts()[part]))  # type: ignore[misc]
 
     def has(self, key: PageKey) -> bool:
         """Return whether the store holds the states at the end of a block."""
@@ -49,12 +53,10 @@ class StatePages:
         return True
 
     def _new_parts(self) -> Page:
-        num_pages = -(-self._state_bytes // self._store.page_bytes)
-        return np.zeros((num_pages, self._store.page_bytes), np.uint8)
+        return np.zeros((self._num_pages, self._store.page_bytes), np.uint8)
 
     def _keys(self, key: PageKey) -> Iterator[PageKey]:
-        num_pages = -(-self._state_bytes // self._store.page_bytes)
-        return (PageKey(_part_digest(key.digest, part), key.token_ids) for part in range(num_pages))
+        return (PageKey(_part_digest(key.digest, part), key.token_ids) for part in range(self._num_pages))
 
 
 def _part_digest(digest: bytes, part: int) -> bytes:

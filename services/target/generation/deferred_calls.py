@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-_CALLS_IN_TURN = 8  # calls in one turn of an event loop; each lets a reader write a message
+_CALLS_IN_TURN = 4  # calls in one turn of an event loop; each lets a reader write a message
 
 
 class DeferredCalls:
@@ -17,9 +17,9 @@ class DeferredCalls:
     So their calls are collected until the engine thread is about to release the GIL, and then go to their event loops
     together. A thread of their own delivers them, since waking an event loop is a system call, which releases the GIL.
 
-    An event loop makes a few of these calls in each turn, so that its other work does not wait for all readers, and
-    rests after it for as long as it has worked, so that readers take at most half of the GIL's time. Events that arrive
-    meanwhile are merged in their streams: the more there is to write, the more tokens are in a message.
+    An event loop makes a few of these calls in each turn, so that its other work does not wait for all readers. While
+    more wait, it rests after each turn for as long as it has worked, which leaves the engine half of the GIL's time;
+    what arrives meanwhile is merged in the streams: the more there is to write, the more tokens are in a message.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
@@ -69,9 +69,6 @@ class DeferredCalls:
 
     def _make_some(self, loop: asyncio.AbstractEventLoop) -> None:
         due, began = self._due[loop], self._clock()
-        if not due:
-            del self._due[loop]
-            return
         try:
             for _ in range(min(_CALLS_IN_TURN, len(due))):
                 due.popleft()()
@@ -79,4 +76,7 @@ class DeferredCalls:
             loop.call_soon(self._rest, loop, began)  # after the readers that were woken
 
     def _rest(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
-        loop.call_later(self._clock() - began, self._make_some, loop)
+        if self._due[loop]:
+            loop.call_later(self._clock() - began, self._make_some, loop)
+        else:
+            del self._due[loop]

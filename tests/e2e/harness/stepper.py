@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from services.engine.cache.block_manager import BlockManager
-from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.page_store import PageStore
 from services.engine.cache.state_checkpoints import StateCheckpoints
-from services.engine.cache.state_pages import StatePages
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.config import ring_rows, state_bytes
+from services.engine.config import ring_rows
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
@@ -21,6 +19,7 @@ from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
 from services.engine.lora.adapter_set import AdapterSet
+from services.engine.open_offload import offload_to
 from services.engine.request import (
     OutputOptions,
     Request,
@@ -120,7 +119,8 @@ class Stepper:
         self.tokenizer = Tokenizer.from_folder(folder(model))
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-        self.offload = self._make_offload(make_store, checkpoint.config) if make_store else None
+        store = make_store(self._decoder.block_bytes) if make_store else None
+        self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
         has_states = checkpoint.config.has_states
         self.blocks = BlockManager(
             num_blocks=num_blocks,
@@ -210,18 +210,6 @@ class Stepper:
         self._decoder.allocate_states(num_slots=num_slots, ring_rows=ring_rows(config))
         save = self.offload.save_state if self.offload else None
         return StateCheckpoints(range(_MAX_SEQUENCES, num_slots), self._decoder.copy_state, save)
-
-    def _make_offload(self, make_store: Callable[[int], PageStore], config: ModelConfig) -> KvOffload:
-        decoder, states = self._decoder, None
-        store = make_store(decoder.block_bytes)
-        if config.has_states:
-            states = StatePages(
-                store,
-                state_bytes=state_bytes(config),
-                read_state=decoder.read_state,
-                write_state=decoder.write_state,
-            )
-        return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block, states=states)
 
     def _copy_block(self, source: int, target: int) -> None:
         self.num_copies += 1

@@ -1,5 +1,6 @@
 """A model whose layers carry states, over gRPC: the same bytes with predictions, in company and after a cut."""
 
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -142,10 +143,15 @@ def test_evicted_blocks_are_found_with_the_state_after_them(folder: Path, offloa
             assert answer.started.cached_tokens == 64
 
 
-def test_an_offload_has_room_for_a_state(folder: Path) -> None:
-    said = r"kv_offload_memory is 100000 bytes; it must be at least \d{6,}, one KV block and the states after it"
-    with pytest.raises(ConfigError, match=said), target_server(folder, kv_offload_memory=100_000):
+def test_an_offload_has_room_for_a_block_and_its_state(folder: Path) -> None:
+    said = r"^kv_offload_memory is 100000 bytes; it must be at least (\d+), one KV block and the states after it$"
+    with pytest.raises(ConfigError) as refused, target_server(folder, kv_offload_memory=100_000):
         pass
+    least = re.match(said, str(refused.value))
+    assert least is not None
+    with target_server(folder, kv_offload_memory=int(least[1])) as target:
+        assert target.engine.offload is not None
+        assert target.engine.offload.store.num_slots * target.engine.model.decoder.block_bytes == int(least[1])
 
 
 def test_a_session_holds_its_blocks_and_the_state_after_them(folder: Path) -> None:

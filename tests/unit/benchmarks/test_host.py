@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,13 +23,15 @@ def test_the_tiny_model_is_a_whole_checkpoint(tmp_path: Path):
 
 
 class Once:
-    """A worker with one step, in which it counts the processor time."""
+    """A worker with one step, which takes some processor time and then counts it."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self.has_stepped = threading.Event()
 
     def step(self) -> bool:
+        while time.thread_time() < 0.05:  # the system counts from time to time only
+            pass
         self.seen = processor_times("service", os.getpid())
         self.has_stepped.set()
         return False
@@ -41,7 +44,7 @@ def test_the_engines_thread_is_counted_by_its_name():
     worker = Once()
     loop = EngineLoop(worker, on_failure=lambda: None)
     loop.start()
-    worker.has_stepped.wait()
+    assert worker.has_stepped.wait(60)
     loop.stop()
     assert worker.seen["service/engine"] > 0
     assert worker.seen["service/event loop"] > 0
