@@ -39,6 +39,14 @@ class DraftAdmin(AdminServicer[DraftEngine]):
     def _count_left(self, engine: DraftEngine) -> int:  # noqa: ARG002 - the links know
         return sum(len(link.sequences) for link in self._servicer.links)
 
-    def _describe(self, engine: DraftEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
-        statistics.model = self._servicer.name
+    async def _describe(self, engine: DraftEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        statistics.model, blocks = self._servicer.name, engine.blocks
+        statistics.cache.CopyFrom(
+            admin_pb2.CacheStatistics(
+                total_blocks=blocks.num_blocks,
+                free_blocks=blocks.num_free,
+                findable_blocks=blocks.num_findable,
+                block_size=blocks.block_size,
+            )
+        )
         statistics.running = self._count_left(engine)

@@ -125,6 +125,10 @@ class DraftEngine:
         """Run a function on the engine thread between two steps."""
         return self._loop.ask(question)
 
+    def forget_cache(self) -> "Future[int]":
+        """Empty the prefix cache, and return how many blocks could be found in it."""
+        return self.ask(self.blocks.forget)
+
     @property
     def pulse(self) -> Pulse:
         """The engine thread's signs of life."""

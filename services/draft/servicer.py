@@ -282,7 +282,8 @@ async def _open(
     grammar: Grammar | None = None
     if message.grammar is not None:
         try:
-            grammar = await engine.grammars.compile(message.grammar, str(id(link)), looks_ahead=False)
+            trial = await engine.grammars.try_out(message.grammar, str(id(link)), looks_ahead=False)
+            grammar = await asyncio.to_thread(engine.model.grammars.compile_again, trial)
         except GrammarError as error:
             if link.log_limit.may_log():
                 reason = printable(str(error)) + link.log_limit.left_out()

@@ -1,9 +1,12 @@
-"""Events: the messages of a generation to its consumer, in order: progress, chunks, and the end."""
+"""Events: the messages of a generation to its consumer, in order: its start, progress, chunks, and the end."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class FinishReason(Enum):
@@ -54,6 +57,14 @@ class TokenRecord(NamedTuple):  # which is made faster than a frozen dataclass
     def predicted(self) -> bool:
         """Whether the token was predicted."""
         return self.source is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The generation takes part in passes from now on."""
+
+    num_cached: int  # tokens of its own text that were found in the cache
+    at: float  # seconds on the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +299,7 @@ class Finished:
     timings: Timings
     speculation: SpeculationStats
     text: str = ""
+    embedding: NDArray[np.float32] | None = field(default=None, compare=False)  # if states are pooled, [hidden_size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,4 +323,4 @@ class Aborted:
     message: str
 
 
-Event = Progress | Chunk | Finished | Failed | Refused | Aborted
+Event = Scheduled | Progress | Chunk | Finished | Failed | Refused | Aborted

@@ -23,7 +23,8 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
 from services.engine.hub.fetch import fetch
-from services.engine.lora.adapter_set import AdapterSet
+from services.engine.lora.adapter import Adapter
+from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.text.tokenizer import Tokenizer
 
 
@@ -36,7 +37,8 @@ class LoadedModel:
     grammars: GrammarCompiler
     device: Device
     decoder: Decoder
-    adapters: AdapterSet
+    adapter_loader: AdapterLoader
+    adapters: Mapping[str, Adapter]  # those that were loaded with it, by their names
     sampler: Sampler
     blocks: BlockManager
     weights: str  # their format in memory
@@ -74,7 +76,8 @@ class LoadedModel:
             grammars = _make_grammars(tokenizer, checkpoint)
             tried.result()
             is_packed_now = filled.result()
-            adapters = AdapterSet.load(loras or {}, checkpoint, decoder)  # before the KV cache takes a GPU's memory
+            adapter_loader = AdapterLoader(checkpoint, decoder)
+            adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
             num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
@@ -84,6 +87,7 @@ class LoadedModel:
             grammars=grammars,
             device=device,
             decoder=decoder,
+            adapter_loader=adapter_loader,
             adapters=adapters,
             sampler=sampler,
             weights=weights,
@@ -97,8 +101,8 @@ class LoadedModel:
         return self.digest.value()
 
     def new_grammar_process(self) -> GrammarProcess:
-        """Return a new process that tries and compiles grammars for this model."""
-        return GrammarProcess(self.tokenizer, self.grammars, vocab_size=self.checkpoint.config.vocab_size)
+        """Return a new process that tries grammars for this model."""
+        return GrammarProcess(self.tokenizer, vocab_size=self.checkpoint.config.vocab_size)
 
     def renewed(self, config: EngineConfig) -> "LoadedModel":
         """Return the same weights with an empty KV cache, after an engine has failed.

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 _LONGEST_SLEEP = 3600.0  # seconds; the queue refuses a timeout of many years
 _STEP_WEIGHT = 0.05  # weight of a new measurement in the moving average
 Answer = TypeVar("Answer")
+_TURN, _IS_ASLEEP, _USUAL_SECONDS = range(3)
 
 
 class Worker(Protocol):
@@ -29,6 +30,14 @@ class Worker(Protocol):
         """Fail all requests with this message: there will be no further step."""
 
 
+class PulseMemory(Protocol):
+    """Where a loop writes its pulse: three numbers, which another process may read."""
+
+    def __getitem__(self, place: int, /) -> float: ...
+
+    def __setitem__(self, place: int, number: float, /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pulse:
     """The state of the loop's thread, for a watchdog on another thread."""
@@ -36,6 +45,11 @@ class Pulse:
     turn: int  # the number of the current step
     is_asleep: bool  # it waits for work
     usual_seconds: float  # a moving average of the time of a step
+
+    @classmethod
+    def read(cls, memory: PulseMemory) -> "Pulse":
+        """The pulse that a loop has written there."""
+        return cls(int(memory[_TURN]), bool(memory[_IS_ASLEEP]), memory[_USUAL_SECONDS])
 
 
 def _never() -> float:
@@ -46,7 +60,12 @@ class EngineLoop:
     """Runs a worker's steps on a thread of its own, and the commands of other threads between steps."""
 
     def __init__(
-        self, worker: Worker, *, on_failure: Callable[[], None], next_expiry: Callable[[], float] = _never
+        self,
+        worker: Worker,
+        *,
+        on_failure: Callable[[], None],
+        next_expiry: Callable[[], float] = _never,
+        pulse_memory: PulseMemory | None = None,
     ) -> None:
         """`on_failure` is called on the loop's thread after a step raised: the engine is dead then, and all requests,
         also later ones, fail until it is stopped. `next_expiry` returns the time, in seconds on the monotonic clock,
@@ -57,7 +76,7 @@ class EngineLoop:
         self._next_expiry = next_expiry
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopping = False
-        self._turn, self._is_asleep, self._usual_seconds = 0, False, 0.0
+        self._pulse: PulseMemory = [0.0] * 3 if pulse_memory is None else pulse_memory
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -99,20 +118,22 @@ class EngineLoop:
     @property
     def pulse(self) -> Pulse:
         """The state of the thread; any thread may read it."""
-        return Pulse(self._turn, self._is_asleep, self._usual_seconds)
+        return Pulse.read(self._pulse)
 
     def _run(self) -> None:
         _name_this_thread(self._thread.name)
         try:
             while not self._stopping:
-                self._turn += 1
+                self._pulse[_TURN] += 1
                 self._run_commands()
                 began = time.monotonic()
                 if self._worker.step():
-                    self._usual_seconds += _STEP_WEIGHT * (time.monotonic() - began - self._usual_seconds)
+                    self._pulse[_USUAL_SECONDS] += _STEP_WEIGHT * (
+                        time.monotonic() - began - self._pulse[_USUAL_SECONDS]
+                    )
                 else:
                     self._sleep(until=self._next_expiry())
-            self._is_asleep = True  # forever
+            self._pulse[_IS_ASLEEP] = True  # forever
         except Exception:
             logger.exception("the engine failed")
             self._on_failure()
@@ -130,12 +151,13 @@ class EngineLoop:
 
     def _sleep(self, until: float) -> None:
         timeout = None if until == math.inf else min(max(0.0, until - time.monotonic()), _LONGEST_SLEEP)
-        self._is_asleep = True
+        self._pulse[_IS_ASLEEP] = True
         try:
             command = self._commands.get(timeout=timeout)
         except Empty:
             command = _nothing
-        self._turn, self._is_asleep = self._turn + 1, False
+        self._pulse[_TURN] += 1
+        self._pulse[_IS_ASLEEP] = False
         command()
 
 

@@ -10,6 +10,7 @@ from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.free_text import FreeText
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
+from services.engine.grammar.trial import GrammarTrial
 from services.engine.guidance import Guidance
 from services.engine.lora.adapter import Adapter
 from services.engine.sampling_params import SamplingParams
@@ -121,7 +122,7 @@ class Request:
     received: tuple[int, ...] = ()
     sampling: SamplingParams
     stops: StopConditions
-    grammar: Grammar | None = None  # of the generated text; None if the prompt is healed
+    grammar: Grammar | GrammarTrial | None = None  # of the generated text, which the engine compiles; None if healed
     thinking: ThinkingBudget | None = None  # None if the prompt is healed
     forced: ForcedTokens | None = None
     guidance: Guidance | None = None  # None if the prompt is healed
@@ -136,6 +137,7 @@ class Request:
     pins: bool = False  # whether the prompt's KV blocks stay in the cache until they are unpinned (a session)
     deadline: float | None = None  # seconds on the monotonic clock
     traceparent: str = ""  # the W3C trace context of the request, if there is one
+    is_counted: bool = True  # in statistics, as requests of clients are
 
     @property
     def num_shared(self) -> int:
@@ -159,7 +161,10 @@ class Request:
 
     def begin_grammar(self, received: Seq[int]) -> GrammarState | FreeText:
         """Return the state of an answer in its grammar after the received tokens."""
-        return FreeText() if self.grammar is None else self.grammar.begin(received, stop_ids=self.stops.token_ids)
+        if self.grammar is None:
+            return FreeText()
+        assert isinstance(self.grammar, Grammar)
+        return self.grammar.begin(received, stop_ids=self.stops.token_ids)
 
     def begin_thought(self, received: Seq[int] = ()) -> Thought | FreeThought:
         """Return the state of an answer's thinking after the received tokens."""

@@ -18,7 +18,7 @@ from services.service.life.reload import Reload
 from services.service.life.stop_signals import StopSignals, end_now
 from services.telemetry.log_lines import configure_logging
 
-_SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
+SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
 
 
 class Service(Protocol):
@@ -42,7 +42,7 @@ class Service(Protocol):
 def run_service(name: str, make: Callable[[], Service], *, log_format: str) -> int:
     """Serve until SIGTERM, SIGINT or a failure, and return the exit code; `make` is called on the event loop."""
     configure_logging(name, log_format)
-    sys.setswitchinterval(_SWITCH_INTERVAL)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     try:
         return asyncio.run(_serve(make))
     except (CheckpointError, ConfigError, DeviceError, EngineFailedError) as error:

@@ -13,8 +13,8 @@ from services.service.named_option import NamedOption, is_name
 from services.service.options import OptionGroups, engine_config, gibibytes, server_config, telemetry_config
 from services.service.options import add_options as add_service_options
 from services.service.service_process import run_service
+from services.target.engines.model_setup import ModelSetup
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
-from services.target.models.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
 
@@ -44,6 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "how many times as long a token may take while prompts are computed, unless there are more of these than "
         "sequences that decode; inf: prompts may take all of --max-rows (default: %(default)s)"
     )
+    fronts = (
+        "processes that serve requests, beside the one in which a model computes; 0: one process does everything "
+        "(default: %(default)s)"
+    )
+    groups.device.add_argument("--fronts", type=int, choices=[0, 1], default=1, help=fronts)
     groups.rare.add_argument("--prompt-slowdown", type=float, default=PROMPT_SLOWDOWN, metavar="FACTOR", help=slowdown)
 
 
@@ -231,6 +236,7 @@ def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, P
         lookup=arguments.lookup,
         tool_parser=arguments.tool_parser,
         reasoning_parser=arguments.reasoning_parser,
+        own_process=arguments.fronts > 0,
     )
 
 

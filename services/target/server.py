@@ -15,9 +15,9 @@ from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.target.api.servicer import GenerationServicer
 from services.target.api.target_admin import TargetAdmin
+from services.target.engines.model_setup import ModelSetup
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_traces import RequestTraces
-from services.target.models.model_setup import ModelSetup
 from services.target.models.models_metrics import ModelsMetrics
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_models import TargetModels
@@ -57,8 +57,9 @@ class TargetServer:
 
     @property
     def engine(self) -> TargetEngine | None:
-        """The first model's engine, once that is loaded."""
-        return self.models.first.engine
+        """The first model's engine, once that is loaded, if it is in this process."""
+        engine = self.models.first.engine
+        return engine if isinstance(engine, TargetEngine) else None
 
     def _new_server(self, server: ServerConfig, vllm_contract: bool | None) -> RpcServer:
         contract = open_contract(vllm_contract, self._servicer)
@@ -84,8 +85,9 @@ class TargetServer:
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until their model is loaded."""
+        self.reload.add("log level of engines", self.models.follow_log_level)
         metrics = ModelsMetrics(self.models, prefix=self._telemetry.config.metrics_prefix)
-        self._telemetry.start(CallMetrics(self._server.calls), metrics)
+        self._telemetry.start(CallMetrics(self._server.calls), metrics, find_processes=self.models.process_ids)
         await self.admin.start()
         return await self._server.start()
 

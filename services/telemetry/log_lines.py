@@ -19,6 +19,12 @@ def configure_logging(service: str, log_format: str) -> None:
     logging.getLogger("grpc._cython.cygrpc").addFilter(_has_no_metadata)
 
 
+def current_format() -> str:
+    """Return the format of this process's log."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    return "json" if any(isinstance(each, JsonFormatter) for each in formatters) else "text"
+
+
 def _has_no_metadata(record: logging.LogRecord) -> bool:
     """Return whether a record is free of a caller's metadata: grpcio logs metadata that are not UTF-8 in full."""
     return not str(record.msg).startswith("Invalid encoding on")

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from services.telemetry.metrics_server import MetricsServer
 from services.telemetry.open_tracing import open_tracing
+from services.telemetry.process_metrics import ProcessMetrics
 from services.telemetry.telemetry_config import TelemetryConfig
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ class Telemetry:
         self._metrics: MetricsServer | None = None
         self.tracing: Tracing | None = open_tracing(self.config.otlp_endpoint, service)
 
-    def start(self, *collectors: Collector) -> None:
-        """Serve these metrics; raises ConfigError if that is not possible."""
-        ProcessCollector(registry=self._registry)
-        self.add(collectors)
+    def start(self, *collectors: Collector, find_processes: Callable[[], Iterable[int]] = list) -> None:
+        """Serve these metrics; raises ConfigError if that is not possible.
+
+        `find_processes` returns the ids of the service's processes beside this one.
+        """
+        self.add([ProcessMetrics(find_processes), *collectors])
         if self.config.metrics_listen is not None:
             self._metrics = MetricsServer(self.config.metrics_listen, self._registry)
             logger.info("metrics are served on %s", self._metrics.address)

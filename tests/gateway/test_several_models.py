@@ -7,7 +7,7 @@ import httpx2
 import openai
 import pytest
 
-from services.target.models.model_setup import ModelSetup
+from services.target.engines.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.models.checkpoints import Kind, random_checkpoint

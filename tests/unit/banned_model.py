@@ -83,6 +83,7 @@ def _reason(request: Request, ids: list[int]) -> FinishReason:
     """Why there is no token after these."""
     if request.grammar is None:
         return FinishReason.NO_CANDIDATES
+    assert isinstance(request.grammar, Grammar)
     state = request.grammar.begin(stop_ids=request.stops.token_ids)
     state.advance(ids)
     state.masks()  # the end of a text is looked for with its mask, which may cost too much

@@ -100,6 +100,7 @@ class Target:
             output.deliver_end()
         else:
             self.driver.add(output)
+        assert isinstance(output.sequence.stream, TokenStream)
         return Generation(output.sequence, output.sequence.stream, [])
 
     def step(self) -> bool:

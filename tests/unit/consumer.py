@@ -14,7 +14,8 @@ class Consumer:
     def __init__(self, request: Request, *, context_length: int = 1 << 20) -> None:
         self.output: OutputPipeline = make_output(request, context_length=context_length)
         self.sequence: Sequence = self.output.sequence
-        self.stream: TokenStream = self.sequence.stream
+        assert isinstance(self.sequence.stream, TokenStream)
+        self.stream = self.sequence.stream
 
     def commit(self, tokens: bytes | list[int]) -> int:
         taken = self.output.commit(records_of(tokens))

@@ -19,6 +19,7 @@ from services.engine.events import Chunk, Event, Finished, FinishReason
 from services.engine.request import Request
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 from tests.unit.sequences import END, VOCAB_SIZE, make_output, records_of
 
 DEVICE = Device.cpu("portable", 1)
@@ -50,6 +51,7 @@ async def generate_alone(request: Request, *, context_length: int) -> Answer:
         best = token_id if token_id not in masked else next(i for i in range(VOCAB_SIZE) if i not in masked)
         output.commit(records_of([best]))
     output.deliver_end()
+    assert isinstance(sequence.stream, TokenStream)
     return answer_of([event async for event in sequence.stream])
 
 

@@ -116,11 +116,11 @@ def test_a_draft_that_errs_changes_no_byte(demo: RunningTarget, sampling: dict[s
 def test_a_draft_that_is_killed_in_mid_stream_changes_no_byte(demo: RunningTarget, draft: Service) -> None:
     demo.wait_for_draft()
     expected = by_rpc(demo, CODE, SAMPLED, max_tokens=300)
-    losses = demo.model.statistics.speculation().losses
+    losses = demo.engine.figures().speculation.losses
     token_ids: list[int] = []
     for response in stub_of(demo).Generate(contract_request(CODE, max_tokens=300, **SAMPLED), timeout=60):
         token_ids += response.chunk.token_ids
         if draft.is_running and len(token_ids) > 50:
             draft.kill()
     assert token_ids == expected.token_ids
-    wait_until(lambda: demo.model.statistics.speculation().losses == losses + 1)
+    wait_until(lambda: demo.engine.figures().speculation.losses == losses + 1)

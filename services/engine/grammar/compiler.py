@@ -9,6 +9,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.grammar.trial import GrammarTrial
 from services.engine.text.tokenizer import Tokenizer
 
 _MOST_SAID = 500  # characters of an error message: the library quotes the whole grammar
@@ -71,10 +72,10 @@ class GrammarCompiler:
         _check(self._read(source.kind, text))
         return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
 
-    def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
+    def compile_again(self, trial: GrammarTrial) -> Grammar:
         """Compile a grammar that has passed `compile` before, without checking it again."""
-        text = source.serialized(self._vocabulary, self._has_more_keys)
-        return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
+        text = trial.source.serialized(self._vocabulary, self._has_more_keys)
+        return self._make(trial.source, text, looks_ahead=trial.looks_ahead, num_states=trial.num_states)
 
     def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
         def read() -> LLMatcher:

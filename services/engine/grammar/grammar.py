@@ -38,21 +38,17 @@ class Grammar:
         self._threads = threads
         self._vocab_size = vocab_size
         self._looks_ahead = looks_ahead
-        self._prepared: GrammarState | None = None
         self._unused = [read() for _ in range(num_states * (1 + looks_ahead))]
 
-    def prepare(self, received: Seq[int], *, stop_ids: Collection[int]) -> None:
-        """Advance through the received tokens, which takes long for a long text, so that the next `begin` is fast."""
-        self._prepared = self.begin(received, stop_ids=stop_ids)
-
     def begin(self, received: Seq[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
-        """Return the state of a text so far; a token that ends it, and all tokens after that, are ignored."""
-        state, self._prepared = self._prepared, None
-        if state is None:
-            scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
-            renew = partial(self._renew, stop_ids=stop_ids)
-            state = GrammarState(self.matcher(stop_ids=stop_ids), scout, renew)
-            state.advance([*takewhile(lambda token_id: token_id not in stop_ids, received)])
+        """Return the state of a text so far; a token that ends it, and all tokens after that, are ignored.
+
+        It takes long for a long text.
+        """
+        scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
+        renew = partial(self._renew, stop_ids=stop_ids)
+        state = GrammarState(self.matcher(stop_ids=stop_ids), scout, renew)
+        state.advance([*takewhile(lambda token_id: token_id not in stop_ids, received)])
         return state
 
     def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:

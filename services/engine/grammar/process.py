@@ -1,4 +1,4 @@
-"""GrammarProcess: tries grammars in a sandboxed process, and compiles those that pass."""
+"""GrammarProcess: tries grammars in a sandboxed process, so that only those that pass are compiled in a service."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from weakref import WeakValueDictionary
 
-from services.engine.grammar.compiler import GrammarCompiler, GrammarError
-from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.source import GrammarSource
 from services.engine.grammar.trial import MAX_MEMORY, MAX_SECONDS, MAX_STACK, MAX_WAIT, GrammarTrial
 from services.engine.text.tokenizer import Tokenizer
@@ -34,14 +33,11 @@ class GrammarProcess:
 
     A grammar of a few lines can make the compiling library overflow its stack or allocate unbounded memory. So each
     grammar is first compiled in a fork of that process, which ends with the call, on its cancellation, or when it
-    exceeds a limit. A grammar that passes is compiled again here, on a thread, where it takes no more than it took
-    there.
+    exceeds a limit. A grammar that passes can be compiled again where it is used, and takes no more than it took there.
     """
 
-    def __init__(self, tokenizer: Tokenizer, compiler: GrammarCompiler, *, vocab_size: int) -> None:
-        """`compiler` must be for the same vocabulary."""
+    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
         self._vocabulary = (tokenizer, vocab_size)
-        self._compiler = compiler
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "grammar")
         self._limit = CallerLimit(_MOST_AT_ONCE)
         self._passed: dict[bytes, None] = {}  # trials, by their digests, the oldest first
@@ -50,24 +46,24 @@ class GrammarProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._worker: Connection | None = None
 
-    async def compile(
+    async def try_out(
         self, source: GrammarSource, caller: str, *, looks_ahead: bool = True, num_states: int = 1
-    ) -> Grammar:
-        """Compile a grammar, one of each caller at a time; raises GrammarError for a bad one or one over the limits."""
+    ) -> GrammarTrial:
+        """Try a grammar, one of each caller at a time; raises GrammarError for a bad one or one over the limits.
+
+        What it returns can be given to `GrammarCompiler.compile_again`.
+        """
         async with self._limit.take(caller):
             trial = GrammarTrial(source, num_states, looks_ahead)
             if trial.digest() not in self._passed:
-                if fault := await self._try_out(trial):
+                if fault := await self._fault(trial):
                     raise GrammarError(fault)
                 self._passed[trial.digest()] = None
                 while len(self._passed) > _MOST_KNOWN:
                     del self._passed[next(iter(self._passed))]
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._compile, trial)
+            return trial
 
-    def _compile(self, trial: GrammarTrial) -> Grammar:
-        return self._compiler.compile_again(trial.source, looks_ahead=trial.looks_ahead, num_states=trial.num_states)
-
-    async def _try_out(self, trial: GrammarTrial) -> str:
+    async def _fault(self, trial: GrammarTrial) -> str:
         """Return what is wrong with a grammar; "" if nothing is."""
         connection = await asyncio.get_running_loop().run_in_executor(self._threads, self._open_trial)
         with connection:
@@ -80,7 +76,7 @@ class GrammarProcess:
                 return _TOO_MUCH
 
     def begin(self) -> None:
-        """Start the process on a thread; calls of `compile` wait for it meanwhile."""
+        """Start the process on a thread; calls of `try_out` wait for it meanwhile."""
         self._threads.submit(self.start)
 
     def start(self) -> None:

@@ -13,7 +13,6 @@ from grpc import aio
 
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceServicer
-from services.engine.cache.block_manager import BlockManager
 from services.engine.loop import Pulse
 from services.service.errors import InvalidRequestError, UnavailableError, Violation
 from services.service.life.availability import Availability
@@ -22,7 +21,6 @@ from services.service.life.reload import Reload
 from services.telemetry.telemetry import Telemetry
 
 Context = aio.ServicerContext[Any, Any]
-Answer = TypeVar("Answer")
 _DRAINED = "the server is drained"
 _PATIENCE_SECONDS = 30.0  # a step of a large model may take long
 _LEVELS = {getattr(admin_pb2, f"LOG_LEVEL_{level}"): level for level in LEVELS}
@@ -32,15 +30,11 @@ class AdministeredEngine(Protocol):
     """An engine of either kind."""
 
     @property
-    def blocks(self) -> BlockManager:
-        """The owners of the KV cache's blocks."""
-
-    @property
     def pulse(self) -> Pulse:
         """Signs of life of its thread."""
 
-    def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
-        """Run a function on the engine's thread between two steps, and return its future result."""
+    def forget_cache(self) -> "Future[int]":
+        """Empty the prefix cache between two steps, and return how many blocks could be found in it."""
 
 
 EngineT = TypeVar("EngineT", bound=AdministeredEngine)
@@ -79,20 +73,13 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
     ) -> admin_pb2.GetStatisticsResponse:
         """Report statistics, read without the engine's thread, so that a hung engine is reported too."""
         engine = self._require_engine()
-        blocks = engine.blocks
         statistics = admin_pb2.GetStatisticsResponse(
             refusal=self._availability.reason,
             uptime_seconds=time.monotonic() - self._began,
             step_seconds=engine.pulse.usual_seconds,
-            cache=admin_pb2.CacheStatistics(
-                total_blocks=blocks.num_blocks,
-                free_blocks=blocks.num_free,
-                findable_blocks=blocks.num_findable,
-                block_size=blocks.block_size,
-            ),
             log_level=admin_pb2.LogLevel.Value(f"LOG_LEVEL_{current_level()}"),
         )
-        self._describe(engine, statistics)
+        await self._describe(engine, statistics)
         return statistics
 
     async def GetMetrics(self, request: admin_pb2.GetMetricsRequest, context: Context) -> admin_pb2.GetMetricsResponse:
@@ -103,8 +90,12 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         self, request: admin_pb2.FlushPrefixCacheRequest, context: Context
     ) -> admin_pb2.FlushPrefixCacheResponse:
         """Empty the prefix cache: no block that was computed until now is found again."""
-        engine = self._require_engine()
-        return admin_pb2.FlushPrefixCacheResponse(forgotten_blocks=await self._ask(engine, engine.blocks.forget))
+        forgetting = asyncio.wrap_future(self._require_engine().forget_cache())
+        try:
+            num_blocks = await asyncio.wait_for(forgetting, _PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise UnavailableError(f"the engine has not answered for {_PATIENCE_SECONDS:g} s") from error
+        return admin_pb2.FlushPrefixCacheResponse(forgotten_blocks=num_blocks)
 
     async def SetLogLevel(
         self, request: admin_pb2.SetLogLevelRequest, context: Context
@@ -125,17 +116,10 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         """Return how many requests are running or queued."""
 
     @abstractmethod
-    def _describe(self, engine: EngineT, statistics: admin_pb2.GetStatisticsResponse) -> None:
-        """Add the statistics that only this kind of service has."""
+    async def _describe(self, engine: EngineT, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        """Add the statistics of the cache, and those that only this kind of service has."""
 
     def _require_engine(self) -> EngineT:
         if (engine := self._find_engine()) is None:
             raise UnavailableError("the model is not loaded")
         return engine
-
-    async def _ask(self, engine: EngineT, question: Callable[[], Answer]) -> Answer:
-        """Return the answer to a question that is run on the engine's thread; raises UnavailableError after 30 s."""
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(engine.ask(question)), _PATIENCE_SECONDS)
-        except TimeoutError as error:
-            raise UnavailableError(f"the engine has not answered for {_PATIENCE_SECONDS:g} s") from error

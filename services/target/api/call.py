@@ -1,6 +1,5 @@
 """Call: one call that the engine computes for, the server resources that it holds, and its answer."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack, aclosing
@@ -9,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from outrider.v1 import generation_pb2
-from services.engine.events import Aborted, Failed, Progress, Refused
+from services.engine.events import Aborted, Failed, Progress, Refused, Scheduled
 from services.engine.request import Request
 from services.service.access.caller import Caller
 from services.service.admission import Reservation
@@ -17,12 +16,12 @@ from services.service.errors import InvalidRequestError, RequestCancelledError, 
 from services.target.api.answer_reader import AnswerReader
 from services.target.api.request_messages import GenerationRequest
 from services.target.api.responses import write_event, write_starts
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_traces import RequestTrace
 from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
 from services.target.sequence.continuation_error import ContinuationError
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 from services.target.sequence.token_stream import interleaved
 
 
@@ -52,7 +51,7 @@ class Call:
 
     def __enter__(self) -> Self:
         if self._model.lora is not None:
-            self._held.enter_context(self.serving.engine.using(self._model.lora))
+            self._held.enter_context(self.serving.engine.adapters.using(self._model.lora))
         if self._trace is not None:
             self._held.enter_context(self._trace)
         return self
@@ -86,45 +85,41 @@ class Call:
         waiting = self.serving.admissions.waiting_tokens
         return self._held.enter_context(waiting.admit(count, self.caller, deadline=self.deadline))
 
-    async def submit(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+    async def submit(self, engine: Engine, requests: Seq[Request]) -> list[Generation]:
         """Begin a generation for each of the requests, which share the first one's prompt.
 
         The engine drops those that still run when the call ends. Raises InvalidRequestError for received tokens that
         are not the generation's.
         """
-        sequences = await self._begin(engine, requests)
+        generations = await self._begin(engine, requests)
         if self._trace is not None:
-            self._trace.follow(requests[0], sequences)
-        return sequences
+            self._trace.follow(requests[0], generations)
+        return generations
 
-    async def submit_each(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+    async def submit_each(self, engine: Engine, requests: Seq[Request]) -> list[Generation]:
         """Begin a generation for each of the requests, which are unrelated; otherwise as `submit`."""
-        sequences = [sequence for request in requests for sequence in await self._begin(engine, [request])]
+        generations = [generation for request in requests for generation in await self._begin(engine, [request])]
         if self._trace is not None:
-            self._trace.follow(requests[0], sequences)
-        return sequences
+            self._trace.follow(requests[0], generations)
+        return generations
 
-    async def _begin(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+    async def _begin(self, engine: Engine, requests: Seq[Request]) -> list[Generation]:
         statistics = self.serving.statistics
         if self._traceparent:
             requests = [replace(request, traceparent=self._traceparent) for request in requests]
-        sequences = await _submit(engine, requests)
-        statistics.begin(sequences)
-        for sequence in reversed(sequences):  # the stack releases the last one first
-            self._held.callback(statistics.end, sequence)
-            self._held.callback(engine.cancel, sequence)
-        return sequences
+        generations = await _submit(engine, requests)
+        statistics.begin(generations)
+        for generation in reversed(generations):  # the stack releases the last one first
+            self._held.callback(statistics.end, generation)
+            self._held.callback(engine.cancel, generation.number)
+        return generations
 
 
-async def _submit(engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+async def _submit(engine: Engine, requests: Seq[Request]) -> list[Generation]:
     try:
-        if requests[0].received:  # which may be long
-            outputs = await asyncio.to_thread(engine.prepare, requests, asyncio.get_running_loop())
-        else:
-            outputs = engine.prepare(requests)
+        return await engine.submit(requests)
     except ContinuationError as error:
         raise bad_continuation(str(error)) from error
-    return engine.submit(outputs)
 
 
 def bad_continuation(problem: str) -> InvalidRequestError:
@@ -134,7 +129,7 @@ def bad_continuation(problem: str) -> InvalidRequestError:
 
 
 async def response_stream(
-    sequences: list[Sequence],
+    generations: Seq[Generation],
     serving: Serving,
     model: ServedModel,
     message: GenerationRequest,
@@ -147,12 +142,13 @@ async def response_stream(
     generation's.
     """
     has_started = False
-    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+    async with aclosing(interleaved(generations)) as events:
         async for sample, event in events:
-            serving.statistics.observe(sequences[sample], event)
-            waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
+            serving.statistics.observe(generations[sample], event)
+            if not isinstance(event, Scheduled):
+                waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
             if not has_started:  # the number of cached tokens is known once the scheduler has taken the sequence up
-                for response in write_starts(sequences, model, message):
+                for response in write_starts(generations, model, message):
                     yield response
                 has_started = True
             if isinstance(event, Failed):
@@ -161,7 +157,7 @@ async def response_stream(
                 raise RequestCancelledError(event.message)
             if isinstance(event, Refused):
                 raise bad_continuation(event.message)
-            for response in write_event(event, sequences[sample].request, model.tokenizer):
+            for response in write_event(event, generations[sample].request, model.tokenizer):
                 response.sample = sample
                 if readers is not None:
                     readers[sample].complete(response)

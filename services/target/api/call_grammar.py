@@ -1,4 +1,4 @@
-"""CallGrammar: compiles the grammar of an answer that may call tools, and finds the tools whose schemas prevent it."""
+"""CallGrammar: tries the grammar of an answer that may call tools, and finds the tools whose schemas prevent it."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from outrider.v1 import common_pb2
 from services.engine.grammar.compiler import GrammarError
-from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
+from services.engine.grammar.trial import GrammarTrial
 from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.chat import is_required, schema_of
@@ -53,11 +53,11 @@ class CallGrammar:
         self._num_samples = num_samples
         self._strict_faults: dict[int, str] = {}  # by the numbers of the tools
 
-    async def compile(self) -> Grammar:
-        """Return the compiled grammar; raises GrammarError if it cannot be followed."""
+    async def try_out(self) -> GrammarTrial:
+        """Return the grammar that has passed; raises GrammarError if it cannot be followed."""
         tools = self._tools()
         try:
-            return await self._compiled(tools, self._form, self._num_samples)
+            return await self._tried(tools, self._form, self._num_samples)
         except GrammarError:
             faults = await self._faults(tools)
             self._strict_faults = {index: fault for index, fault in faults.items() if self._chat.tools[index].strict}
@@ -67,10 +67,10 @@ class CallGrammar:
             name = self._chat.tools[index].name
             logger.warning("tool %s may have any arguments: its schema cannot be followed: %s", name, fault)
             tools[index] = BoundTool(name, None)
-        return await self._compiled(tools, self._form, self._num_samples)
+        return await self._tried(tools, self._form, self._num_samples)
 
     def add_faults(self, found: Violations) -> bool:
-        """Add the strict tools that prevented the compilation to `found`; returns whether there are any."""
+        """Add the strict tools that are to blame to `found`; returns whether there are any."""
         for index, fault in self._strict_faults.items():
             problem = f"of {self._chat.tools[index].name!r} cannot be followed: {fault}"
             found.add(f"prompt.chat.tools[{index}].parameters", problem, "what llguidance understands")
@@ -99,12 +99,14 @@ class CallGrammar:
     async def _fault(self, tools: Mapping[int, BoundTool]) -> str:
         """Why tools cannot be bound without a form; "" if they can."""
         try:
-            await self._compiled(tools, None, num_samples=1)
+            await self._tried(tools, None, num_samples=1)
         except GrammarError as error:
             return str(error)
         return ""
 
-    async def _compiled(self, tools: Mapping[int, BoundTool], form: GrammarSource | None, num_samples: int) -> Grammar:
+    async def _tried(
+        self, tools: Mapping[int, BoundTool], form: GrammarSource | None, num_samples: int
+    ) -> GrammarTrial:
         try:
             source = await asyncio.to_thread(self._source, tools, form)
         except RecursionError as error:
@@ -113,7 +115,7 @@ class CallGrammar:
             raise GrammarError(str(error)) from error
         if (size := source.num_bytes) > LIMITS.max_grammar_bytes:
             raise GrammarError(f"it has {size} bytes; at most {LIMITS.max_grammar_bytes} are allowed")
-        return await self._model.grammars.compile(source, self._caller, num_states=num_samples)
+        return await self._model.grammars.try_out(source, self._caller, num_states=num_samples)
 
     def _source(self, tools: Mapping[int, BoundTool], form: GrammarSource | None) -> GrammarSource:
         syntax, choice = self._model.syntax, self._chat.tool_choice

@@ -22,8 +22,7 @@ from services.target.api.prompt_requests import prompt_events, prompt_request
 from services.target.api.prompts import Room, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
 from services.target.models.served_model import ServedModel
-from services.target.sequence.pooled_states import PooledStates
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 
 _POOLINGS = {
     generation_pb2.POOLING_UNSPECIFIED: Pooling.LAST,
@@ -89,31 +88,31 @@ def _dimensions(message: generation_pb2.EmbedRequest, model: ServedModel) -> int
 
 async def write_embeddings(
     message: generation_pb2.EmbedRequest,
-    sequences: Seq[Sequence],
+    generations: Seq[Generation],
     model: ServedModel,
-    observe: Callable[[Sequence, Event], None],
+    observe: Callable[[Generation, Event], None],
 ) -> generation_pb2.EmbedResponse:
     """The texts' vectors, once all are computed; `observe` is called with each event."""
-    async with aclosing(prompt_events(sequences, observe)) as events:
+    async with aclosing(prompt_events(generations, observe)) as events:
         async for _ in events:
             pass
-    return await asyncio.to_thread(_write_response, message, sequences, model)
+    return await asyncio.to_thread(_write_response, message, generations, model)
 
 
 def _write_response(
-    message: generation_pb2.EmbedRequest, sequences: Seq[Sequence], model: ServedModel
+    message: generation_pb2.EmbedRequest, generations: Seq[Generation], model: ServedModel
 ) -> generation_pb2.EmbedResponse:
     dimensions = _dimensions(message, model)
     is_normalised = message.normalised or not message.HasField("normalised")
     response = generation_pb2.EmbedResponse(
-        request_id=sequences[0].request.request_id, model=model.name, fingerprint=model.fingerprint.digest
+        request_id=generations[0].request.request_id, model=model.name, fingerprint=model.fingerprint.digest
     )
-    for sequence in sequences:
-        assert isinstance(sequence.prompt_results, PooledStates)
+    for generation in generations:
+        assert generation.embedding is not None
         response.embeddings.add(
-            values=to_vector(sequence.prompt_results.vector, dimensions, is_normalised=is_normalised).tolist(),
-            prompt_tokens=sequence.num_prompt,
-            cached_tokens=sequence.num_cached,
+            values=to_vector(generation.embedding, dimensions, is_normalised=is_normalised).tolist(),
+            prompt_tokens=generation.num_prompt,
+            cached_tokens=generation.num_cached,
         )
     return response
 

@@ -1,4 +1,4 @@
-"""Grammar: reads and compiles the grammar that constrains an answer: the request's, that of its tools, or both."""
+"""Grammar: reads and tries the grammar that constrains an answer: the request's, that of its tools, or both."""
 
 import asyncio
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 from outrider.v1 import common_pb2
 from services.draft_protocol.conversions import read_source
 from services.engine.grammar.compiler import GrammarError
-from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
+from services.engine.grammar.trial import GrammarTrial
 from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.call_grammar import CallGrammar
@@ -29,8 +29,8 @@ async def read_grammar(
     *,
     caller: str,
     num_samples: int,
-) -> Grammar | None:
-    """The grammar, compiled for `num_samples` samples; None if it is invalid, with the reason added to `found`.
+) -> GrammarTrial | None:
+    """The grammar, tried for `num_samples` samples; None if it is invalid, with the reason added to `found`.
 
     In the answer to a conversation, it holds after the reasoning.
     """
@@ -44,7 +44,7 @@ async def read_grammar(
         found.add(field, f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
         return None
     try:
-        return await model.grammars.compile(source, caller, num_states=num_samples)
+        return await model.grammars.try_out(source, caller, num_states=num_samples)
     except GrammarError as error:
         found.add(field, f"cannot be followed: {error}", _FOLLOWED)
         return None
@@ -58,8 +58,8 @@ async def read_tool_grammar(
     *,
     caller: str,
     num_samples: int,
-) -> Grammar | None:
-    """The compiled grammar of an answer that calls tools or, unless it has to, has the request's form or any text.
+) -> GrammarTrial | None:
+    """The grammar, tried, of an answer that calls tools or, unless it has to, has the request's form or any text.
 
     None if the request has errors, which are in `found`.
     """
@@ -80,7 +80,7 @@ async def read_tool_grammar(
         num_samples=num_samples,
     )
     try:
-        return await calls.compile()
+        return await calls.try_out()
     except GrammarError as error:
         if not calls.add_faults(found):
             field = "prompt.chat.tools" if form is None else _field_of(message.grammar)

@@ -9,7 +9,7 @@ from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 
 
-def write_model_info(model: TargetModel, description: ModelDescription) -> generation_pb2.GetModelInfoResponse:
+async def write_model_info(model: TargetModel, description: ModelDescription) -> generation_pb2.GetModelInfoResponse:
     """The description of a model, its limits, and whether a draft is connected."""
     parts = description.fingerprint
     return generation_pb2.GetModelInfoResponse(
@@ -32,7 +32,7 @@ def write_model_info(model: TargetModel, description: ModelDescription) -> gener
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=description.has_chat_template,
         has_infill=description.has_infill,
-        has_draft=model.has_draft,
+        has_draft=await model.has_draft(),
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
             for name, fingerprint in description.adapted.items()
@@ -40,15 +40,15 @@ def write_model_info(model: TargetModel, description: ModelDescription) -> gener
     )
 
 
-def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
+async def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
     """All models, with the descriptions of those that are loaded, or were."""
-    return generation_pb2.ListModelsResponse(models=[_write_model(model, models) for model in models.all])
+    return generation_pb2.ListModelsResponse(models=[await _write_model(model, models) for model in models.all])
 
 
-def _write_model(model: TargetModel, models: TargetModels) -> generation_pb2.ServedModel:
+async def _write_model(model: TargetModel, models: TargetModels) -> generation_pb2.ServedModel:
     message = generation_pb2.ServedModel(name=model.name, state=_state(model, models), loaded_share=model.loaded_share)
     if (description := model.description) is not None:
-        message.info.CopyFrom(write_model_info(model, description))
+        message.info.CopyFrom(await write_model_info(model, description))
     return message
 
 

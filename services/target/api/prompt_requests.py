@@ -17,7 +17,7 @@ from services.engine.request import (
 )
 from services.engine.sampling_params import SamplingParams
 from services.service.errors import DeadlineError, RequestCancelledError, UnavailableError
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 from services.target.sequence.token_stream import interleaved
 
 
@@ -47,15 +47,15 @@ def prompt_request(
 
 
 async def prompt_events(
-    sequences: Seq[Sequence], observe: Callable[[Sequence, Event], None]
+    generations: Seq[Generation], observe: Callable[[Generation, Event], None]
 ) -> AsyncGenerator[tuple[int, Progress | Finished]]:
-    """All events, each with its sequence's index; `observe` is called with each.
+    """All events, each with its generation's index; `observe` is called with each.
 
-    Raises UnavailableError, RequestCancelledError and DeadlineError for a sequence that fails.
+    Raises UnavailableError, RequestCancelledError and DeadlineError for one that fails.
     """
-    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+    async with aclosing(interleaved(generations)) as events:
         async for index, event in events:
-            observe(sequences[index], event)
+            observe(generations[index], event)
             match event:
                 case Failed():
                     raise UnavailableError(event.message)

@@ -6,7 +6,7 @@ from uuid import uuid4
 from outrider.v1 import common_pb2, generation_pb2
 from services.draft_protocol.conversions import read_cache
 from services.engine.forced_tokens import ForcedTokens
-from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.trial import GrammarTrial
 from services.engine.guidance import Guidance
 from services.engine.range import Range
 from services.engine.request import (
@@ -56,7 +56,7 @@ def num_generated(message: GenerationRequest) -> int:
 def read_request(
     message: GenerationRequest,
     prompt: tuple[int, ...],
-    grammar: Grammar | None,
+    grammar: GrammarTrial | None,
     model: ServedModel,
     found: Violations,
     *,
@@ -94,13 +94,13 @@ def read_request(
         deadline=deadline,
     )
     found.raise_if_any()
-    return _prepared(request)
+    return request
 
 
 async def read_request_grammar(
     message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations, *, caller: str
-) -> Grammar | None:
-    """The compiled grammar of the answer, if there is one; each caller has at most one compiled at a time."""
+) -> GrammarTrial | None:
+    """The grammar of the answer, if there is one; each caller has at most one tried at a time."""
     num_samples = min(num_generated(message), model.max_samples)
     if message.HasField("grammar"):
         if message.prompt.heal:
@@ -149,12 +149,6 @@ def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Shar
     """A request's share for the scheduler: its caller, weight and priority."""
     found.check_number("priority", message.priority, _PRIORITIES)
     return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
-
-
-def _prepared(request: Request) -> Request:
-    if request.grammar is not None:
-        request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
-    return request
 
 
 def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:

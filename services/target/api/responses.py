@@ -17,6 +17,7 @@ from services.engine.events import (
     NoSpeculation,
     PassReport,
     Progress,
+    Scheduled,
     SpeculationStats,
     Suppressed,
     Timings,
@@ -27,7 +28,7 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.api.records import write_records, write_source
 from services.target.api.request_messages import GenerationRequest
 from services.target.models.served_model import ServedModel
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 
 _REASONS = {
     FinishReason.STOP_TOKEN: common_pb2.FINISH_REASON_STOP_TOKEN,
@@ -50,14 +51,14 @@ _NO_SPECULATION = {
 
 
 def write_starts(
-    sequences: Seq[Sequence], model: ServedModel, message: GenerationRequest
+    generations: Seq[Generation], model: ServedModel, message: GenerationRequest
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
     """The start of each sample; the number of cached prompt tokens must be known."""
-    num_cached = sequences[0].num_cached
+    num_cached = generations[0].num_cached
     with_prompt = message.output.prompt_token_ids
-    for index, sequence in enumerate(sequences):
+    for index, generation in enumerate(generations):
         response = _write_started(
-            sequence.request,
+            generation.request,
             model,
             num_cached=num_cached,
             with_prompt=with_prompt,
@@ -89,9 +90,9 @@ def _write_started(
 
 
 def write_event(
-    event: Progress | Chunk | Finished, request: Request, tokenizer: Tokenizer
+    event: Scheduled | Progress | Chunk | Finished, request: Request, tokenizer: Tokenizer
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    """One event of a generation, in as many messages as its size requires."""
+    """One event of a generation, in as many messages as its size requires; none for one that clients need not know."""
     response = generation_pb2.StreamGenerateResponse
     match event:
         case Progress():

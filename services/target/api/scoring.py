@@ -18,7 +18,7 @@ from services.target.api.prompt_requests import prompt_events, prompt_request
 from services.target.api.prompts import Room, read_prompt, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
 from services.target.models.served_model import ServedModel
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 
 _OUTPUT = OutputOptions(logprobs=True, rank=True, prompt_logprobs=True)
 
@@ -71,19 +71,19 @@ async def _read_choices(
 
 
 async def write_scores(
-    sequences: Seq[Sequence], model: ServedModel, observe: Callable[[Sequence, Event], None]
+    generations: Seq[Generation], model: ServedModel, observe: Callable[[Generation, Event], None]
 ) -> generation_pb2.ScoreResponse:
     """The scores of the choices, once all are computed; `observe` is called with each event."""
-    records: list[list[TokenRecord]] = [[] for _ in sequences]
-    async with aclosing(prompt_events(sequences, observe)) as events:
+    records: list[list[TokenRecord]] = [[] for _ in generations]
+    async with aclosing(prompt_events(generations, observe)) as events:
         async for index, event in events:
             if isinstance(event, Progress):
                 records[index] += event.records
-    return await asyncio.to_thread(_write_response, sequences[0], records, model)
+    return await asyncio.to_thread(_write_response, generations[0], records, model)
 
 
 def _write_response(
-    first: Sequence, records: Seq[Seq[TokenRecord]], model: ServedModel
+    first: Generation, records: Seq[Seq[TokenRecord]], model: ServedModel
 ) -> generation_pb2.ScoreResponse:
     return generation_pb2.ScoreResponse(
         request_id=first.request.request_id,

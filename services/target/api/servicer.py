@@ -126,8 +126,8 @@ class GenerationServicer(GenerationServiceServicer):
             requests = await read_score_request(request, model, caller=call.caller, deadline=call.deadline)
             call.admit_tokens(sum(each.num_scored or 0 for each in requests) + requests[0].num_shared)
             engine = self.serving(request.model).engine  # the model may be unloaded while the texts are encoded
-            sequences = await call.submit(engine, requests)
-            scores = await write_scores(sequences, model, call.serving.statistics.observe)
+            generations = await call.submit(engine, requests)
+            scores = await write_scores(generations, model, call.serving.statistics.observe)
             self._send_load(call.serving, context)
             return scores
 
@@ -141,8 +141,8 @@ class GenerationServicer(GenerationServiceServicer):
             )
             call.admit_tokens(sum(len(each.prompt) for each in requests))
             engine = self.serving(request.model).engine  # the model may be unloaded while the texts are encoded
-            sequences = await call.submit_each(engine, requests)
-            embeddings = await write_embeddings(request, sequences, model, call.serving.statistics.observe)
+            generations = await call.submit_each(engine, requests)
+            embeddings = await write_embeddings(request, generations, model, call.serving.statistics.observe)
             self._send_load(call.serving, context)
             return embeddings
 
@@ -198,14 +198,15 @@ class GenerationServicer(GenerationServiceServicer):
         """Describe a model; if it was loaded before, it need not be loaded now."""
         self.check_open()
         model = self._find(request.model)
-        return write_model_info(model, model.description or (await self.enter(context, request.model)).model.describe())
+        described = model.description or (await self.enter(context, request.model)).model.describe()
+        return await write_model_info(model, described)
 
     async def ListModels(
         self, request: generation_pb2.ListModelsRequest, context: Context
     ) -> generation_pb2.ListModelsResponse:
         """List all models."""
         self.check_open()
-        return write_models(self._models)
+        return await write_models(self._models)
 
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
@@ -226,9 +227,9 @@ class GenerationServicer(GenerationServiceServicer):
             is_read = message.output.message_deltas or model.syntax.reasoning is not None
             readers = await answer_readers(message, request, model) if is_read else None
             engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded
-            sequences = await call.submit(engine, request.samples)
+            generations = await call.submit(engine, request.samples)
             try:
-                responses = response_stream(sequences, call.serving, model, message, readers, waiting)
+                responses = response_stream(generations, call.serving, model, message, readers, waiting)
                 yield best_of(responses, message) if is_ranked(message) else responses
                 self._send_load(call.serving, context)
             except ReaderStalledError as error:

@@ -108,8 +108,9 @@ async def compute_session(session: Session, request: Request, call: Call) -> Non
     try:
         if session.blocks:
             call.admit_tokens(len(request.prompt))
-            (session.pinned,) = await call.submit(call.serving.engine, [request])
-            async with aclosing(prompt_events([session.pinned], call.serving.statistics.observe)) as events:
+            (generation,) = await call.submit(call.serving.engine, [request])
+            session.pinned = generation.number
+            async with aclosing(prompt_events([generation], call.serving.statistics.observe)) as events:
                 async for _ in events:
                     pass
     except BaseException:

@@ -2,8 +2,10 @@
 
 # ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from outrider.v1 import admin_pb2
@@ -14,19 +16,18 @@ from services.service.life.availability import Availability
 from services.service.life.reload import Reload
 from services.service.server_config import ServerConfig, check_address
 from services.target.api.servicer import GenerationServicer
-from services.target.generation.engine import TargetEngine
-from services.target.models.draft_changes import DraftChanges
+from services.target.generation.engine_figures import SequenceFigures
+from services.target.generation.engine_interface import Drafts, Engine
 from services.target.models.lora_changes import LoraChanges
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 from services.telemetry.telemetry import Telemetry
 
-_Change = Callable[[DraftChanges, TargetEngine, str], Awaitable[None]]
 _CANCELLED = "the request was cancelled by those who run the server"
 
 
-class TargetAdmin(AdminServicer[TargetEngine]):
+class TargetAdmin(AdminServicer[Engine]):
     """Finds the requests in their statistics; RPCs that are not about all models are about the first one."""
 
     def __init__(
@@ -48,7 +49,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
     ) -> admin_pb2.ListRequestsResponse:
         """List every request with its progress, but without its text."""
         self._models.residency.check_open()
-        statuses = [status for model in self._models.all for status in _statuses(model)]
+        statuses = [status for model in self._models.all for status in await _statuses(model)]
         return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
 
     async def CancelRequest(
@@ -72,17 +73,29 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self._apply(self._config)
         return admin_pb2.SetLimitsResponse(limits=self._limits())
 
+    async def SetLogLevel(
+        self, request: admin_pb2.SetLogLevelRequest, context: Context
+    ) -> admin_pb2.SetLogLevelResponse:
+        """Set the log level of all processes; raises InvalidRequestError for an unknown one."""
+        response = await super().SetLogLevel(request, context)
+        self._models.follow_log_level()
+        return response
+
     async def AddDraft(self, request: admin_pb2.AddDraftRequest, context: Context) -> admin_pb2.AddDraftResponse:
         """Add a draft, and try to link to it."""
-        await self._change_drafts(request.address, DraftChanges.add)
-        return admin_pb2.AddDraftResponse(drafts=self._draft_statuses())
+        drafts = self._changeable_drafts()
+        with _errors_of_address(request.address):
+            await drafts.add(request.address)
+        return admin_pb2.AddDraftResponse(drafts=await self._draft_statuses())
 
     async def RemoveDraft(
         self, request: admin_pb2.RemoveDraftRequest, context: Context
     ) -> admin_pb2.RemoveDraftResponse:
         """Remove a draft and end its link."""
-        await self._change_drafts(request.address, DraftChanges.remove)
-        return admin_pb2.RemoveDraftResponse(drafts=self._draft_statuses())
+        drafts = self._changeable_drafts()
+        with _errors_of_address(request.address):
+            await drafts.remove(request.address)
+        return admin_pb2.RemoveDraftResponse(drafts=await self._draft_statuses())
 
     async def LoadLora(self, request: admin_pb2.LoadLoraRequest, context: Context) -> admin_pb2.LoadLoraResponse:
         """Load another LoRA adapter, which requests can then name; raises InvalidRequestError if it cannot be used."""
@@ -102,36 +115,41 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         left = self._lora_changes.drop(_engine_of(model), model, request.name)
         return admin_pb2.UnloadLoraResponse(loras=model.loras, left=left)
 
-    async def _change_drafts(self, address: str, change: _Change) -> None:
-        engine = self._require_engine()
+    def _changeable_drafts(self) -> Drafts:
+        self._require_engine()
         if (drafts := self._models.first.drafts) is None:
             raise UnimplementedError("this target takes no drafts")
-        try:
-            check_address("address", address)
-            await change(drafts.changes, engine, address)
-        except ValueError as error:  # ConfigError is one too
-            raise InvalidRequestError([Violation("address", f"{address[:64]!r}: {error}")]) from error
+        return drafts
 
-    def _draft_statuses(self) -> Iterator[admin_pb2.DraftStatus]:
+    async def _draft_statuses(self) -> list[admin_pb2.DraftStatus]:
         drafts = self._models.first.drafts
-        for address, absence in (drafts.pool.absences if drafts else {}).items():
-            yield admin_pb2.DraftStatus(address=address, absence=absence)
+        absences = await drafts.absences() if drafts else {}
+        return [admin_pb2.DraftStatus(address=address, absence=absence) for address, absence in absences.items()]
 
     def _apply(self, config: ServerConfig) -> None:
         for model in self._models.all:
             model.admissions.resize(config)
         self._servicer.reader_timeout = config.reader_timeout
 
-    def _count_left(self, engine: TargetEngine) -> int:
+    def _count_left(self, engine: Engine) -> int:
         return sum(model.statistics.num_live for model in self._models.all)
 
-    def _describe(self, engine: TargetEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
+    async def _describe(self, engine: Engine, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        figures, facts, load = await asyncio.to_thread(engine.figures), engine.facts, engine.load
         statistics.model = self._models.first.name
-        statistics.running, statistics.waiting = len(engine.scheduler.running), len(engine.scheduler.waiting)
-        statistics.generated_tokens = engine.num_tokens
-        statistics.preemptions = engine.scheduler.num_preemptions
+        statistics.cache.CopyFrom(
+            admin_pb2.CacheStatistics(
+                total_blocks=facts.num_blocks,
+                free_blocks=facts.num_blocks - load.used_blocks,
+                findable_blocks=figures.findable_blocks,
+                block_size=facts.block_size,
+            )
+        )
+        statistics.running, statistics.waiting = load.running, load.waiting
+        statistics.generated_tokens = figures.num_tokens
+        statistics.preemptions = figures.num_preemptions
         statistics.limits.CopyFrom(self._limits())
-        statistics.drafts.extend(self._draft_statuses())
+        statistics.drafts.extend(await self._draft_statuses())
 
     def _limits(self) -> admin_pb2.AdjustableLimits:
         config = self._config
@@ -144,38 +162,49 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         )
 
 
-def _engine_of(model: TargetModel) -> TargetEngine:
+def _engine_of(model: TargetModel) -> Engine:
     if (engine := model.engine) is None:
         raise UnavailableError("the model is not loaded")
     return engine
 
 
-def _statuses(model: TargetModel) -> Iterator[admin_pb2.RequestStatus]:
-    if (engine := model.engine) is not None:
-        now, running = time.monotonic(), {*engine.scheduler.running}
-        for sequence in model.statistics.live:
-            yield _status(sequence, now, is_running=sequence in running)
+@contextmanager
+def _errors_of_address(address: str) -> Iterator[None]:
+    """Check an address, and raise the ValueErrors of its change as the call's own."""
+    try:
+        check_address("address", address)
+        yield
+    except ValueError as error:  # ConfigError is one too
+        raise InvalidRequestError([Violation("address", f"{address[:64]!r}: {error}")]) from error
+
+
+async def _statuses(model: TargetModel) -> list[admin_pb2.RequestStatus]:
+    if (engine := model.engine) is None:
+        return []
+    sequences, now = await asyncio.to_thread(engine.sequences), time.monotonic()
+    return [_status(each, sequences.get(each.number), now) for each in model.statistics.live]
 
 
 def _cancel(model: TargetModel, request_id: str) -> int:
     """End the model's requests with that id; returns how many there were."""
     named = [each for each in model.statistics.live if each.request.request_id == request_id]
     if (engine := model.engine) is not None:
-        for sequence in named:
-            engine.abort(sequence, _CANCELLED)
+        for generation in named:
+            engine.abort(generation.number, _CANCELLED)
     return len(named)
 
 
-def _status(sequence: Sequence, now: float, *, is_running: bool) -> admin_pb2.RequestStatus:
-    timings = sequence.timings
-    return admin_pb2.RequestStatus(
-        request_id=sequence.request.request_id,
-        caller=sequence.request.share.caller,
+def _status(generation: Generation, figures: SequenceFigures | None, now: float) -> admin_pb2.RequestStatus:
+    timings = generation.timings
+    status = admin_pb2.RequestStatus(
+        request_id=generation.request.request_id,
+        caller=generation.request.share.caller,
         age_seconds=now - timings.arrived,
         queued_seconds=(timings.scheduled or now) - timings.arrived,
-        prompt_tokens=sequence.num_prompt,
-        computed_tokens=sequence.text.num_computed,
-        generated_tokens=max(0, sequence.num_generated),
-        blocks=len(sequence.text.blocks),
-        is_running=is_running,
+        prompt_tokens=generation.num_prompt,
+        generated_tokens=generation.num_generated,
     )
+    if figures is not None:
+        status.computed_tokens, status.generated_tokens = figures.num_computed, max(0, figures.num_generated)
+        status.blocks, status.is_running = figures.num_blocks, figures.is_running
+    return status

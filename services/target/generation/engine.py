@@ -1,32 +1,43 @@
 """TargetEngine: a loaded target model and its engine thread; any thread may call its methods."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
-from contextlib import contextmanager
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
+from services.engine.grammar.process import GrammarProcess
+from services.engine.grammar.trial import GrammarTrial
 from services.engine.loaded_model import LoadedModel
-from services.engine.loop import Answer, EngineLoop, Pulse
+from services.engine.loop import Answer, EngineLoop, Pulse, PulseMemory
 from services.engine.lora.adapter import Adapter
+from services.engine.lora.adapter_set import AdapterSet
 from services.engine.open_offload import open_offload
-from services.engine.request import OutputOptions, Request
+from services.engine.request import Request
+from services.engine.text.tokenizer import Tokenizer
 from services.target.generation.deferred_calls import DeferredCalls
+from services.target.generation.deliveries import Deliveries
+from services.target.generation.engine_facts import EngineFacts
+from services.target.generation.engine_figures import EngineFigures, EngineLoad, OffloadFigures, SequenceFigures
 from services.target.generation.fingerprint import Fingerprint
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
-from services.target.generation.step import StepSeconds, TargetStep
+from services.target.generation.step import TargetStep
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.limits import SchedulerConfig
 from services.target.scheduling.scheduler import Scheduler
+from services.target.sequence.event_sink import EventSink
+from services.target.sequence.generation import Generation
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -35,7 +46,14 @@ from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
 
 _LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
-_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, not counting those of its last pass
+
+
+class Order(NamedTuple):
+    """A generation to begin: the number by which other threads refer to it, and where its events go."""
+
+    number: int
+    request: Request
+    events: EventSink
 
 
 class TargetEngine:
@@ -48,26 +66,23 @@ class TargetEngine:
         *,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
+        deliveries: Deliveries | None = None,
+        pulse_memory: PulseMemory | None = None,
         on_failure: Callable[[], None],
     ) -> None:
-        """Raises ConfigError for an offload that is not possible."""
+        """`deliveries` are those of orders; without them generations are submitted, and read in this process.
+        The pulse is written to `pulse_memory`.
+
+        Raises ConfigError for an offload that is not possible.
+        """
         self._policy = policy or PolicyConfig()
         self._rehearsal_seeds = count()
         self.config = config
-        self.adapters = model.adapters
-        self.fingerprint = _fingerprint(model, config)
-        """Of answers to token ids; conversations add their own part, see `ServedModel`."""
-        self.offload = open_offload(config, model, str(self.fingerprint))
+        fingerprint = _fingerprint(model, config)
+        self.offload = open_offload(config, model, str(fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
-        self.scheduler = Scheduler(
-            SchedulerConfig(
-                max_rows=config.max_rows,
-                prefill_chunk=config.resolve_prefill_chunk(),
-                max_sequences=config.max_sequences,
-                prompt_slowdown=config.prompt_slowdown,
-            ),
-            model.blocks,
-        )
+        self.facts = _facts(model, config, fingerprint)
+        self.scheduler = Scheduler(_limits(config), model.blocks)
         runner = ModelRunner(
             model.decoder,
             max_rows=config.max_rows,
@@ -80,10 +95,15 @@ class TargetEngine:
             config=self._policy,
             padded=model.decoder.padded_rows,
         )
-        self._deferred_calls = DeferredCalls()
-        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), self.speculation, self._deferred_calls)
-        self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
-        self.grammars = model.new_grammar_process()
+        self._calls = DeferredCalls()
+        self._deliveries = deliveries or self._calls
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), self.speculation, self._deliveries)
+        self._loop = EngineLoop(
+            self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry, pulse_memory=pulse_memory
+        )
+        self._sequences: dict[int, Sequence] = {}  # by their numbers; for the engine thread
+        self.adapters = _adapter_set(model, self._loop)
+        self._numbers = count()
 
     @classmethod
     def open(
@@ -93,6 +113,8 @@ class TargetEngine:
         loras: Mapping[str, Path] | None = None,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
+        deliveries: Deliveries | None = None,
+        pulse_memory: PulseMemory | None = None,
         progress: LoadingProgress | None = None,
         try_out: Callable[[], None] = lambda: None,
         on_failure: Callable[[], None],
@@ -103,7 +125,15 @@ class TargetEngine:
         CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress, try_out, loras)
-        engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
+        engine = cls(
+            model,
+            config,
+            predictors=predictors,
+            policy=policy,
+            deliveries=deliveries,
+            pulse_memory=pulse_memory,
+            on_failure=on_failure,
+        )
         engine._loop.start()
         return engine
 
@@ -113,79 +143,112 @@ class TargetEngine:
         return self.model.blocks
 
     @property
-    def session_blocks(self) -> int:
-        """The most blocks that sequences may pin."""
-        return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
+    def checkpoint(self) -> Checkpoint:
+        """The model's files."""
+        return self.model.checkpoint
 
     @property
-    def most_sessions(self) -> float:
-        """The most sessions for which there is memory; infinity where only their blocks count."""
-        return self.config.most_sessions(self.model.checkpoint.config)
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.model.tokenizer
 
-    @property
-    def step_seconds(self) -> StepSeconds:
-        """Seconds that all passes took, by part."""
-        return self._step.seconds
+    def new_grammar_process(self) -> GrammarProcess:
+        """Return a new process that tries grammars for this model."""
+        return self.model.new_grammar_process()
 
-    def prepare(self, requests: Seq[Request], loop: asyncio.AbstractEventLoop | None = None) -> list[OutputPipeline]:
-        """The output pipelines of requests that share a prompt, which the first one computes.
+    async def submit(self, requests: Seq[Request]) -> list[Generation]:
+        """Begin the generations of requests that share a prompt, to be read on the running event loop.
 
-        Received tokens are replayed, which may take long. The streams are read on `loop`, by default the running one.
         Raises ContinuationError if received tokens are not the generation's.
         """
-        first = self._make(requests[0], None, loop)
-        return [first, *(self._make(request, first.sequence, loop) for request in requests[1:])]
+        generations, orders = [], []
+        for index, request in enumerate(requests):
+            stream = TokenStream(
+                capacity=self.facts.capacity(request.output),
+                on_drained=self._loop.wake,
+                wake=self._calls.add,
+                take_turn=self._calls.take_turn,
+            )
+            orders.append(Order(next(self._numbers), request, stream))
+            generations.append(Generation(orders[-1].number, request, stream, has_own_prompt=index == 0))
+        if requests[0].received or requests[0].grammar is not None:  # which may take long
+            outputs = await asyncio.to_thread(self.prepare, orders)
+        else:
+            outputs = self.prepare(orders)
+        self.start(outputs)
+        return generations
 
-    def submit(self, outputs: Seq[OutputPipeline]) -> list[Sequence]:
-        """Begin the generations that were prepared, one for each sample."""
-        first = outputs[0]
+    def prepare(self, orders: Seq[Order]) -> dict[int, OutputPipeline]:
+        """The output pipelines, by their numbers, of requests that share a prompt, which the first one computes.
+
+        A grammar is compiled and received tokens are replayed, which may take long. Raises ContinuationError if these
+        are not the generation's.
+        """
+        grammar = orders[0].request.grammar
+        if isinstance(grammar, GrammarTrial):
+            compiled = self.model.grammars.compile_again(grammar)
+            orders = [each._replace(request=replace(each.request, grammar=compiled)) for each in orders]
+        outputs: dict[int, OutputPipeline] = {}
+        first: Sequence | None = None
+        for order in orders:
+            output = outputs[order.number] = self._new_output(order.request, order.events, first)
+            first = first or output.sequence
+        return outputs
+
+    def start(self, outputs: Mapping[int, OutputPipeline]) -> None:
+        """Begin the generations that were prepared."""
+        first = next(iter(outputs.values()))
         if first.sequence.is_finished:
             first.deliver_end()
-            self._deferred_calls.flush()
+            self._deliveries.flush()
         else:
             self._loop.post(lambda: self._add(outputs))
-        return [output.sequence for output in outputs]
+
+    def _add(self, outputs: Mapping[int, OutputPipeline]) -> None:
+        for number, output in outputs.items():
+            self._sequences[number] = output.sequence
+            self._step.add(output)
 
     async def rehearse(self) -> bool:
         """Generate a text for no client, to measure the predictors; False if another request prevented or ended it."""
-        config, context_length = self._policy, self.model.context_length
+        config, context_length = self._policy, self.facts.context_length
         seed = next(self._rehearsal_seeds)
-        request = rehearsal_request(self.model.tokenizer, config, seed=seed, context_length=context_length)
-        output = self._make(request, None)
+        request = rehearsal_request(self.tokenizer, config, seed=seed, context_length=context_length)
+        stream = TokenStream(capacity=self.facts.capacity(request.output), on_drained=self._loop.wake)
+        output = self._new_output(request, stream, None)
         self._loop.post(lambda: self._step.rehearse(output))
         try:
-            return not any([isinstance(event, Failed) async for event in output.sequence.stream])
+            return not any([isinstance(event, Failed) async for event in stream])
         finally:
-            self.cancel(output.sequence)
+            self._loop.post(lambda: self._step.drop(output.sequence))
 
-    def _make(
-        self, request: Request, first_sample: Sequence | None, loop: asyncio.AbstractEventLoop | None = None
-    ) -> OutputPipeline:
-        stream = TokenStream(
-            capacity=self._capacity(request.output),
-            on_drained=self._loop.wake,
-            wake=self._deferred_calls.add,
-            take_turn=self._deferred_calls.take_turn,
-            loop=loop,
-        )
-        sequence = Sequence(request, stream, context_length=self.model.context_length, first_sample=first_sample)
-        return OutputPipeline(sequence, self.model.tokenizer)
+    def _new_output(self, request: Request, events: EventSink, first_sample: Sequence | None) -> OutputPipeline:
+        context_length = self.facts.context_length
+        sequence = Sequence(request, events, context_length=context_length, first_sample=first_sample)
+        return OutputPipeline(sequence, self.tokenizer)
 
-    def _add(self, outputs: Iterable[OutputPipeline]) -> None:
-        for output in outputs:
-            self._step.add(output)
+    def cancel(self, number: int) -> None:
+        """Drop a generation after the cancellation of its call; its blocks are free before the next step, unless it
+        pins them.
+        """
+        self._loop.post(lambda: self._drop(number))
 
-    def cancel(self, sequence: Sequence) -> None:
-        """Drop a sequence after the cancellation of its call; its blocks are free before the next step."""
-        self._loop.post(lambda: self._step.drop(sequence))
+    def _drop(self, number: int) -> None:
+        if (sequence := self._sequences.get(number)) is not None:
+            self._step.drop(sequence)
+            if not sequence.request.pins:
+                del self._sequences[number]
 
-    def hold(self, pinned: Sequence) -> None:
-        """Keep the blocks that an ended sequence pins findable in the prefix cache, even after it was cleared."""
-        self._loop.post(lambda: self.blocks.keep(pinned.text, pinned.text.num_computed))
+    def hold(self, number: int) -> None:
+        """Keep the blocks that an ended generation pins findable in the prefix cache, even after it was cleared."""
+        self._loop.post(lambda: self._keep(self._sequences[number]))
 
-    def let_go(self, pinned: Sequence) -> None:
-        """Release the blocks that a sequence pins, whether it has ended or not."""
-        self._loop.post(lambda: self._let_go(pinned))
+    def _keep(self, pinned: Sequence) -> None:
+        self.blocks.keep(pinned.text, pinned.text.num_computed)
+
+    def let_go(self, number: int) -> None:
+        """Release the blocks that a generation pins, whether it has ended or not."""
+        self._loop.post(lambda: self._let_go(self._sequences.pop(number)))
 
     def _let_go(self, pinned: Sequence) -> None:
         self._step.drop(pinned)
@@ -195,29 +258,21 @@ class TargetEngine:
         """End all generations with an error after which a client may continue on another server."""
         self._loop.post(lambda: self._step.abandon(message))
 
-    def abort(self, sequence: Sequence, message: str) -> None:
+    def abort(self, number: int, message: str) -> None:
         """End a generation for good after its last token, with an error for its reader."""
-        self._loop.post(lambda: self._step.abort(sequence, message))
+        self._loop.post(lambda: self._abort(number, message))
 
-    def drop_adapter(self, name: str) -> int:
-        """Refuse further requests for an adapter; returns how many still use it. It is unloaded when these end."""
-        adapter = self.adapters.drop(name)
-        self._forget_unused(adapter)
-        return self.adapters.num_users(adapter)
+    def _abort(self, number: int, message: str) -> None:
+        if (sequence := self._sequences.get(number)) is not None:
+            self._step.abort(sequence, message)
 
-    @contextmanager
-    def using(self, adapter: Adapter) -> Iterator[None]:
-        """Keep an adapter loaded until this context ends and the sequences that were submitted in it are dropped."""
-        self.adapters.use(adapter)
-        try:
-            yield
-        finally:
-            self.adapters.leave(adapter)
-            self._forget_unused(adapter)
+    def load_adapter(self, name: str, folder: Path) -> Adapter:
+        """Load an adapter, which may take long; raises CheckpointError as `AdapterLoader.load`."""
+        return self.model.adapter_loader.load(name, folder)
 
-    def _forget_unused(self, adapter: Adapter) -> None:
-        if self.adapters.is_unused(adapter):
-            self._loop.post(lambda: self.adapters.forget(adapter))
+    def unload_adapter(self, adapter: Adapter) -> None:
+        """Unload an adapter that requests no longer use."""
+        self._loop.post(lambda: self.model.adapter_loader.unload(adapter))
 
     def add_predictor(self, predictor: Predictor) -> None:
         """Add a predictor; for the engine thread."""
@@ -231,32 +286,94 @@ class TargetEngine:
         """Run a function on the engine thread between two steps."""
         return self._loop.ask(question)
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens generated for all requests."""
-        return self._step.num_tokens
+    def forget_cache(self) -> "Future[int]":
+        """Empty the prefix cache, and return how many blocks could be found in it."""
+        return self.ask(self.blocks.forget)
+
+    def wake(self) -> None:
+        """Look for work again, after a reader has taken tokens."""
+        self._loop.wake()
 
     @property
     def pulse(self) -> Pulse:
         """The engine thread's signs of life."""
         return self._loop.pulse
 
-    def _capacity(self, output: OutputOptions) -> int:
-        """How many tokens may wait for a reader; fewer if each of them has many logits."""
-        if not output.logits:
-            return self.config.stream_capacity
-        logits_bytes = 4 * (len(output.logits_token_ids) or self.model.checkpoint.config.vocab_size)
-        return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
+    @property
+    def load(self) -> EngineLoad:
+        """What it has to do now."""
+        used = self.blocks.num_blocks - self.blocks.num_free
+        return EngineLoad(len(self.scheduler.running), len(self.scheduler.waiting), used)
+
+    def figures(self) -> EngineFigures:
+        """What it has counted so far."""
+        scheduler, speculation = self.scheduler, self.speculation
+        return EngineFigures(
+            num_tokens=self._step.num_tokens,
+            num_preemptions=scheduler.num_preemptions,
+            steps={str(limit): count for limit, count in scheduler.num_steps.items()},
+            rows={"tokens": scheduler.num_rows, "predictions": scheduler.num_prediction_rows},
+            step_seconds=asdict(self._step.seconds),
+            blocks=self.blocks.num_by_state,
+            findable_blocks=self.blocks.num_findable,
+            stateless_tokens=self.blocks.num_stateless,
+            offload=OffloadFigures.of(self.offload),
+            speculation=speculation.totals.total(),
+            unpredicted=speculation.totals.unpredicted.copy(),
+            decisions=speculation.decisions(),
+            speculation_seconds=replace(speculation.seconds),
+        )
+
+    def sequences(self) -> dict[int, SequenceFigures]:
+        """How far the generations are, by their numbers."""
+        running = {*self.scheduler.running}
+        return {
+            number: SequenceFigures(
+                sequence.text.num_computed, sequence.num_generated, len(sequence.text.blocks), sequence in running
+            )
+            for number, sequence in self._sequences.copy().items()
+        }
 
     def close(self) -> None:
         """Stop the engine thread; streams that still have a reader end with an error."""
-        self.grammars.close()
         try:
             self._loop.stop()
             if self.offload is not None:
                 self.offload.store.close()
         finally:
-            self._deferred_calls.close()
+            self._deliveries.close()
+            self._calls.close()
+
+
+def _limits(config: EngineConfig) -> SchedulerConfig:
+    return SchedulerConfig(
+        max_rows=config.max_rows,
+        prefill_chunk=config.resolve_prefill_chunk(),
+        max_sequences=config.max_sequences,
+        prompt_slowdown=config.prompt_slowdown,
+    )
+
+
+def _adapter_set(model: LoadedModel, loop: EngineLoop) -> AdapterSet:
+    """The adapters that requests may name; it refers to no engine, which is freed when nothing refers to it."""
+    unload = model.adapter_loader.unload
+    return AdapterSet(model.adapters, lambda adapter: loop.post(lambda: unload(adapter)))
+
+
+def _facts(model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -> EngineFacts:
+    num_blocks = model.blocks.num_blocks
+    return EngineFacts(
+        config=config,
+        fingerprint=fingerprint,
+        device=model.device.name,
+        weights=model.weights,
+        context_length=model.context_length,
+        num_blocks=num_blocks,
+        block_size=model.blocks.block_size,
+        vocab_size=model.checkpoint.config.vocab_size,
+        session_blocks=config.resolve_session_blocks(num_blocks, model.context_length),
+        most_sessions=config.most_sessions(model.checkpoint.config),
+    )
 
 
 def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:

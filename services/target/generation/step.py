@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from services.engine.events import Aborted, Failed, FinishReason, PassReport
-from services.target.generation.deferred_calls import DeferredCalls
+from services.target.generation.deliveries import Deliveries
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
@@ -43,13 +43,13 @@ class TargetStep:
         runner: ModelRunner,
         sampler: Sampler,
         speculation: Speculation,
-        deferred_calls: DeferredCalls,
+        deliveries: Deliveries,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
         self._speculation = speculation
-        self._deferred_calls = deferred_calls
+        self._deliveries = deliveries
         self._outputs: dict[Sequence, OutputPipeline] = {}
         self._renewing: list[Sequence] = []  # those whose grammars are matched anew
         self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
@@ -63,12 +63,12 @@ class TargetStep:
             self._end(sequence)
         self._renewing = [each for each in self._renewing if each in self._outputs and not _is_ready(each)]
         batch = self._scheduler.schedule()
-        spare_rows, flush = self._scheduler.spare_rows, self._deferred_calls.flush
+        spare_rows, flush = self._scheduler.spare_rows, self._deliveries.flush
         for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=flush):
             self._scheduler.add_predictions(rows, predictions)
             if not rows.predictions:
                 self._speculation.withdraw(rows)
-        self._deferred_calls.flush()
+        self._deliveries.flush()
         if not batch:
             self._pass_ended = None
             if self._renewing:
@@ -155,7 +155,7 @@ class TargetStep:
                 sequence.stream.put(Failed(message))
                 self.drop(sequence)
         finally:
-            self._deferred_calls.flush()
+            self._deliveries.flush()
 
 
 def _is_ready(sequence: Sequence) -> bool:

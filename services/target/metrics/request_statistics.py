@@ -1,7 +1,6 @@
 """RequestStatistics: counts requests and their results, and logs each one at its end."""
 
 import logging
-import threading
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -9,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.engine.events import Chunk, Event, Finished, FinishReason, NoSpeculation, SpeculationStats
+from services.engine.events import Chunk, Event, Finished, FinishReason
 from services.engine.request import Request
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 from services.telemetry.histogram import Histogram
 from services.telemetry.trace_context import trace_id
 
@@ -64,18 +63,14 @@ class RequestHistograms:
 
 @dataclass(slots=True)
 class _Live:
-    """A sequence whose reader is still here."""
+    """A generation whose reader is still here."""
 
     is_scheduled: bool = False  # as far as its events show
     heard_at: float = 0.0  # when its last chunk came
 
 
 class RequestStatistics:
-    """One event loop counts, any thread reads. Warm-ups and rehearsals have no reader and are not counted.
-
-    The engine thread counts nothing here: the speculation statistics of each sequence are added up when it ends, and
-    for a reader also while it runs.
-    """
+    """One event loop counts, any thread reads. Warm-ups and rehearsals have no reader and are not counted."""
 
     def __init__(self) -> None:
         self.histograms = RequestHistograms()
@@ -83,24 +78,19 @@ class RequestStatistics:
         self.cached_tokens = 0
         self.generated_tokens = 0
         self.ended = dict.fromkeys(EndReason, 0)
-        self.unpredicted = dict.fromkeys(NoSpeculation, 0)
-        """Requests that ended without a prediction, by reason."""
-        self._live: dict[Sequence, _Live] = {}
-        self._speculation = SpeculationStats()  # of sequences that have ended
-        self._lock = threading.Lock()  # so that readers see each sequence either live or ended
+        self._live: dict[Generation, _Live] = {}
 
-    def begin(self, sequences: Iterable[Sequence]) -> None:
-        """Count these sequences, which have a reader from now on."""
-        with self._lock:
-            self._live.update((sequence, _Live()) for sequence in sequences)
+    def begin(self, generations: Iterable[Generation]) -> None:
+        """Count these generations, which have a reader from now on."""
+        self._live.update((generation, _Live()) for generation in generations)
 
-    def observe(self, sequence: Sequence, event: Event) -> None:
-        """Count an event of a sequence's stream."""
-        live = self._live[sequence]
+    def observe(self, generation: Generation, event: Event) -> None:
+        """Count an event of a generation."""
+        live = self._live[generation]
         if not live.is_scheduled:
             live.is_scheduled = True
-            self.prompt_tokens += sequence.num_prompt
-            self.cached_tokens += sequence.num_cached
+            self.prompt_tokens += generation.num_prompt
+            self.cached_tokens += generation.num_cached
         if isinstance(event, Chunk):
             self._observe_tokens(live, len(event.records))
         elif isinstance(event, Finished):
@@ -125,48 +115,33 @@ class RequestStatistics:
         _observe(histograms.prompt_tokens, finished.prompt_tokens)
         _observe(histograms.generated_tokens, finished.completion_tokens)
 
-    def end(self, sequence: Sequence) -> None:
-        """Count and log a sequence whose reader has gone, at its end or before."""
-        _log(sequence)
-        with self._lock:
-            del self._live[sequence]
-            self._speculation.add(sequence.speculation)
-        end = sequence.end
-        self.ended[END_REASONS[end] if isinstance(end, FinishReason) else EndReason.ABORT] += 1
-        if not sequence.speculation.offered and (why_not := sequence.speculation.why_not):
-            self.unpredicted[why_not] += 1
+    def end(self, generation: Generation) -> None:
+        """Count and log a generation whose reader has gone, at its end or before."""
+        _log(generation)
+        del self._live[generation]
+        self.ended[EndReason.ABORT if generation.end is None else END_REASONS[generation.end]] += 1
 
     @property
     def num_live(self) -> int:
-        """Sequences whose readers are here."""
+        """Generations whose readers are here."""
         return len(self._live)
 
     @property
-    def live(self) -> list[Sequence]:
-        """The sequences whose readers are here."""
-        with self._lock:
-            return [*self._live]
-
-    def speculation(self) -> SpeculationStats:
-        """The speculation statistics of all requests, including those that still run."""
-        total = SpeculationStats()
-        with self._lock:
-            total.add(self._speculation)
-            for sequence in self._live:
-                total.add(sequence.speculation)
-        return total
+    def live(self) -> list[Generation]:
+        """The generations whose readers are here."""
+        return [*self._live.copy()]
 
     def by_caller(self) -> dict[str, Counter[str]]:
-        """For each caller the number of its sequences that run, and that wait for their first pass."""
+        """For each caller the number of its generations that run, and that wait for their first pass."""
         callers: dict[str, Counter[str]] = {}
-        for sequence in self.live:
-            state = "running" if sequence.timings.scheduled else "waiting"
-            callers.setdefault(sequence.request.share.caller, Counter())[state] += 1
+        for generation in self.live:
+            state = "running" if generation.timings.scheduled else "waiting"
+            callers.setdefault(generation.request.share.caller, Counter())[state] += 1
         return callers
 
     def by_lora(self) -> Counter[str]:
-        """The number of sequences that use each adapter, including those that wait."""
-        return Counter(lora.name for sequence in self.live if (lora := sequence.request.lora))
+        """The number of generations that use each adapter, including those that wait."""
+        return Counter(lora.name for generation in self.live if (lora := generation.request.lora))
 
 
 def _observe(histogram: Histogram, value: float, times: int = 1) -> None:
@@ -180,20 +155,20 @@ def identity(request: Request) -> dict[str, str]:
     return {**named, "trace_id": trace_id(request.traceparent)} if request.traceparent else named
 
 
-def _log(sequence: Sequence) -> None:
+def _log(generation: Generation) -> None:
     """Log one line per sample, without prompts, seeds and texts."""
-    timings = sequence.timings
+    timings = generation.timings
     logger.info(
         "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "
         "total %.3f s",
-        sequence.request.request_id,
-        sequence.num_prompt,
-        sequence.num_generated,
-        len(sequence.request.received),
-        sequence.num_cached,
-        sequence.end.name if isinstance(sequence.end, FinishReason) else "CANCELLED",
+        generation.request.request_id,
+        generation.num_prompt,
+        generation.num_generated,
+        len(generation.request.received),
+        generation.num_cached,
+        "CANCELLED" if generation.end is None else generation.end.name,
         max(timings.scheduled - timings.arrived, 0.0),
         max(timings.prefilled - timings.arrived, 0.0),
         time.monotonic() - timings.arrived,
-        extra=identity(sequence.request),
+        extra=identity(generation.request),
     )

@@ -4,9 +4,8 @@ import time
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Self
 
-from services.engine.events import FinishReason
 from services.engine.request import Request
-from services.target.sequence.sequence import Sequence
+from services.target.sequence.generation import Generation
 
 if TYPE_CHECKING:
     from services.telemetry.tracing import Attribute, TracedSpan, Tracing
@@ -38,31 +37,31 @@ class RequestTrace:
         self._tracing, self._span, self._attributes = tracing, span, attributes
         self._began = time.monotonic()
         self._request: Request | None = None
-        self._sequences: Seq[Sequence] = ()
+        self._generations: Seq[Generation] = ()
 
     @property
     def traceparent(self) -> str:
         """The parent of the draft's spans for this request."""
         return self._span.traceparent
 
-    def follow(self, request: Request, sequences: Seq[Sequence]) -> None:
+    def follow(self, request: Request, generations: Seq[Generation]) -> None:
         """Set the request and its sequences, one for each sample, once they are known."""
-        self._request, self._sequences = request, sequences
+        self._request, self._generations = request, generations
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         failure = "" if kind is None else kind.__name__
-        for sequence in self._sequences:
-            self._add_parts(sequence)
+        for generation in self._generations:
+            self._add_parts(generation)
         self._record(failure)
-        described = {} if self._request is None else _describe(self._request, self._sequences)
+        described = {} if self._request is None else _describe(self._request, self._generations)
         self._span.end({**self._attributes, **described}, failure)
 
-    def _add_parts(self, sequence: Sequence) -> None:
+    def _add_parts(self, generation: Generation) -> None:
         """Add the times of a sequence's queueing, prefill and decoding."""
-        timings, now = sequence.timings, time.monotonic()
+        timings, now = generation.timings, time.monotonic()
         moments = [timings.arrived, timings.scheduled, timings.prefilled, timings.finished or now]
         for name, begin, end in zip(("queue", "prefill", "decode"), moments, moments[1:], strict=False):
             if begin:
@@ -71,27 +70,27 @@ class RequestTrace:
     def _record(self, failure: str) -> None:
         attributes = {**self._attributes, **({"error.type": failure} if failure else {})}
         self._tracing.duration.record(time.monotonic() - self._began, attributes)
-        for sequence in self._sequences:
-            timings, count = sequence.timings, sequence.num_generated
+        for generation in self._generations:
+            timings, count = generation.timings, generation.num_generated
             if timings.prefilled:
                 self._tracing.first_token.record(timings.prefilled - timings.arrived, attributes)
             if timings.finished and count > 1:
                 self._tracing.per_token.record((timings.finished - timings.prefilled) / (count - 1), attributes)
 
 
-def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribute]":
-    reasons = tuple(end.name.lower() for sequence in sequences if isinstance(end := sequence.end, FinishReason))
-    speculation = [sequence.speculation for sequence in sequences]
-    with_own_prompts = [sequence for sequence in sequences if sequence.first_sample is None]
+def _describe(request: Request, generations: Seq[Generation]) -> "dict[str, Attribute]":
+    reasons = tuple(end.name.lower() for generation in generations if (end := generation.end))
+    speculation = [generation.speculation for generation in generations]
+    with_own_prompts = [generation for generation in generations if generation.has_own_prompt]
     return {
         "gen_ai.response.id": request.request_id,
         "gen_ai.request.max_tokens": request.stops.max_tokens,
         "gen_ai.request.temperature": request.sampling.temperature,
         "gen_ai.request.choice.count": request.num_samples,
-        "gen_ai.usage.input_tokens": sum(sequence.num_prompt for sequence in with_own_prompts),
-        "gen_ai.usage.output_tokens": sum(sequence.num_generated for sequence in sequences),
+        "gen_ai.usage.input_tokens": sum(generation.num_prompt for generation in with_own_prompts),
+        "gen_ai.usage.output_tokens": sum(generation.num_generated for generation in generations),
         "gen_ai.response.finish_reasons": reasons,
-        "outrider.cached_tokens": sum(sequence.num_cached for sequence in with_own_prompts),
+        "outrider.cached_tokens": sum(generation.num_cached for generation in with_own_prompts),
         "outrider.predicted_tokens": sum(sum(stats.offered) for stats in speculation),
         "outrider.accepted_tokens": sum(sum(stats.accepted) for stats in speculation),
     }

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence as Seq
 
-from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
-from services.target.metrics.request_statistics import RequestStatistics
+from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationSeconds, SpeculationStats
+from services.target.generation.engine_figures import EngineFigures
 from services.target.speculation.link.draft_links import DraftLinks
-from services.target.speculation.speculation import Speculation
 from services.telemetry.metric_page import MetricPage
 
 
@@ -19,8 +18,9 @@ def add_shared(page: MetricPage, stats: SpeculationStats) -> None:
     page.counter("spec_decode_num_accepted_tokens_per_pos", text, _by_position(stats.accepted), "position")
 
 
-def add_predictions(page: MetricPage, statistics: RequestStatistics, stats: SpeculationStats) -> None:
+def add_predictions(page: MetricPage, figures: EngineFigures) -> None:
     """Acceptance by position and by source, and the reasons for no predictions."""
+    stats = figures.speculation
     page.counter("sequence_passes", "Passes of sequences that drew a token.", stats.passes)
     text = "Predictions that were verified, by their position in the pass."
     page.counter("speculation_verified_tokens_per_pos", text, _by_position(stats.offered), "position")
@@ -34,20 +34,19 @@ def add_predictions(page: MetricPage, statistics: RequestStatistics, stats: Spec
     page.counter("speculation_alternates_hit", "Wrong predictions whose alternate was ready.", stats.alternates)
     page.counter("speculation_draft_losses", "Times that a sequence lost its draft.", stats.losses)
     page.counter("speculation_draft_returns", "Times that a draft followed a sequence again.", stats.returns)
-    reasons = {reason.name.lower(): statistics.unpredicted[reason] for reason in NoSpeculation}
+    reasons = {reason.name.lower(): figures.unpredicted[reason] for reason in NoSpeculation}
     page.counter("speculation_unpredicted", "Sequences that ended without predictions, by reason.", reasons, "reason")
 
 
-def add_decisions(page: MetricPage, speculation: Speculation) -> None:
+def add_decisions(page: MetricPage, figures: EngineFigures) -> None:
     """The controllers' decisions."""
-    decisions = {(kind.name.lower(), str(choice)): count for (kind, choice), count in speculation.decisions().items()}
+    decisions = {(kind.name.lower(), str(choice)): count for (kind, choice), count in figures.decisions.items()}
     text = "Choices in steps with sequences that leave speculation to the server."
     page.counter("speculation_decisions", text, decisions, "source", "decision")
 
 
-def add_seconds(page: MetricPage, speculation: Speculation) -> None:
+def add_seconds(page: MetricPage, seconds: SpeculationSeconds) -> None:
     """What AUTO saves: the second sum over the first is the speedup, the third over the first the expected one."""
-    seconds = speculation.seconds
     text = "Seconds that sequences spent in steps with predictions that the server chose."
     page.counter("speculation_seconds", text, seconds.taken)
     text = "Seconds that their tokens in these steps would have taken without predictions."
@@ -58,15 +57,15 @@ def add_seconds(page: MetricPage, speculation: Speculation) -> None:
 
 def add_links(page: MetricPage, links: DraftLinks, stats: SpeculationStats) -> None:
     """The links to the current drafts, up or down; drafts may be added and removed."""
-    predictors = links.by_address
-    counts = {address: each.counts for address, each in predictors.items()}
-    up = {address: int(not each.absence) for address, each in predictors.items()}
+    drafts = links.by_address
+    counts = {address: each.counts for address, each in drafts.items()}
+    up = {address: int(not each.absence) for address, each in drafts.items()}
     page.gauge("draft_link_up", "Whether the draft is linked.", up, "draft")
-    arrivals = {address: each.num_arrivals for address, each in predictors.items()}
+    arrivals = {address: each.num_arrivals for address, each in drafts.items()}
     page.counter("draft_link_arrivals", "Times that the link was opened.", arrivals, "draft")
     losses = {address: each.losses for address, each in counts.items()}
     page.counter("draft_link_losses", "Times that the link has ended.", losses, "draft")
-    windows = {address: each.granted for address, each in predictors.items()}
+    windows = {address: each.granted for address, each in drafts.items()}
     page.gauge("draft_link_window_tokens", "Tokens that the draft may predict ahead now.", windows, "draft")
     runs = {
         (address, use): count

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.telemetry.load_report import LoadReport
 
@@ -13,7 +13,7 @@ _RATE_SECONDS = 5.0  # the least time over which a rate is measured
 class TargetLoad:
     """Reads the load of an engine from any thread."""
 
-    def __init__(self, engine: TargetEngine, statistics: RequestStatistics, in_flight: Callable[[], int]) -> None:
+    def __init__(self, engine: Engine, statistics: RequestStatistics, in_flight: Callable[[], int]) -> None:
         """`in_flight` counts the sequences that are admitted."""
         self._engine, self._statistics, self._in_flight = engine, statistics, in_flight
         self._requests = Rate(lambda: sum(statistics.ended.values()))
@@ -22,23 +22,22 @@ class TargetLoad:
     @property
     def waiting(self) -> int:
         """Sequences that wait for their turn, or whose prompts are encoded."""
-        return max(0, self._in_flight() - self._statistics.num_live) + len(self._engine.scheduler.waiting)
+        return max(0, self._in_flight() - self._statistics.num_live) + self._engine.load.waiting
 
     @property
     def running(self) -> int:
         """Sequences that take part in passes."""
-        return len(self._engine.scheduler.running)
+        return self._engine.load.running
 
     @property
     def cache_usage(self) -> float:
         """The share of the KV blocks that sequences own, from 0 to 1."""
-        blocks = self._engine.blocks
-        return 1 - blocks.num_free / blocks.num_blocks
+        return self._engine.load.used_blocks / self._engine.facts.num_blocks
 
     @property
     def utilization(self) -> float:
         """Sequences divided by the most that may run at once; above 1 if some wait."""
-        return (self.running + self.waiting) / self._engine.config.max_sequences
+        return (self.running + self.waiting) / self._engine.facts.config.max_sequences
 
     def report(self) -> bytes:
         """The load report (ORCA) for a load balancer."""

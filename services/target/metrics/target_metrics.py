@@ -1,14 +1,13 @@
 """TargetMetrics: the Prometheus metrics of one model of the target."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from itertools import chain
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from services.engine.cache.kv_offload import KvOffload
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_figures import EngineFigures, OffloadFigures
+from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.speculation_metrics import (
     add_decisions,
@@ -32,7 +31,7 @@ class TargetMetrics(Collector):
 
     def __init__(
         self,
-        engine: TargetEngine,
+        engine: Engine,
         load: TargetLoad,
         statistics: RequestStatistics,
         find_links: Callable[[], DraftLinks],
@@ -52,35 +51,36 @@ class TargetMetrics(Collector):
         """The current values of all metrics."""
         shared = MetricPage(self._prefix, {**self._labels, "engine": "0"})
         own = MetricPage(OWN_PREFIX, self._labels)
-        stats = self._statistics.speculation()
-        self._add_load(shared)
+        figures = self._engine.figures()
+        stats = figures.speculation
+        self._add_load(shared, figures)
         _add_requests(shared, self._statistics)
         add_shared(shared, stats)
         _add_callers(own, self._statistics)
         loras = self._statistics.by_lora()
         values = {name: loras[name] for name in self._engine.adapters}
         own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", values, "lora")
-        add_predictions(own, self._statistics, stats)
-        add_decisions(own, self._engine.speculation)
-        add_seconds(own, self._engine.speculation)
+        add_predictions(own, figures)
+        add_decisions(own, figures)
+        add_seconds(own, figures.speculation_seconds)
         add_links(own, self._find_links(), stats)
-        _add_steps(own, self._engine)
+        _add_steps(own, figures)
         text = "KV blocks that are owned, free but cached, and empty."
-        own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
+        own.gauge("kv_blocks", text, figures.blocks, "state")
         text = "Tokens in the prefix cache that were computed again, since no state of the layers was kept after them."
-        own.counter("stateless_cache_tokens", text, self._engine.blocks.num_stateless)
-        _add_offload(own, self._engine.offload)
+        own.counter("stateless_cache_tokens", text, figures.stateless_tokens)
+        _add_offload(own, figures.offload)
         _add_sessions(own, self._sessions)
         return chain(shared, own)
 
-    def _add_load(self, page: MetricPage) -> None:
+    def _add_load(self, page: MetricPage, figures: EngineFigures) -> None:
         page.gauge("num_requests_running", "Sequences that take part in passes.", self._load.running)
         text = "Sequences that wait for their turn, or whose prompts are encoded."
         page.gauge("num_requests_waiting", text, self._load.waiting)
         page.gauge("kv_cache_usage_perc", "The part of the KV blocks in use, from 0 to 1.", self._load.cache_usage)
-        page.counter("num_preemptions", "Sequences that were preempted.", self._engine.scheduler.num_preemptions)
-        blocks = self._engine.blocks
-        sizes = {(str(blocks.block_size), str(blocks.num_blocks)): 1}
+        page.counter("num_preemptions", "Sequences that were preempted.", figures.num_preemptions)
+        facts = self._engine.facts
+        sizes = {(str(facts.block_size), str(facts.num_blocks)): 1}
         page.gauge("cache_config_info", "The KV cache, as labels.", sizes, "block_size", "num_gpu_blocks")
 
 
@@ -124,28 +124,22 @@ def _add_sessions(page: MetricPage, sessions: Sessions) -> None:
     page.gauge("session_kv_blocks", "KV blocks that sessions hold, and the most that they may.", blocks, "kind")
 
 
-def _add_offload(page: MetricPage, offload: KvOffload | None) -> None:
-    store = offload.store if offload else None
-    held, most, size = (store.num_pages, store.num_slots, store.page_bytes) if store else (0, 0, 0)
+def _add_offload(page: MetricPage, offload: OffloadFigures) -> None:
     text = "Bytes of KV blocks that the offload holds, and the most that it may."
-    page.gauge("kv_offload_bytes", text, {"held": held * size, "most": most * size}, "kind")
+    page.gauge("kv_offload_bytes", text, {"held": offload.held_bytes, "most": offload.most_bytes}, "kind")
     moves = {
-        "stored": offload.num_stored if offload else 0,
-        "found": offload.num_found if offload else 0,
-        "missed": offload.num_missed if offload else 0,
-        "dropped": store.num_dropped if store else 0,
+        "stored": offload.stored,
+        "found": offload.found,
+        "missed": offload.missed,
+        "dropped": offload.dropped,
     }
     text = "KV blocks that were stored in the offload, found or missed there, or dropped."
     page.counter("kv_offload_moves", text, moves, "move")
-    has_failed = bool(store and store.problem)
-    page.gauge("kv_offload_failed", "Whether the offload is disabled after a disk error.", int(has_failed))
+    page.gauge("kv_offload_failed", "Whether the offload is disabled after a disk error.", int(offload.has_failed))
 
 
-def _add_steps(page: MetricPage, engine: TargetEngine) -> None:
-    scheduler = engine.scheduler
-    limits = {str(limit): count for limit, count in scheduler.num_steps.items()}
-    page.counter("steps", "Passes, by the limit that kept them from more work.", limits, "limit")
-    rows = {"tokens": scheduler.num_rows, "predictions": scheduler.num_prediction_rows}
-    page.counter("step_rows", "Rows of all passes.", rows, "kind")
+def _add_steps(page: MetricPage, figures: EngineFigures) -> None:
+    page.counter("steps", "Passes, by the limit that kept them from more work.", figures.steps, "limit")
+    page.counter("step_rows", "Rows of all passes.", figures.rows, "kind")
     text = "Time of the model, of waiting for predictions, and of the host between passes."
-    page.counter("step_seconds", text, asdict(engine.step_seconds), "part")
+    page.counter("step_seconds", text, figures.step_seconds, "part")

@@ -1,1 +1,1 @@
-"""The served models: their loading and unloading, and their engines, drafts and adapters."""
+"""The served models: their loading and unloading, and changes of their adapters."""

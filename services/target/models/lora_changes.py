@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from services.engine.lora.adapter import Adapter
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 
@@ -16,7 +16,7 @@ class LoraChanges:
         self._models = models
         self._changing = asyncio.Lock()
 
-    async def load(self, model: TargetModel, engine: TargetEngine, name: str, folder: str) -> None:
+    async def load(self, model: TargetModel, engine: Engine, name: str, folder: str) -> None:
         """Read an adapter from a folder below the configured one, and accept requests for it.
 
         Raises InvalidRequestError for a name that is taken or not allowed, and ValueError for a folder that is outside
@@ -26,15 +26,15 @@ class LoraChanges:
         loading = asyncio.create_task(self._load(model, engine, name, path))
         await asyncio.shield(loading)  # a caller that cancels must not leave the change half done
 
-    def drop(self, engine: TargetEngine, model: TargetModel, name: str) -> int:
+    def drop(self, engine: Engine, model: TargetModel, name: str) -> int:
         """Refuse further requests for an adapter; returns how many still use it."""
         del model.loras[name]
-        return engine.drop_adapter(name)
+        return engine.adapters.drop(name)
 
-    async def _load(self, model: TargetModel, engine: TargetEngine, name: str, path: Path) -> None:
+    async def _load(self, model: TargetModel, engine: Engine, name: str, path: Path) -> None:
         async with self._changing:
             self._models.check_new(name)
-            adapter: Adapter = await asyncio.to_thread(engine.adapters.read, name, path)
+            adapter: Adapter = await asyncio.to_thread(engine.load_adapter, name, path)
             engine.adapters.add(adapter)
             model.loras[name] = path
 

@@ -30,7 +30,7 @@ class ModelsMetrics(Collector):
     def _of_each(self) -> Iterable[TargetMetrics]:
         for model in self._models.all:
             if (serving := model.serving) is not None:
-                links = model.drafts.pool.links if model.drafts else DraftLinks
+                links = model.drafts.links if model.drafts else DraftLinks
                 yield TargetMetrics(
                     serving.engine,
                     serving.load,

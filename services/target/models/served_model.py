@@ -15,7 +15,7 @@ from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
 from services.service.errors import InvalidRequestError, Violation
 from services.service.limits import MAX_SAMPLES
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
@@ -63,27 +63,27 @@ class ServedModel:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)  # the loaded ones, by their names
 
     @classmethod
-    def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
+    def of(cls, engine: Engine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
         """The model of an engine, under this name."""
-        checkpoint = engine.model.checkpoint
+        checkpoint, tokenizer, facts = engine.checkpoint, engine.tokenizer, engine.facts
         return cls(
             name=name,
             config=checkpoint.config,
-            context_length=engine.model.context_length,
-            eos_token_ids=_end_ids(checkpoint, engine.model.tokenizer, chat_template),
+            context_length=facts.context_length,
+            eos_token_ids=_end_ids(checkpoint, tokenizer, chat_template),
             defaults=checkpoint.generation,
             token_rules=checkpoint.token_rules,
             forced_ids=checkpoint.forced_ids,
-            tokenizer=engine.model.tokenizer,
-            token_search=TokenSearch(engine.model.tokenizer),
-            prompts=PromptEncoder(engine.model.tokenizer, chat_template),
-            grammars=engine.grammars,
+            tokenizer=tokenizer,
+            token_search=TokenSearch(tokenizer),
+            prompts=PromptEncoder(tokenizer, chat_template),
+            grammars=engine.new_grammar_process(),
             chat_template=chat_template,
             syntax=syntax,
-            fingerprint=replace(engine.fingerprint, chat=_chat_digest(chat_template, syntax)),
+            fingerprint=replace(facts.fingerprint, chat=_chat_digest(chat_template, syntax)),
             adapters=engine.adapters,
-            max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
-            guides=engine.config.max_sequences > 1,
+            max_samples=min(MAX_SAMPLES, facts.config.max_sequences),
+            guides=facts.config.max_sequences > 1,
         )
 
     def describe(self) -> ModelDescription:

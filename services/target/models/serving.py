@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.service.admission import Admission, Work
 from services.service.server_config import ServerConfig
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.models.served_model import ServedModel
@@ -36,7 +36,7 @@ class Admissions:
 class Serving:
     """Each model admits its requests with its own `admissions`, and counts them in its own `statistics`."""
 
-    engine: TargetEngine
+    engine: Engine
     model: ServedModel
     admissions: Admissions
     statistics: RequestStatistics

@@ -15,26 +15,27 @@ from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
+from services.service.life.log_level import current_level
 from services.service.limits import MAX_SESSIONS
 from services.service.server_config import ServerConfig
-from services.target.generation.engine import TargetEngine
+from services.target.engines.engine_process import EngineProcess
+from services.target.engines.model_setup import ModelSetup
+from services.target.engines.own_engine import OwnEngine
+from services.target.engines.remote_engine import RemoteEngine
+from services.target.generation.engine_interface import Drafts, Engine
 from services.target.message.syntax import MessageSyntax
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
-from services.target.models.model_drafts import ModelDrafts
-from services.target.models.model_setup import ModelSetup
 from services.target.models.served_model import ModelDescription, ServedModel
 from services.target.models.serving import Admissions, Serving
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.sessions.session_quota import SessionLimits
 from services.target.sessions.sessions import Sessions
-from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.lookup_predictor import with_lookup
-from services.target.speculation.predictors.predictor import Predictor
 
 logger = logging.getLogger(__name__)
 
 _WARM_UP_TOKENS = 4
+_LAST_SECONDS = 1.0  # for the streams of an engine that was killed to end with its reason
 
 
 class TargetModel:
@@ -60,29 +61,32 @@ class TargetModel:
         self.loads = Loads()
         self.config = setup.engine
         """The engine's configuration at the next loading."""
-        self._setup, self._server, self._policy = setup, server, PolicyConfig()
+        self._setup, self._server = setup, server
         self._on_ended = on_ended
         self._tasks: list[asyncio.Task[None]] = []  # that end with the engine
         self._last: ModelDescription | None = None
-        has_drafts = setup.predictor is None and bool(setup.drafts or server.admin_listen)
-        self.drafts = ModelDrafts(setup, server, self._policy, self._rehearse) if has_drafts else None
+        self._opener = EngineProcess(setup, server) if setup.own_process else OwnEngine(setup, server)
         self._chat_template = ChatTemplate(None, {})
-        self._host = EngineHost(self._open_engine, availability, hang_seconds=server.hang_seconds)
+        self._host: EngineHost[Engine] = EngineHost(self._open_engine, availability, hang_seconds=server.hang_seconds)
 
     @property
-    def engine(self) -> TargetEngine | None:
+    def engine(self) -> Engine | None:
         """The engine, once it is loaded."""
         return self._host.engine
+
+    @property
+    def drafts(self) -> Drafts | None:
+        """Its drafts, if it has any or may get some."""
+        return self._opener.drafts
 
     @property
     def description(self) -> ModelDescription | None:
         """The public facts of the model, once it has been loaded."""
         return self.serving.model.describe() if self.serving is not None else self._last
 
-    @property
-    def has_draft(self) -> bool:
+    async def has_draft(self) -> bool:
         """Whether any draft is linked."""
-        return self.drafts is not None and self.drafts.pool.is_linked
+        return self.drafts is not None and not all((await self.drafts.absences()).values())
 
     @property
     def loaded_share(self) -> float:
@@ -122,20 +126,33 @@ class TargetModel:
         sessions = _sessions(engine, self._server)
         self._tasks.append(asyncio.create_task(sessions.sweep()))
         self.serving = Serving(engine, model, self.admissions, self.statistics, load, sessions)
-        if self.drafts is not None:
-            await self.drafts.start(engine)
+        await self._opener.start()
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
             model.name,
-            engine.model.device.name,
+            engine.facts.device,
             self.config.threads,
             model.context_length,
-            engine.blocks.num_blocks,
+            engine.facts.num_blocks,
             model.fingerprint,
         )
 
     async def _watch(self) -> None:
-        self._on_ended(await self._host.wait_ended())
+        code = await self._host.wait_ended()
+        if code is ExitCode.ENGINE_HUNG and isinstance(engine := self.engine, RemoteEngine):
+            engine.kill()  # which ends the streams with a reason
+            await self.admissions.streams.wait_until_idle(_LAST_SECONDS)
+        self._on_ended(code)
+
+    def follow_log_level(self) -> None:
+        """Let a process of its engine log messages of the same level as this one."""
+        if isinstance(self.engine, RemoteEngine):
+            self.engine.set_log_level(current_level())
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of its engine's process, if it has one of its own."""
+        return self.engine.process_id if isinstance(self.engine, RemoteEngine) else None
 
     async def drain(self, seconds: float, message: str) -> None:
         """Wait so long for streams to end, then cut the rest with this message; clients can continue elsewhere."""
@@ -147,66 +164,57 @@ class TargetModel:
     async def close(self) -> None:
         """End the links to drafts and the engine, and free its memory: no reference to it remains."""
         if self.serving is not None:
+            self.serving.model.grammars.close()
             self._last, self.serving = self.serving.model.describe(), None
             self.loads.unloaded()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        if self.drafts is not None:
-            await self.drafts.stop()
+        await self._opener.stop()
         await self._host.close()
         self.progress = LoadingProgress()
 
-    def _order_predictors(self) -> list[Predictor]:
-        setup = self._setup
-        predictors = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
-        return with_lookup(*predictors, long_match=self._policy.long_match) if setup.lookup else [*predictors]
-
-    def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
+    def _open_engine(self, on_failure: Callable[[], None]) -> Engine:
         """Open the engine; runs on a thread."""
         model = fetch(self.config.model)
         self.name = self.name or model.name
         self._chat_template = ChatTemplate.from_model(model.path)
-        return TargetEngine.open(
+        return self._opener.open(
             replace(self.config, model=model.path),
-            loras=self.loras,
-            predictors=self._order_predictors(),
-            policy=self._policy,
-            progress=self.progress,
+            self.loras,
+            self.progress,
             try_out=self._chat_template.try_out,
             on_failure=on_failure,
         )
 
-    def _served(self, engine: TargetEngine) -> ServedModel:
+    def _served(self, engine: Engine) -> ServedModel:
         template, setup = self._chat_template, self._setup
         parsers = {"tool_parser": setup.tool_parser, "reasoning_parser": setup.reasoning_parser}
-        syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **parsers)
+        syntax = MessageSyntax.find(template.source, engine.tokenizer, **parsers)
         return ServedModel.of(engine, self.name, template, syntax)
 
-    async def _rehearse(self) -> bool:
-        return await self.engine.rehearse() if self.engine and self.has_draft else True
 
-
-def _sessions(engine: TargetEngine, server: ServerConfig) -> Sessions:
-    blocks, sessions = engine.session_blocks, int(min(MAX_SESSIONS, engine.most_sessions))
+def _sessions(engine: Engine, server: ServerConfig) -> Sessions:
+    blocks, sessions = engine.facts.session_blocks, int(min(MAX_SESSIONS, engine.facts.most_sessions))
     limits = SessionLimits(
         blocks=blocks,
         blocks_each=server.share(blocks),
         sessions=sessions,
         sessions_each=server.share(sessions),
     )
-    return Sessions(limits, block_size=engine.blocks.block_size, hold=engine.hold, let_go=engine.let_go)
+    return Sessions(limits, block_size=engine.facts.block_size, hold=engine.hold, let_go=engine.let_go)
 
 
-async def _warm_up(engine: TargetEngine) -> None:
+async def _warm_up(engine: Engine) -> None:
     """Generate a few tokens, so that the first request finds memory touched and code paged in."""
-    stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
+    stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.facts.context_length - 1))
     sampling = SamplingParams(seed=0, temperature=0.0)
-    request = Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops)
-    (sequence,) = engine.submit(engine.prepare([request]))
-    async for event in sequence.stream:
+    request = Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops, is_counted=False)
+    (generation,) = await engine.submit([request])
+    async for event in generation:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
+    engine.cancel(generation.number)
 
 
 class Loads:

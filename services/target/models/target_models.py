@@ -10,7 +10,7 @@ from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.named_option import is_name
 from services.service.server_config import ServerConfig
-from services.target.models.model_setup import ModelSetup
+from services.target.engines.model_setup import ModelSetup
 from services.target.models.residency import Residency
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
@@ -58,6 +58,15 @@ class TargetModels:
             raise InvalidRequestError([Violation("name", f"is {name[:_LONGEST_SHOWN]!r}; allowed: {allowed}")])
         if any(name == model.name or name in model.loras for model in self.all):
             raise InvalidRequestError([Violation("name", f"{name!r} is the name of a model or of another adapter")])
+
+    def process_ids(self) -> list[int]:
+        """The processes of engines that have one of their own; for any thread."""
+        return [process_id for model in self.all if (process_id := model.process_id) is not None]
+
+    def follow_log_level(self) -> None:
+        """Let processes of engines log messages of the same level as this one."""
+        for model in self.all:
+            model.follow_log_level()
 
     async def open(self, on_opened: Callable[[], Awaitable[None]]) -> None:
         """Load the models of the start, as `Residency.open`."""

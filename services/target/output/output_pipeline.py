@@ -230,4 +230,5 @@ class OutputPipeline:
             timings=sequence.timings,
             speculation=sequence.speculation,
             text=self._last_text,
+            embedding=sequence.prompt_results.embedding,
         )

@@ -6,7 +6,7 @@ from bisect import insort
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.cached_tokens import CachedTokens
-from services.engine.events import FinishReason
+from services.engine.events import FinishReason, Scheduled
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
 from services.target.scheduling.limits import SchedulerConfig, StepLimit
@@ -215,6 +215,7 @@ class Scheduler:
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
             sequence.num_cached = sequence.text.num_computed
+            sequence.stream.put(Scheduled(sequence.num_cached, sequence.timings.scheduled))
         insort(self.running, sequence, key=_start_time)
         return True
 

@@ -42,10 +42,9 @@ class PooledStates(PromptResults):
         self._missing = self._missing[len(states) :]
 
     @property
-    def vector(self) -> NDArray[np.float32]:
-        """The mean of all states, rounded once, [hidden_size]; all must have been taken."""
-        assert self._sum is not None
-        return (self._sum / self._count).astype(np.float32)
+    def embedding(self) -> NDArray[np.float32] | None:
+        """The mean of all states, rounded once, [hidden_size]; None if they have not all been taken."""
+        return None if self._sum is None or self._missing else (self._sum / self._count).astype(np.float32)
 
 
 def _needed(pooling: Pooling, num_prompt: int) -> range:

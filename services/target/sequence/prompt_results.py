@@ -72,6 +72,11 @@ class PromptResults:
     def take_states(self, states: NDArray[np.float32]) -> None:
         """Take the hidden states of `states`, [rows, hidden_size]."""
 
+    @property
+    def embedding(self) -> NDArray[np.float32] | None:
+        """The prompt's pooled hidden states, [hidden_size], once they are complete; None if they are not wanted."""
+        return None
+
     def ends_at(self, num_computed: int) -> bool:
         """Whether nothing is drawn, and everything is done once so many tokens are computed."""
         return not self._request.draws and self.is_complete and num_computed >= self.num_needed

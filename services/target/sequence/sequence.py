@@ -7,11 +7,11 @@ from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
 from services.engine.request import Request
 from services.target.sequence.draw_state import DrawState
+from services.target.sequence.event_sink import EventSink
 from services.target.sequence.feedback_replay import FeedbackReplay
 from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
 from services.target.sequence.prompt_results import PromptResults
-from services.target.sequence.token_stream import TokenStream
 
 
 class Sequence:
@@ -22,7 +22,7 @@ class Sequence:
     """
 
     def __init__(
-        self, request: Request, stream: TokenStream, *, context_length: int, first_sample: "Sequence | None" = None
+        self, request: Request, stream: EventSink, *, context_length: int, first_sample: "Sequence | None" = None
     ) -> None:
         """`first_sample` computes the same prompt, whose blocks this sequence may share."""
         self.request = request

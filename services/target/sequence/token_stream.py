@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from collections.abc import Sequence as Seq
 
 from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused
@@ -31,16 +31,15 @@ class TokenStream:
         on_drained: Callable[[], None],
         wake: _Call = _wake_now,
         take_turn: _Call = _wake_now,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """`capacity` is in tokens, including those of a prompt with records; `on_drained` is called when a full stream
-        has room again. `wake` notifies the reader's event loop of events, and `take_turn` schedules the reader for the
-        next one. The reader's loop is `loop`, by default the running one.
+        has room again. `wake` notifies the reader's event loop, the running one, of events, and `take_turn`
+        schedules the reader for the next one.
         """
         self._capacity = capacity
         self._on_drained = on_drained
         self._wake, self._take_turn = wake, take_turn
-        self._loop = loop or asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
         self._num_tokens = 0
@@ -95,7 +94,7 @@ class TokenStream:
                 return
 
 
-async def interleaved(streams: Seq[TokenStream]) -> AsyncGenerator[tuple[int, Event], None]:
+async def interleaved(streams: Seq[AsyncIterable[Event]]) -> AsyncGenerator[tuple[int, Event], None]:
     """The events of several streams as they come, each with its stream's index; at most one of each is held."""
     if len(streams) == 1:  # needs no task for each event
         async for event in streams[0]:

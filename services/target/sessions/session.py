@@ -6,7 +6,6 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.engine.cache.page_key import next_digest, scope_digest
-from services.target.sequence.sequence import Sequence
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -21,7 +20,7 @@ class Session:
     ttl: float
     ends_at: float = math.inf
     is_open: bool = False  # whether it is computed and may be used
-    pinned: Sequence | None = None  # computes the blocks, and owns them from then on
+    pinned: int | None = None  # number of the generation that computes the blocks, and owns them from then on
 
 
 def pinned_tokens(num_tokens: int, block_size: int) -> int:

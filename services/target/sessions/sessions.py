@@ -4,12 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from services.target.sequence.sequence import Sequence
 from services.target.sessions.session import Session, SessionExistsError, UnknownSessionError, block_digests
 from services.target.sessions.session_quota import SessionLimits, SessionQuota
 
 _SWEEP_SECONDS = 1.0  # between two checks for expired sessions
-Holder = Callable[[Sequence], None]
+Holder = Callable[[int], None]
 
 
 class Sessions:
@@ -24,7 +23,7 @@ class Sessions:
         let_go: Holder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`hold` keeps the blocks that a session pins findable, `let_go` releases them; `clock` is in seconds."""
+        """`hold` keeps the blocks that a generation pins findable, `let_go` releases them; `clock` is in seconds."""
         self.quota = SessionQuota(limits)
         self._block_size = block_size
         self._hold, self._let_go, self._clock = hold, let_go, clock

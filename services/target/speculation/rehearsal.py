@@ -39,6 +39,7 @@ def rehearsal_request(tokenizer: Tokenizer, config: PolicyConfig, *, seed: int, 
         stops=StopConditions(max_tokens=config.rehearsal_tokens),
         speculation=SpeculationPolicy(lookup=False),
         cache=CachePolicy(prefix=False),
+        is_counted=False,
     )
 
 

@@ -16,6 +16,7 @@ from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.source import Source, SourcePlan, is_automatic
+from services.target.speculation.speculation_totals import SpeculationTotals
 from services.target.speculation.step_record import StepRecord
 
 Run = tuple[ScheduledRows, list[int]]
@@ -49,7 +50,7 @@ class Speculation:
         self._sources = [Source(predictor, self._passes, self._regret, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._step = StepRecord(began=clock())
-        self.seconds = SpeculationSeconds()
+        self.seconds, self.totals = SpeculationSeconds(), SpeculationTotals()
         self.rehearsal: Sequence | None = None
         """The sequence of a rehearsal, while there is one."""
 
@@ -80,6 +81,7 @@ class Speculation:
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence, after the healing of its prompt if there is any."""
+        self.totals.begin(sequence)
         if not _is_allowed(sequence):
             _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
         elif not self._sources:
@@ -180,6 +182,7 @@ class Speculation:
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
+        self.totals.end(sequence)
         if sequence is self.rehearsal:
             self.rehearsal = None
         if self._sources:

@@ -33,25 +33,25 @@ def write_model_info(model: ServedModel) -> vllm_engine_pb2.GetModelInfoResponse
 
 def write_server_info(serving: Serving, *, uptime: float, heard_at: float) -> vllm_engine_pb2.GetServerInfoResponse:
     """The server's configuration; `uptime` is in seconds, `heard_at` in seconds since 1970."""
-    config = serving.engine.config
+    facts = serving.engine.facts
     return vllm_engine_pb2.GetServerInfoResponse(
         active_requests=serving.load.running + serving.load.waiting,
         uptime_seconds=uptime,
         last_receive_timestamp=heard_at,
         server_type=_SERVER_TYPE,
         data_parallel_size=1,
-        kv_cache_dtype=config.kv,
-        block_size=serving.engine.blocks.block_size,
-        model_dtype=serving.engine.model.weights,
-        max_num_seqs=config.max_sequences,
+        kv_cache_dtype=facts.config.kv,
+        block_size=facts.block_size,
+        model_dtype=facts.weights,
+        max_num_seqs=facts.config.max_sequences,
         constrained_decoding_start=_GRAMMARS_BEGIN,
     )
 
 
 def write_loads(serving: Serving, version: str) -> vllm_engine_pb2.GetLoadsResponse:
     """The load of the server."""
-    load, blocks = serving.load, serving.engine.blocks
-    capacity = blocks.num_blocks * blocks.block_size
+    load, facts = serving.load, serving.engine.facts
+    capacity = facts.num_blocks * facts.block_size
     running, waiting = load.running, load.waiting
     scheduler = vllm_engine_pb2.SchedulerLoad(
         num_running_reqs=running,
@@ -63,7 +63,7 @@ def write_loads(serving: Serving, version: str) -> vllm_engine_pb2.GetLoadsRespo
         gen_throughput=load.token_rate(),
         cache_hit_rate=load.cache_hit_rate,
         utilization=load.utilization,
-        max_running_requests=serving.engine.config.max_sequences,
+        max_running_requests=facts.config.max_sequences,
         num_waiting_uncached_tokens=min(serving.admissions.waiting_tokens.total, MAX_COUNT),
     )
     now = datetime.now(UTC).isoformat()

@@ -45,7 +45,18 @@ class Service:
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
         self._wrapper = wrapper
-        self._arguments = [name, "--model", str(model), "--listen", self.address, "--threads", "1", *options]
+        one_process = ["--fronts", "0"] if name == "target" else []  # whose blocks the gauge sees
+        self._arguments = [
+            name,
+            "--model",
+            str(model),
+            "--listen",
+            self.address,
+            "--threads",
+            "1",
+            *one_process,
+            *options,
+        ]
         self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

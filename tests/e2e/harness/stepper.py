@@ -18,7 +18,7 @@ from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
-from services.engine.lora.adapter_set import AdapterSet
+from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.open_offload import offload_to
 from services.engine.request import (
     OutputOptions,
@@ -135,7 +135,7 @@ class Stepper:
         self.most_sequences = 0
         self.num_copies = 0
         self._stream_capacity = stream_capacity
-        self._adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
+        self._adapters = AdapterLoader(checkpoint, self._decoder).load_all(loras or {})
         self.runner = CountingRunner(
             self._decoder, max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks
         )

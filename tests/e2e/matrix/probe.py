@@ -3,7 +3,7 @@
 import mmap
 import struct
 import threading
-from collections.abc import Sequence as Seq
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Probe:
 
     def watch(self, engine: TargetEngine) -> None:
         """Count from now on what this engine is given by cells, and what it schedules of that."""
-        scheduler, schedule, submit = engine.scheduler, engine.scheduler.schedule, engine.submit
+        scheduler, schedule, start = engine.scheduler, engine.scheduler.schedule, engine.start
 
         def watched_schedule() -> list[ScheduledRows]:
             batch = schedule()
@@ -74,11 +74,11 @@ class Probe:
             self._saw(batch, preemptions)
             return batch
 
-        def watched_submit(outputs: Seq[OutputPipeline]) -> Any:
-            request = outputs[0].sequence.request
+        def watched_start(outputs: Mapping[int, OutputPipeline]) -> None:
+            request = next(iter(outputs.values())).sequence.request
             if _counts(request):
                 self._add(resumed_streams=bool(request.received), resumed_tokens=len(request.received))
-            return submit(outputs)
+            start(outputs)
 
         step = engine._step
         commit = step._commit
@@ -94,7 +94,7 @@ class Probe:
 
         step._commit = watched_commit  # type: ignore[method-assign]
         scheduler.schedule = watched_schedule  # type: ignore[method-assign]
-        engine.submit = watched_submit  # type: ignore[method-assign]
+        engine.start = watched_start  # type: ignore[method-assign]
 
     def watch_link(self, predictor: RemotePredictor) -> None:
         """Count from now on when a target's link to its draft comes and goes, and what it brings; there is none yet."""

@@ -14,8 +14,9 @@ from services.engine.config import PROMPT_SLOWDOWN, EngineConfig
 from services.engine.hub.fetch import fetch
 from services.service.engine_host import OnFailure
 from services.service.server_config import ServerConfig
+from services.target.engines.model_setup import ModelSetup
 from services.target.generation.engine import TargetEngine
-from services.target.models.model_setup import ModelSetup
+from services.target.generation.engine_interface import Engine
 from services.target.server import TargetServer
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.harness.models import folder
@@ -24,6 +25,7 @@ from tests.e2e.matrix.predictions import ScriptedPredictor, Scripts
 from tests.e2e.matrix.probe import Probe
 from tests.e2e.matrix.processors import engine_settings
 from tests.e2e.matrix.store import read_reference
+from tests.harness.servers.server import own_drafts
 
 _CHUNK, _WHOLE = 16, 4096
 _RUN_AHEAD, _NUM_ALTERNATES = 8, 3  # as if the draft had cores of its own, which it has not
@@ -75,13 +77,14 @@ class WatchedServer(TargetServer):
         super().__init__([setup], server)
         host = self.models.first._host
         host._open_engine = functools.partial(_watched, probe, host._open_engine)
-        for predictor in self.models.first.drafts.pool.predictors if self.models.first.drafts else ():
+        for predictor in own_drafts(self.models.first).pool.predictors if self.models.first.drafts else ():
             if isinstance(predictor, RemotePredictor):
                 probe.watch_link(predictor)
 
 
-def _watched(probe: Probe, open_engine: Callable[[OnFailure], TargetEngine], on_failure: OnFailure) -> TargetEngine:
+def _watched(probe: Probe, open_engine: Callable[[OnFailure], Engine], on_failure: OnFailure) -> TargetEngine:
     engine = open_engine(on_failure)
+    assert isinstance(engine, TargetEngine)
     probe.watch(engine)
     return engine
 

@@ -95,7 +95,9 @@ async def test_a_cancelled_sequence_stays_for_one_step_at_most(until: str):
     )
     engine = TargetEngine.open(config, on_failure=lambda: None)
     try:
-        (sequence,) = engine.submit(engine.prepare([request(DEMO_PROMPT, max_tokens=1900)]))
+        (generation,) = await engine.submit([request(DEMO_PROMPT, max_tokens=1900)])
+        await _until(lambda: generation.number in engine._sequences)
+        sequence = engine._sequences[generation.number]
         reached: dict[str, Callable[[], bool]] = {
             "first pass": lambda: sequence.text.num_computed > 0,
             "prefilled": lambda: sequence.num_generated > 0,
@@ -103,7 +105,7 @@ async def test_a_cancelled_sequence_stays_for_one_step_at_most(until: str):
         }
         await _until(reached[until])
         late_steps = _count_steps_with(engine, sequence)
-        engine.cancel(sequence)
+        engine.cancel(generation.number)
         late_steps.clear()
         await _until(lambda: engine.blocks.num_free == engine.blocks.num_blocks)
         assert len(late_steps) <= 1

@@ -19,7 +19,7 @@ from services.target.prompt import chat_template
 def few_processes() -> Iterator[None]:
     """Servers have one process for the same chat template; one that tries grammars comes with a server's first one."""
     with (
-        mock.patch.object(GrammarProcess, "begin", return_value=None),  # `compile` starts it where it does not run
+        mock.patch.object(GrammarProcess, "begin", return_value=None),  # `try_out` starts it where it does not run
         mock.patch.object(chat_template, "WorkerProcess", _worker_of),
     ):
         yield

@@ -16,9 +16,10 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import EngineConfig, resolve_isa
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
+from services.target.engines.model_drafts import ModelDrafts
+from services.target.engines.model_setup import ModelSetup
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO
-from services.target.models.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 from services.target.server import SERVICE, TargetServer
@@ -105,8 +106,7 @@ class RunningTarget:
 
     def wait_for_draft(self) -> None:
         """Return once the link to the draft is up."""
-        assert self.model.drafts is not None
-        pool = self.model.drafts.pool
+        pool = own_drafts(self.model).pool
         wait_until(lambda: pool.is_linked)
 
     def assert_all_free(self) -> None:
@@ -131,6 +131,12 @@ class RunningTarget:
             self._thread.close()
 
 
+def own_drafts(model: TargetModel) -> ModelDrafts:
+    """The drafts of a model whose engine is in this process."""
+    assert isinstance(model.drafts, ModelDrafts)
+    return model.drafts
+
+
 @contextlib.contextmanager
 def target_server(
     model: Path,
@@ -148,6 +154,7 @@ def target_server(
     residency: ResidencyConfig | None = None,
     loras: Mapping[str, Path] | None = None,
     lora_dir: Path | None = None,
+    own_process: bool = False,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
@@ -165,6 +172,7 @@ def target_server(
         lookup=lookup,
         tool_parser=(parsers or {}).get("tool_parser", AUTO),
         reasoning_parser=(parsers or {}).get("reasoning_parser", AUTO),
+        own_process=own_process,
     )
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
     running = RunningTarget([setup, *further], server, vllm_contract, residency)

@@ -13,7 +13,7 @@ from services.engine.config import resolve_isa
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch
 from services.engine.lora.adapter import NO_ADAPTER
-from services.engine.lora.adapter_set import AdapterSet
+from services.engine.lora.adapter_loader import AdapterLoader
 from tests.e2e.harness.models import folder
 from tests.harness.further import further
 from tests.harness.models.checkpoints import Kind
@@ -57,7 +57,7 @@ def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch
     checkpoint = load_checkpoint(base)
     device = make_device(device_name or resolve_isa(), 1)
     decoder = load_decoder(checkpoint, device, weights="f32", kv="f32", num_blocks=NUM_BLOCKS)
-    adapters = AdapterSet.load({"one": adapter}, checkpoint, decoder)
+    adapters = AdapterLoader(checkpoint, decoder).load_all({"one": adapter})
     batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=NUM_BLOCKS)
     number = adapters[name].number if name else NO_ADAPTER
     if checkpoint.config.has_states:

@@ -109,7 +109,7 @@ def test_an_adapter_that_does_not_fit_is_refused_by_its_name(load, tmp_path):
     folder = write_adapter(tmp_path, Path(random_checkpoint(Kind.LLAMA)), seed=0, rank=1024)
     probe = ReadProbe(model.device, model.device.memory[0] - 2 * MIB)
     with pytest.raises(CheckpointError, match=r"^lora 'large', .*: CUDA device \d+ has too little memory: "):
-        model.adapters.read("large", folder)
+        model.adapter_loader.load("large", folder)
     assert probe.bytes > 0
     assert not model.adapters
 

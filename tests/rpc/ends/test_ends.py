@@ -43,6 +43,7 @@ class StepsToDrop:
         self.num_steps = 0
         self.waits: list[int] = []
         self._cancelled_at: dict[Sequence, int] = {}
+        self._sequences = engine._sequences
         self._step, self._drop, self._cancel = engine._step.step, engine._step.drop, engine.cancel
         monkeypatch.setattr(engine._step, "step", self._count)
         monkeypatch.setattr(engine._step, "drop", self._note_drop)
@@ -52,8 +53,9 @@ class StepsToDrop:
         self.num_steps += 1
         return self._step()
 
-    def _note_cancel(self, sequence: Sequence) -> None:
-        self._cancel(sequence)
+    def _note_cancel(self, number: int) -> None:
+        sequence = self._sequences[number]
+        self._cancel(number)
         self._cancelled_at[sequence] = self.num_steps
 
     def _note_drop(self, sequence: Sequence) -> None:

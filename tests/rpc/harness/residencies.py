@@ -8,8 +8,8 @@ from typing import Any
 
 from outrider.v1 import generation_pb2
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.target.engines.model_setup import ModelSetup
 from services.target.models.memory_plan import plan_memory
-from services.target.models.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 from tests.harness.servers.server import RunningTarget, engine_config, target_server

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.v1 import generation_pb2
 from services.engine.config import ConfigError
-from services.target.models.model_setup import ModelSetup
+from services.target.engines.model_setup import ModelSetup
 from tests.harness.servers.server import RunningTarget, engine_config, target_server
 from tests.rpc.harness.requests import Streamed, stream, stream_request, violations
 

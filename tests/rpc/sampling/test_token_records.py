@@ -9,12 +9,10 @@ import pytest
 
 import outrider
 from outrider.v1 import common_pb2
-from services.engine.request import Request
 from services.service.access.caller import Caller
 from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import read_request
-from services.target.sequence.sequence import Sequence
 from tests.harness.models.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.harness.servers.server import RunningTarget, wait_until
 from tests.rpc.harness.requests import Streamed, as_unary, stream, stream_request, violations
@@ -163,23 +161,18 @@ def test_records_larger_than_a_message_come_in_several(target: RunningTarget, mo
 
 
 def test_larger_records_pause_an_unread_stream_earlier(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.target.generation.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
+    monkeypatch.setattr("services.target.generation.engine_facts._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
     model = target.server._servicer.serving().model
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
     found = Violations()
     prompt = target.call(read_prompt(message.prompt, model, found))
-    sequence = target.call(
-        _submit(target, read_request(message, prompt, None, model, found, caller=Caller("test"), deadline=None))
-    )
+    request = read_request(message, prompt, None, model, found, caller=Caller("test"), deadline=None)
+    (generation,) = target.call(target.engine.submit([request]))
+    wait_until(lambda: generation.number in target.engine._sequences)
+    sequence = target.engine._sequences[generation.number]
     wait_until(lambda: sequence.is_paused)
     assert target.on_engine_thread(lambda: sequence.num_generated) == 3
-    target.engine.cancel(sequence)
-
-
-async def _submit(target: RunningTarget, request: Request) -> Sequence:
-    """Begin a generation without reading its stream."""
-    (sequence,) = target.engine.submit(target.engine.prepare([request]))
-    return sequence
+    target.engine.cancel(generation.number)
 
 
 def test_the_client_gives_all_of_it(target: RunningTarget) -> None:

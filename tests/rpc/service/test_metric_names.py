@@ -16,13 +16,14 @@ from services.target.metrics import target_metrics
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
+from services.target.sequence.generation import Generation
 from services.target.speculation.link.draft_links import DraftLinks
 from services.telemetry import metrics_server
 from services.telemetry.metrics_server import MetricsServer
 from services.telemetry.open_tracing import open_tracing
 from services.telemetry.telemetry_config import TelemetryConfig
 from tests.harness.servers.server import RunningTarget, wait_until
-from tests.unit.sequences import make_request, make_sequence
+from tests.unit.sequences import make_request, make_stream
 
 SERVICES = Path(__file__).parents[3] / "services"
 STEMS = {
@@ -63,7 +64,7 @@ async def test_callers_beyond_a_number_are_counted_together(
     statistics = RequestStatistics()
     for index in range(50):
         request = make_request(share=Share(caller=f"ipv4:10.0.0.{index}:4000"))
-        statistics.begin(make_sequence(request) for _ in range(2 if index in (7, 8) else 1))
+        statistics.begin(Generation(0, request, make_stream()) for _ in range(2 if index in (7, 8) else 1))
     samples = [sample for family in collect(target, statistics, "outrider") for sample in family.samples]
     callers = [sample for sample in samples if sample.name == "outrider:caller_requests"]
     counts = {each.labels["caller"]: each.value for each in callers if each.labels["state"] == "waiting"}

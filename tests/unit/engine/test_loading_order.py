@@ -8,7 +8,7 @@ import pytest
 
 from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
-from services.target.models.model_setup import ModelSetup
+from services.target.engines.model_setup import ModelSetup
 from tests.harness.models.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.unit.engine.test_config import make_config

@@ -8,8 +8,9 @@ from functools import partial
 from services.engine.decoder.compute_resources import ComputeResources
 from services.service.access.credential_files import Credentials
 from services.target.speculation.link.draft_client import DraftClient
-from services.target.speculation.link.draft_links import DraftLinks
+from services.target.speculation.link.draft_links import DraftLinks, LinkState
 from services.target.speculation.link.draft_spread import DraftSpread
+from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.predictor import Predictor
@@ -67,14 +68,14 @@ class DraftPool:
 
     def links(self) -> DraftLinks:
         """The links to the current drafts; for any thread."""
-        by_address = {address: client.predictor for address, client in self._clients.copy().items()}
+        by_address = {address: _state(client.predictor) for address, client in self._clients.copy().items()}
         useless_tokens = sum(each.counts.useless_tokens for each in by_address.values())
         return DraftLinks(by_address, self._useless_of_gone + useless_tokens)
 
     @property
     def absences(self) -> dict[str, str]:
         """For every address the reason why its draft is not linked; empty if it is."""
-        return {address: predictor.absence for address, predictor in self.links().by_address.items()}
+        return {address: client.predictor.absence for address, client in self._clients.items()}
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
         """Begin to keep the links; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
@@ -114,3 +115,7 @@ class DraftPool:
 
     def _share(self, address: str) -> SharedPredictor:
         return SharedPredictor(self._clients[address].predictor, self._spread)
+
+
+def _state(predictor: RemotePredictor) -> LinkState:
+    return LinkState(predictor.absence, predictor.num_arrivals, predictor.granted, predictor.counts)

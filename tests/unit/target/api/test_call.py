@@ -8,7 +8,7 @@ from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.service.errors import InvalidRequestError
 from services.target.api.call import _submit
-from services.target.generation.engine import TargetEngine
+from services.target.generation.engine_interface import Engine
 from services.target.sequence.continuation_error import ContinuationError
 
 
@@ -16,14 +16,14 @@ class RefusingEngine:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def prepare(self, *_: Any) -> None:
+    async def submit(self, _: Any) -> None:
         raise self._error
 
 
 async def submit(error: Exception) -> None:
     stops = StopConditions(max_tokens=4)
     request = Request(request_id="r", prompt=(1,), received=(2,), sampling=SamplingParams(seed=1), stops=stops)
-    await _submit(cast(TargetEngine, RefusingEngine(error)), [request])
+    await _submit(cast(Engine, RefusingEngine(error)), [request])
 
 
 async def test_received_tokens_of_another_generation_are_refused() -> None:

@@ -17,7 +17,6 @@ from services.target.message.syntax import MessageSyntax
 from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
-from tests.harness.grammar.grammars import compiler
 from tests.harness.models.checkpoints import Kind, random_checkpoint
 
 pytestmark = pytest.mark.process
@@ -52,7 +51,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         tokenizer=tokenizer,
         token_search=TokenSearch(tokenizer),
         prompts=PromptEncoder(tokenizer, chat_template),
-        grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
+        grammars=GrammarProcess(tokenizer, vocab_size=vocab_size),
         chat_template=chat_template,
         syntax=MessageSyntax(None, None, {}, frozenset()),
         fingerprint=FINGERPRINT,

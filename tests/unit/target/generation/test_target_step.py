@@ -17,6 +17,7 @@ from services.engine.events import (
     NoSpeculation,
     PredictionSource,
     Progress,
+    Scheduled,
     SourceStats,
     SpeculationStats,
 )
@@ -83,7 +84,7 @@ class Target:
 
 
 async def read(stream: TokenStream) -> list:
-    return [event async for event in stream]
+    return [event async for event in stream if not isinstance(event, Scheduled)]
 
 
 async def test_without_sequences_there_is_no_step():
@@ -94,6 +95,7 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     target = Target()
     _, stream = target.add(make_request(b"0123456789", max_tokens=3, stop_ids=[]))
     target.driver.step()
+    assert isinstance(await anext(aiter(stream)), Scheduled)
     assert await anext(aiter(stream)) == Progress(4, 10)
     while target.driver.step():
         pass

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Sampler as NativeSampler
-from services.engine.events import Chunk, Event, Finished, Progress
+from services.engine.events import Chunk, Event, Finished, Progress, Scheduled
 from services.engine.request import CachePolicy, Loop, Request, Share, SpeculationMode, SpeculationPolicy
 from services.engine.text.healing import Healing
 from services.target.generation.deferred_calls import DeferredCalls
@@ -202,7 +202,7 @@ def check_answer(client: Client, expected: Answer) -> None:
         return
     assert answer_of(client.events) == expected
     kinds = [type(event) for event in client.events]
-    assert kinds == sorted(kinds, key=[Progress, Chunk, Finished].index)
+    assert kinds == sorted(kinds, key=[Scheduled, Progress, Chunk, Finished].index)
     check_prompt(client)
     records = [record for event in client.events if isinstance(event, Chunk) for record in event.records]
     end = client.events[-1]

@@ -11,7 +11,7 @@ from services.service.life.availability import Availability
 from services.service.named_option import NamedOption
 from services.service.server_config import ServerConfig
 from services.target.command import add_options, model_setups
-from services.target.models.model_setup import ModelSetup
+from services.target.engines.model_setup import ModelSetup
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_models import TargetModels
 

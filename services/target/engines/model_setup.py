@@ -21,7 +21,7 @@ class ModelSetup:
     `drafts` are addresses of draft services, which share the sequences unless there is another `predictor`; they are
     sent the `draft_credentials`. For `run_ahead` and `num_alternates` see DraftClient. `loras` are folders of adapters
     by the names that clients use, and `lora_dir` has those that may be loaded later. `lookup` adds prompt lookup. For
-    the parsers see MessageSyntax.
+    the parsers see MessageSyntax. With `own_process` the engine computes in a process of its own.
     """
 
     engine: EngineConfig
@@ -36,6 +36,7 @@ class ModelSetup:
     lookup: bool = True
     tool_parser: str = AUTO
     reasoning_parser: str = AUTO
+    own_process: bool = False
 
     def __post_init__(self) -> None:
         check_range("run_ahead", self.run_ahead or 0, 0, _MOST_RUN_AHEAD)

@@ -1,0 +1,13 @@
+"""Deliveries: carries the events that a step has put into its generations' sinks to their readers."""
+
+from typing import Protocol
+
+
+class Deliveries(Protocol):
+    """Delivers on a thread of its own."""
+
+    def flush(self) -> None:
+        """Deliver all events that were put so far; any thread may call this."""
+
+    def close(self) -> None:
+        """Deliver the rest, and end."""

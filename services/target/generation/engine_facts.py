@@ -1,0 +1,33 @@
+"""EngineFacts: what stays the same about an engine while it is loaded."""
+
+from dataclasses import dataclass
+
+from services.engine.config import EngineConfig
+from services.engine.request import OutputOptions
+from services.target.generation.fingerprint import Fingerprint
+
+_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, not counting those of its last pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """The configuration of an engine, and what came of it."""
+
+    config: EngineConfig
+    fingerprint: Fingerprint
+    """Of answers to token ids; conversations add their own part, see `ServedModel`."""
+    device: str
+    weights: str  # their format in memory
+    context_length: int  # tokens
+    num_blocks: int  # of the KV cache
+    block_size: int  # tokens
+    vocab_size: int
+    session_blocks: int  # the most that sequences may pin
+    most_sessions: float  # for which there is memory; infinity where only their blocks count
+
+    def capacity(self, output: OutputOptions) -> int:
+        """How many tokens may wait for a reader; fewer if each of them has many logits."""
+        if not output.logits:
+            return self.config.stream_capacity
+        logits_bytes = 4 * (len(output.logits_token_ids) or self.vocab_size)
+        return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
