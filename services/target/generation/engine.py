@@ -241,18 +241,20 @@ class TargetEngine:
 
     def hold(self, number: int) -> None:
         """Keep the blocks that an ended generation pins findable in the prefix cache, even after it was cleared."""
-        self._loop.post(lambda: self._keep(self._sequences[number]))
+        self._loop.post(lambda: self._keep(number))
 
-    def _keep(self, pinned: Sequence) -> None:
-        self.blocks.keep(pinned.text, pinned.text.num_computed)
+    def _keep(self, number: int) -> None:
+        if (pinned := self._sequences.get(number)) is not None:
+            self.blocks.keep(pinned.text, pinned.text.num_computed)
 
     def let_go(self, number: int) -> None:
         """Release the blocks that a generation pins, whether it has ended or not."""
-        self._loop.post(lambda: self._let_go(self._sequences.pop(number)))
+        self._loop.post(lambda: self._let_go(number))
 
-    def _let_go(self, pinned: Sequence) -> None:
-        self._step.drop(pinned)
-        self.blocks.release(pinned.text)
+    def _let_go(self, number: int) -> None:
+        if (pinned := self._sequences.pop(number, None)) is not None:  # else it was never begun
+            self._step.drop(pinned)
+            self.blocks.release(pinned.text)
 
     def abandon(self, message: str) -> None:
         """End all generations with an error after which a client may continue on another server."""

@@ -18,6 +18,7 @@ from services.target.engines.remote_engine import RemoteEngine
 from tests.harness.processes.warm_commands import warm_process
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.engine_process.conftest import Split
+from tests.rpc.engine_process.faults import break_down
 from tests.rpc.harness.commands import SMALL
 from tests.rpc.harness.requests import PROMPT, stream, stream_request
 
@@ -122,6 +123,18 @@ def test_an_engine_that_is_killed_ends_streams_with_a_reason(model: Path) -> Non
         assert failure.value.details() == "the engine has failed"
         assert ended.result(60) is ExitCode.ENGINE_FAILED
         assert target.health() == "NOT_SERVING"
+
+
+def test_an_engine_whose_step_fails_ends_streams_with_a_reason(model: Path) -> None:
+    with target_server(model, server=NOTHING_DRAINS, own_process=True) as target:
+        call = target.stub.StreamGenerate(stream_request(stop=LONG))
+        next(call)
+        ended = target.begin(target.server.wait_failed())
+        target.call(engine_of(target).ask(break_down))
+        with pytest.raises(grpc.RpcError) as failure:
+            consume(call)
+        assert (failure.value.code(), failure.value.details()) == (grpc.StatusCode.UNAVAILABLE, "the engine has failed")
+        assert ended.result(60) is ExitCode.ENGINE_FAILED
 
 
 def test_an_engine_that_hangs_is_noticed_and_ended(model: Path) -> None:
