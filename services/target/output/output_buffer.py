@@ -145,7 +145,7 @@ class OutputBuffer:
             tuple([token.record for token in released]),
             self._pop_reports(end=end) if self._reports and (released or end == math.inf) else (),
             self._pop_suppressed(before=end) if self._suppressed else (),
-            tuple(accumulate([len(token.text) for token in released])),
+            (len(released[0].text),) if count == 1 else tuple(accumulate([len(token.text) for token in released])),
         )
 
     def _pop_reports(self, *, end: float) -> tuple[PassReport, ...]:

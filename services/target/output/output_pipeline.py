@@ -178,11 +178,9 @@ class OutputPipeline:
             return FinishReason.STOP_STRING
         if is_loop and sequence.num_generated >= stops.min_tokens:
             return FinishReason.LOOP
-        if sequence.num_generated >= stops.max_tokens:
-            return FinishReason.MAX_TOKENS
-        if sequence.num_remaining <= 0:
-            return FinishReason.CONTEXT_LENGTH
-        return None
+        if sequence.num_remaining > 0:
+            return None
+        return FinishReason.MAX_TOKENS if sequence.num_generated >= stops.max_tokens else FinishReason.CONTEXT_LENGTH
 
     def _snapshot(self) -> Snapshot:
         """The state before the next token, which may be taken back."""

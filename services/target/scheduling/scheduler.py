@@ -94,9 +94,11 @@ class Scheduler:
         prompts = [sequence for sequence in ready if not _is_decoding(sequence)]
         self._spare_rows = self._config.max_rows
         prompt_rows = self._share_rows(prompts, self._most_prompt_rows(ready, prompts))
+        num_preempted = self.num_preemptions
         for sequence in ready:
             num_rows = prompt_rows.get(sequence, len(sequence.texts))
-            if num_rows <= 0 or sequence not in self.running:  # the latter if an older one has just preempted it
+            was_preempted = self.num_preemptions > num_preempted and sequence not in self.running  # by an older one
+            if num_rows <= 0 or was_preempted:
                 continue
             num_tokens, num_negative = runs = _split(sequence, num_rows)
             lengths = [(text, text.num_computed + run) for text, run in zip(sequence.texts, runs, strict=False)]
@@ -119,8 +121,13 @@ class Scheduler:
 
     def observe(self, batch: list[ScheduledRows], seconds: float) -> None:
         """Learn from a pass over `batch` that took `seconds`."""
-        decode_rows = sum(rows.num_rows for rows in batch if rows.is_decode)
-        self._pace.observe(decode_rows, sum(rows.num_rows for rows in batch) - decode_rows, seconds)
+        decode_rows = prompt_rows = 0
+        for rows in batch:
+            if rows.is_decode:
+                decode_rows += rows.num_rows
+            else:
+                prompt_rows += rows.num_rows
+        self._pace.observe(decode_rows, prompt_rows, seconds)
 
     def _share_rows(self, prompts: list[Sequence], num_rows: int) -> dict[Sequence, int]:
         """Divide rows among sequences that have more than one to compute: each gets a chunk, and callers take turns."""

@@ -70,7 +70,8 @@ class Sequence:
     @property
     def num_pending(self) -> int:
         """Tokens that must be computed before the next one can be drawn; while decoding, 1 for each text."""
-        return sum([text.num_pending for text in self.texts])
+        own = self.text.num_pending
+        return own if len(self.texts) == 1 else own + sum([text.num_pending for text in self.texts[1:]])
 
     @property
     def num_remaining(self) -> int:

@@ -141,7 +141,7 @@ class Speculation:
         """Count a sequence's pass, and let the predictors follow its committed tokens."""
         sequence = rows.sequence
         if committed:
-            num_accepted = sum([record.source is not None for record in committed])
+            num_accepted = sum([record.source is not None for record in committed]) if rows.predictions else 0
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
             if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
                 source.settle(sequence, len(rows.predictions), num_accepted)
