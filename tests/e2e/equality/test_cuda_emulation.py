@@ -21,7 +21,7 @@ SETTINGS = [
     {"temperature": 1.0, "seed": 8, "guidance_scale": 3.0, "negative_prompt": [17, 18, 19]},
 ]
 
-NEW_TOKENS = 8
+NEW_TOKENS = 6
 TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}
 
 
@@ -36,7 +36,7 @@ def target() -> Iterator[RunningTarget]:
 
 
 def answer(client: Client, index: int) -> tuple[object, ...]:
-    prompt = list(range(10 + index, 30 + 4 * index))  # some shorter than a chunk of a prefill, some longer
+    prompt = list(range(10 + index, 20 + 4 * index))  # some shorter than a chunk of a prefill, some longer
     options = {"max_tokens": NEW_TOKENS, "ignore_eos": True, "top_candidates": 3, **TOLD, **SETTINGS[index]}
     result = client.generate(prompt, **options)
     return result.token_ids, result.tokens, result.text, result.finish_reason, result.prompt_records
