@@ -25,14 +25,14 @@ async def test_a_draft_with_another_vocabulary_is_refused(target: DraftedTarget,
     since = target.service.log_size
     make_draft(model=folder("qwen3")).start()
     await target.service.logs("FAILED_PRECONDITION", since)
-    speculation = (await target.generate({**GREEDY, "max_tokens": 100})).speculation
+    speculation = (await target.generate({**GREEDY, "max_tokens": 20})).speculation
     assert (speculation.predicted, speculation.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
     assert "the target's vocabulary is another one than the draft's" in speculation.no_speculation_detail
 
 
 async def test_a_sequence_outgrows_the_drafts_context(target: DraftedTarget, make_draft: MakeDraft):
     await target.start_draft(make_draft("--context", "128"))
-    result = await target.generate({**GREEDY, "max_tokens": 300, "request_id": "long"})
+    result = await target.generate({**GREEDY, "max_tokens": 160, "request_id": "long"})
     assert_counts(result)
     num_prompt = result.usage.prompt_tokens
     assert accepted_behind(result, 128 - num_prompt - 32) > 0  # until shortly before it
@@ -69,7 +69,7 @@ async def test_a_draft_without_memory_for_two_drops_one_stream(target: DraftedTa
 
 
 async def test_16_streams_get_a_new_draft_up_to_its_sequence_limit(target: DraftedTarget, make_draft: MakeDraft):
-    kinds = [{**kind, "seed": seed, "max_tokens": 100} for seed in range(4) for kind in (GREEDY, SAMPLED)]
+    kinds = [{**kind, "max_tokens": 100} for kind in (GREEDY, SAMPLED, {**SAMPLED, "seed": 1})]
     for kind in kinds:
         await target.generate(kind)  # what each gives alone is known from here on
     first, second = make_draft(), make_draft("--max-sequences", "12")
@@ -84,7 +84,7 @@ async def test_16_streams_get_a_new_draft_up_to_its_sequence_limit(target: Draft
         await meeting.wait()
 
     at = {40: restart_once_all_are_here}
-    results = await asyncio.gather(*(target.generate(kinds[number % 8], at=at) for number in range(16)))
+    results = await asyncio.gather(*(target.generate(kinds[number % 3], at=at) for number in range(16)))
     assert {result.speculation.draft_returns for result in results} == {1}
     refused = [result for result in results if result.speculation.draft_losses == 2]
     followed = [result for result in results if result.speculation.draft_losses == 1]

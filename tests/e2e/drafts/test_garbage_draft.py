@@ -18,7 +18,7 @@ async def test_wrong_tokens_are_rejected(target: DraftedTarget):
         for options in (GREEDY, SAMPLED):
             num_predicted = num_accepted = 0
             while num_predicted < 50:  # few of them are in time on a busy machine
-                speculation = (await target.generate({**options, "max_tokens": 150})).speculation
+                speculation = (await target.generate({**options, "max_tokens": 60})).speculation
                 num_predicted += speculation.predicted
                 num_accepted += speculation.accepted
             assert num_accepted < num_predicted / 20
@@ -81,18 +81,18 @@ async def test_a_broken_link_is_logged_and_opened_again(fresh_target: DraftedTar
         told_of = asyncio.create_task(fresh_target.service.logs(told, since, otherwise=ended))
         while not told_of.done():  # an answer may be whole before the link is
             for options in (GREEDY, SAMPLED):
-                await fresh_target.generate({**options, "max_tokens": 200})
+                await fresh_target.generate({**options, "max_tokens": 60})
         await told_of
         num_links = draft.num_links
         async with asyncio.timeout(PATIENCE_SECONDS):
             while draft.num_links == num_links:  # with nothing to follow, a link may well last
-                await fresh_target.generate({**GREEDY, "max_tokens": 50})
+                await fresh_target.generate({**GREEDY, "max_tokens": 60})
 
 
 async def test_a_silent_draft_is_given_up(target: DraftedTarget):
     since = target.service.log_size
     async with ScriptedDraft(target.draft_address, garbage_draft.silence):
-        await target.generate({**SAMPLED, "max_tokens": 200})
+        await target.generate({**SAMPLED, "max_tokens": 60})
         await target.service.logs("it does not answer", since)
 
 
@@ -100,6 +100,6 @@ async def test_after_all_garbage_a_good_draft_is_used(target: DraftedTarget, tmp
     draft = Service("draft", DEMO_DRAFT, tmp_path, address=target.draft_address)
     try:
         await target.start_draft(draft)
-        assert (await target.generate({**SAMPLED, "max_tokens": 300})).speculation.accepted > 0
+        assert (await target.generate({**SAMPLED, "max_tokens": 150})).speculation.accepted > 0
     finally:
         draft.kill()

@@ -41,6 +41,7 @@ CLASS = '''class Stack:
 REPEATING = CLASS * 3 + CLASS[:60]
 COUNT = 200  # tokens generated
 ALONE: Options = {**GREEDY, "speculation": "never"}
+_alone: dict[tuple[str, float], Result] = {}  # by prompt and temperature
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +58,19 @@ def drafted() -> Iterator[RunningTarget]:
         running.assert_all_free()
 
 
+def generate_alone(target: RunningTarget, prompt: str, temperature: float) -> Result:
+    """The answer without predictions, which is the same from both servers: that of the first one asked."""
+    if (prompt, temperature) not in _alone:
+        with Client(target.address, max_retries=0) as client:
+            answer = client.generate(prompt, **{**ALONE, "temperature": temperature}, max_tokens=COUNT)
+        _alone[prompt, temperature] = answer
+    return _alone[prompt, temperature]
+
+
 def generate(target: RunningTarget, prompt: str, options: Options) -> Result:
     """A generation with predictions, which must equal the one without, with figures that add up."""
+    alone = generate_alone(target, prompt, options["temperature"])
     with Client(target.address, max_retries=0) as client:
-        alone = client.generate(prompt, **{**ALONE, "temperature": options["temperature"]}, max_tokens=COUNT)
         result = client.generate(prompt, **{"speculation": "always", **options}, max_tokens=COUNT, pass_reports=True)
     assert_same(result, alone)
     assert_figures(result)

@@ -68,15 +68,15 @@ async def test_streams_outlive_each_of_their_drafts(target: DraftedTarget, draft
         await target.kill_draft(drafts[1])
         second_is_gone.set()
 
-    breaks: dict[int, Action] = {40: meet, 80: kill_first, 200: kill_second}
-    waits: dict[int, Action] = {40: meet, 100: _until_set(first_is_gone), 220: _until_set(second_is_gone)}
-    options = [{**kind, "seed": seed, "max_tokens": 320} for kind in (GREEDY, SAMPLED) for seed in (1, 2)]
+    breaks: dict[int, Action] = {40: meet, 60: kill_first, 120: kill_second}
+    waits: dict[int, Action] = {40: meet, 80: _until_set(first_is_gone), 140: _until_set(second_is_gone)}
+    options = [{**kind, "max_tokens": 240} for kind in (GREEDY, SAMPLED)] * 2
     results = await asyncio.gather(
         *(target.generate(each, at=at) for each, at in zip(options, [breaks, waits, waits, waits], strict=True))
     )
     assert_counts(*results)
     for each in results:
-        assert accepted_behind(each, 260) > 0
+        assert accepted_behind(each, 180) > 0
         assert each.speculation.draft_losses == each.speculation.draft_returns >= 1
 
 

@@ -108,18 +108,32 @@ def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, Voc
         yield running, match
 
 
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Result]:
+    """Answers without a draft, which depend on none: each is generated once."""
+    return {}
+
+
+def generate_both(target: RunningTarget, options: Options, alone: dict[str, Result]) -> tuple[Result, Result]:
+    """An answer without predictions and one with them, which are the same."""
+    with Client(target.address, max_retries=0) as client:
+        key = repr(sorted(options.items()))
+        if key not in alone:
+            alone[key] = client.generate(PROMPT, **options, speculation="never")
+        result = client.generate(PROMPT, **options, speculation="always", num_predictions=4)
+    assert_same(result, alone[key])
+    return alone[key], result
+
+
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 def test_another_vocabulary_changes_no_byte_and_is_reported(
-    drafted: tuple[RunningTarget, VocabularyMatch], options: Options
+    drafted: tuple[RunningTarget, VocabularyMatch], options: Options, alone: dict[str, Result]
 ):
     target, match = drafted
-    with Client(target.address, max_retries=0) as client:
-        alone = client.generate(PROMPT, **options, max_tokens=64, speculation="never")
-        result = client.generate(PROMPT, **options, max_tokens=64, speculation="always", num_predictions=4)
-    assert_same(result, alone)
+    undrafted, result = generate_both(target, {**options, "max_tokens": 64}, alone)
     assert_counts(result)
     assert result.speculation.draft_vocabulary is match
-    assert alone.speculation.draft_vocabulary is None
+    assert undrafted.speculation.draft_vocabulary is None
 
 
 @pytest.mark.exhaustive
@@ -147,14 +161,13 @@ def test_with_few_shared_tokens_the_bytes_way_predicts_more(caplog: pytest.LogCa
     assert lengths[Way.BYTES] > 1.25 * lengths[Way.INTERSECTION] > 0
 
 
-def test_banned_strings_are_taken_back_beside_it(drafted: tuple[RunningTarget, VocabularyMatch]):
+def test_banned_strings_are_taken_back_beside_it(
+    drafted: tuple[RunningTarget, VocabularyMatch], alone: dict[str, Result]
+):
     target, _ = drafted
     options = {**SAMPLED, "max_tokens": 100, "banned_strings": ["SELF", "return "]}
-    with Client(target.address, max_retries=0) as client:
-        alone = client.generate(PROMPT, **options, speculation="never")
-        result = client.generate(PROMPT, **options, speculation="always", num_predictions=4)
-    assert_same(result, alone)
-    assert result.suppressed == alone.suppressed
+    undrafted, result = generate_both(target, options, alone)
+    assert result.suppressed == undrafted.suppressed
     assert result.suppressed
     assert "self" not in result.text.lower()
     assert result.speculation.accepted > 0

@@ -8,16 +8,19 @@ import os
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 from services.cli import main
+from services.engine.grammar.process import GrammarProcess
 from tests.e2e.harness.block_gauge import BlockGauge
 
 
 def run(gauge: Path, arguments: list[str]) -> int:
-    """Be the service that the arguments of `outrider` name."""
+    """Be the service that the arguments of `outrider` name; a draft's process for grammars comes with its first one."""
     BlockGauge(gauge).watch()
     sys.argv = ["outrider", *arguments]
-    return main(arguments)
+    with mock.patch.object(GrammarProcess, "begin"):
+        return main(arguments)
 
 
 def _end_with_parent() -> None:
