@@ -7,7 +7,7 @@ import pytest
 
 from outrider import Client, NoSpeculationReason, PredictionSource, Result, SourceStats
 from services.engine.events import PredictionSource as EngineSource
-from services.engine.request import Request, SpeculationMode, SpeculationPolicy
+from services.engine.request import CachePolicy, Request, SpeculationMode, SpeculationPolicy
 from services.target.speculation.predictors.lookup_predictor import with_lookup
 from tests.e2e.harness.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.harness.draft_rig import PROMPT as OTHER
@@ -154,7 +154,8 @@ def test_a_request_may_switch_the_lookup_off(target: RunningTarget):
 def asked(stepper: Stepper, number: int, mode: SpeculationMode, received: tuple[int, ...] = ()) -> Request:
     """One of several requests for text that repeats itself, greedy and sampled in turn."""
     prompt = stepper.tokenizer.encode(CLASS * 2 + OTHER[: 10 * number], add_special_tokens=False)
-    wanted = request(prompt, max_tokens=60, seed=number, temperature=0.7 * (number % 2), received=received)
+    fields = {"seed": number, "temperature": 0.7 * (number % 2), "received": received}
+    wanted = request(prompt, max_tokens=60, prompt_logprobs=False, cache=CachePolicy(prefix=False), **fields)
     return replace(wanted, speculation=SpeculationPolicy(mode=mode))
 
 
