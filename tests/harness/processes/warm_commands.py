@@ -54,7 +54,7 @@ def run_warm(arguments: Seq[str], **options: Any) -> "subprocess.CompletedProces
 def run(arguments: list[str]) -> int:
     """Be the command, in a process that was forked for it.
 
-    A target computes in that process too, unless it is told otherwise: another takes a second to start.
+    A target computes in that process too, unless an option says otherwise: another takes a second to start.
     """
     if arguments[:1] == ["target"] and not {"--fronts", "--help"} & {*arguments}:
         arguments = [*arguments, "--fronts", "0"]

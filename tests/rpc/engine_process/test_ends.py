@@ -1,4 +1,4 @@
-"""What becomes of streams and of the service when one of its processes ends, hangs or is told to end."""
+"""What becomes of streams and of the service when one of its processes ends, hangs or is to end."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_cancelling_drops_sequences_and_frees_their_blocks(split: Split) -> None
         consume(calls[2])
 
 
-def test_a_call_that_goes_while_its_grammar_is_compiled_leaves_nothing(split: Split) -> None:
+def test_a_call_that_goes_before_its_grammar_leaves_nothing(split: Split) -> None:
     grammar = {"json_schema": '{"type": "object", "properties": {"a": {"type": "string"}}}'}
     for _ in range(5):
         split.target.stub.StreamGenerate(stream_request(grammar=grammar, stop=LONG)).cancel()

@@ -14,7 +14,7 @@ def request(number: int) -> Request:
     return Request(request_id=str(number), prompt=(1, 2), received=(3,), sampling=SamplingParams(seed=1), stops=stops)
 
 
-def test_a_request_that_is_cancelled_while_it_is_prepared_never_runs(target: RunningTarget) -> None:
+def test_a_request_cancelled_while_it_is_prepared_never_runs(target: RunningTarget) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         server = EngineServer(theirs, Vitals(new_memory()))
