@@ -56,7 +56,7 @@ class RemoteEngine:
         self._numbers, self._questions = count(THE_ENGINE + 1), count(1)
         self._streams: dict[int, TokenStream] = {}
         self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._taken: dict[int, int] = {}  # tokens, by the numbers of generations, that the engine has not been told of
+        self._taken: dict[int, int] = {}  # tokens, by the numbers of generations, not reported yet
         self._turns = ReaderTurns(rests=False)
         self._is_closing = self._is_gone = False
         self._last_figures: EngineFigures | None = None

@@ -12,7 +12,7 @@ from services.target.sequence.token_stream import TokenStream
 
 
 class Generation:
-    """A submitted request and what its events have told of it, which are read once, on one event loop."""
+    """A submitted request and what its events say about it, which are read once, on one event loop."""
 
     def __init__(self, number: int, request: Request, stream: TokenStream, *, has_own_prompt: bool = True) -> None:
         """The engine knows it by its number. Further samples of a request have no prompt of their own."""
