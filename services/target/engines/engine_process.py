@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,13 +81,16 @@ class RemoteDrafts:
 
     async def absences(self) -> Mapping[str, str]:
         """For every address the reason why its draft is not linked; empty if it is."""
-        engine = self._find()
-        return {} if engine is None else await engine.ask(EngineServer.absences)
+        if (engine := self._find()) is None:
+            return {}
+        with suppress(EngineFailedError):
+            return await engine.ask(EngineServer.absences)
+        return {}
 
     def links(self) -> DraftLinks:
         """The state of all links; may take long, and is for other threads than the event loop's."""
         engine = self._find()
-        return DraftLinks() if engine is None else engine.ask_from_thread(EngineServer.links).result()
+        return DraftLinks() if engine is None else engine.ask_or(DraftLinks(), EngineServer.links)
 
     def _found(self) -> RemoteEngine:
         if (engine := self._find()) is None:

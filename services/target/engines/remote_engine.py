@@ -49,6 +49,7 @@ class RemoteEngine:
     checkpoint: Checkpoint
     tokenizer: Tokenizer
     adapters: AdapterSet
+    _last_figures: EngineFigures
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[], None]) -> None:
         """Starts the process. `on_failure` is called once the engine has failed, or its process has ended by itself."""
@@ -59,7 +60,6 @@ class RemoteEngine:
         self._taken: dict[int, int] = {}  # tokens, by the numbers of generations, not reported yet
         self._turns = ReaderTurns(rests=False)
         self._is_closing = self._is_gone = False
-        self._last_figures: EngineFigures | None = None
         memory = new_memory()
         self._vitals = Vitals(memory)
         self._calls, calls = socket.socketpair()
@@ -95,7 +95,7 @@ class RemoteEngine:
             try_out()
             engine.facts, adapters = engine._await_opened(opening, progress)
             engine.adapters = AdapterSet(adapters, lambda adapter: engine._tell(EngineServer.unload_adapter, adapter))
-            engine._last_figures = engine.figures()
+            engine._last_figures = engine.ask_from_thread(EngineServer.figures).result()
         except BaseException:
             engine.kill()
             engine.close()
@@ -188,19 +188,12 @@ class RemoteEngine:
 
     def figures(self) -> EngineFigures:
         """What it has counted so far, or had counted if it does not answer; may take long, and is for other threads."""
-        try:
-            self._last_figures = self.ask_from_thread(EngineServer.figures).result(_PATIENCE_SECONDS)
-        except (EngineFailedError, FutureTimeoutError):
-            if self._last_figures is None:
-                raise
+        self._last_figures = self.ask_or(self._last_figures, EngineServer.figures)
         return self._last_figures
 
     def sequences(self) -> Mapping[int, SequenceFigures]:
         """How far the generations are, by their numbers; may take long, and is for other threads."""
-        try:
-            return self.ask_from_thread(EngineServer.sequences).result(_PATIENCE_SECONDS)
-        except (EngineFailedError, FutureTimeoutError):
-            return {}
+        return self.ask_or({}, EngineServer.sequences)
 
     def forget_cache(self) -> "Future[int]":
         """Empty the prefix cache, and return how many blocks could be found in it; for any thread."""
@@ -242,6 +235,13 @@ class RemoteEngine:
     ) -> "Future[Value]":
         """As `ask`; for any thread."""
         return asyncio.run_coroutine_threadsafe(self.ask(method, *arguments), self._loop)
+
+    def ask_or(self, otherwise: Value, method: Callable[[EngineServer], Awaitable[Value]]) -> Value:
+        """As `ask`, or another value if there is no answer in time; for any thread but the event loop's."""
+        try:
+            return self.ask_from_thread(method).result(_PATIENCE_SECONDS)
+        except (EngineFailedError, FutureTimeoutError):
+            return otherwise
 
     def _tell(self, method: Callable[[EngineServer, *Arguments], None], *arguments: *Arguments) -> None:
         if not self._is_gone:

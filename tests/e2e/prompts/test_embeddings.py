@@ -26,7 +26,9 @@ async def told(generation: Generation) -> bytes:
     assert isinstance(generation.end, Finished)
     assert (generation.end.reason, generation.end.completion_tokens) == (FinishReason.MAX_TOKENS, 0)
     assert isinstance(generation.sequence.prompt_results, PooledStates)
-    return generation.sequence.prompt_results.vector.tobytes()
+    embedding = generation.sequence.prompt_results.embedding
+    assert embedding is not None
+    return embedding.tobytes()
 
 
 async def alone(pooling: Pooling, prompt: list[int] = PROMPT, **options: int) -> bytes:
