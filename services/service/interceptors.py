@@ -14,7 +14,14 @@ from grpc import aio
 
 from services.service.access.caller import Callers
 from services.service.admission import Admission
-from services.service.errors import InternalError, InvalidRequestError, RpcError, Violation
+from services.service.errors import (
+    EngineFailedError,
+    InternalError,
+    InvalidRequestError,
+    RpcError,
+    UnavailableError,
+    Violation,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +98,8 @@ async def _answered(answer: Awaitable[Any], context: Context, method: str) -> An
         raise
     except RpcError as error:
         await _abort(context, error)
+    except EngineFailedError as error:
+        await _abort(context, UnavailableError(str(error)))
     except Exception:
         logger.exception("%s failed", method)
         await _abort(context, InternalError("the server failed at this call; its log says why"))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,8 @@ from services.telemetry.log_lines import current_format
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS = 5.0  # for an answer that an engine's process gives at once unless it hangs
+
 
 class EngineProcess:
     """Call `open` on a thread, then `start`, and finally `stop`, these two on the event loop that it is made on."""
@@ -30,7 +32,10 @@ class EngineProcess:
         self._setup, self._server = setup, server
         self._loop = asyncio.get_running_loop()
         self._engine: RemoteEngine | None = None
-        self.drafts = RemoteDrafts(lambda: self._engine) if takes_drafts(setup, server) else None
+        self.drafts: RemoteDrafts | None = None
+        if takes_drafts(setup, server):
+            setup.draft_credentials.watch()  # which finds faults before a model is loaded
+            self.drafts = RemoteDrafts(setup.drafts, lambda: self._engine)
 
     def open(
         self,
@@ -43,7 +48,7 @@ class EngineProcess:
     ) -> RemoteEngine:
         """Load the model, whose files must be here, which takes long; see RemoteEngine.open."""
         order = EngineOrder(
-            setup=replace(self._setup, engine=config),
+            setup=replace(self._setup, engine=config, drafts=self.drafts.addresses if self.drafts else ()),
             server=self._server,
             loras=dict(loras),
             log_format=current_format(),
@@ -67,30 +72,36 @@ class EngineProcess:
 class RemoteDrafts:
     """The drafts of an engine in another process."""
 
-    def __init__(self, find: Callable[[], RemoteEngine | None]) -> None:
-        """`find` returns the engine while there is one."""
+    def __init__(self, addresses: Iterable[str], find: Callable[[], RemoteEngine | None]) -> None:
+        """`addresses` are those at the start; `find` returns the engine while there is one."""
+        self.addresses = [*addresses]
+        """Those of the next loading."""
         self._find = find
+        self._absences: Mapping[str, str] = {}
 
     async def add(self, address: str) -> None:
         """Add a draft; raises ValueError if it is one of the drafts already, or if its address is not allowed."""
         await self._found().ask(EngineServer.add_draft, address)
+        self.addresses.append(address)
 
     async def remove(self, address: str) -> None:
         """Remove a draft; raises ValueError if it is none of the drafts."""
         await self._found().ask(EngineServer.remove_draft, address)
+        self.addresses.remove(address)
 
     async def absences(self) -> Mapping[str, str]:
-        """For every address the reason why its draft is not linked; empty if it is."""
+        """For every address the reason why its draft is not linked, as far as is known; empty if it is."""
         if (engine := self._find()) is None:
             return {}
-        with suppress(EngineFailedError):
-            return await engine.ask(EngineServer.absences)
-        return {}
+        with suppress(EngineFailedError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                self._absences = await engine.ask(EngineServer.absences)
+        return self._absences
 
     def links(self) -> DraftLinks:
-        """The state of all links; may take long, and is for other threads than the event loop's."""
+        """The state of all links when the engine's figures were asked for last; for any thread."""
         engine = self._find()
-        return DraftLinks() if engine is None else engine.ask_or(DraftLinks(), EngineServer.links)
+        return DraftLinks() if engine is None else engine.links()
 
     def _found(self) -> RemoteEngine:
         if (engine := self._find()) is None:

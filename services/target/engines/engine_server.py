@@ -97,14 +97,14 @@ class EngineServer:
             logger.exception("a request could not be begun")
             for number in requests:
                 self._writer.put(number, Failed("the engine could not begin it"))
-            self._writer.flush()
+            self.engine.wake()  # it delivers
 
     def submit_slowly(self, requests: Mapping[int, Request]) -> Awaitable[None]:
         """The same where a grammar is compiled or received tokens are replayed; raises ContinuationError."""
         return self._start_slowly(self._orders(requests))
 
     async def _start_slowly(self, orders: list[Order]) -> None:
-        outputs = await asyncio.to_thread(self.engine.prepare, orders)
+        outputs = await self.engine.prepare_slowly(orders)
         if self._sinks.keys() >= outputs.keys():  # else they were cancelled meanwhile
             self.engine.start(outputs)
 
@@ -156,9 +156,10 @@ class EngineServer:
         """Empty the prefix cache, and return how many blocks could be found in it."""
         return await asyncio.wrap_future(self.engine.forget_cache())
 
-    async def figures(self) -> EngineFigures:
-        """What the engine has counted so far."""
-        return self.engine.figures()
+    async def figures(self) -> tuple[EngineFigures, DraftLinks]:
+        """What the engine has counted so far, and the state of all links to drafts."""
+        has_drafts = self._own is not None and self._own.drafts is not None
+        return self.engine.figures(), self._drafts.links() if has_drafts else DraftLinks()
 
     async def sequences(self) -> Mapping[int, SequenceFigures]:
         """How far the generations are, by their numbers."""
@@ -176,20 +177,18 @@ class EngineServer:
         """Why drafts are not linked, by their addresses."""
         return await self._drafts.absences()
 
-    async def links(self) -> DraftLinks:
-        """The state of all links to drafts."""
-        return self._drafts.links()
-
     def set_log_level(self, level: str) -> None:
         """Log messages of this level or above."""
         set_level(level)
 
     async def close(self) -> None:
         """End the engine; streams that still have a reader end with an error."""
-        if self._own is not None:
-            await self._own.stop()
-        if self._engine is not None:
-            await asyncio.to_thread(self._engine.close)
+        try:
+            if self._own is not None:
+                await self._own.stop()
+        finally:
+            if self._engine is not None:
+                await asyncio.to_thread(self._engine.close)
 
     @property
     def engine(self) -> TargetEngine:

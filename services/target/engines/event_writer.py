@@ -28,7 +28,7 @@ class EventWriter:
         self._events.append((number, event))
 
     def flush(self) -> None:
-        """Send all events that were put so far; any thread may call this."""
+        """Send all events that were put so far; called by the engine thread."""
         self._on_flush()
         if self._events:
             self._flushes.put(True)
@@ -71,7 +71,8 @@ class SentEvents:
 
     def take(self, num_tokens: int) -> None:
         """Take note that the reader has taken so many tokens."""
-        was_full = self.is_full
+        before = self._num_taken
         self._num_taken += num_tokens
-        if was_full and not self.is_full:
+        num_put = self._num_put  # read last, as the engine may be about to rest
+        if num_put - before >= self._capacity > num_put - self._num_taken:
             self._on_drained()

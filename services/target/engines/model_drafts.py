@@ -5,6 +5,7 @@ from functools import partial
 
 from services.engine.decoder.compute_resources import ComputeResources
 from services.service.access.clear_text import check_clear_text
+from services.service.errors import UnavailableError
 from services.service.server_config import ServerConfig
 from services.target.engines.draft_changes import DraftChanges
 from services.target.engines.model_setup import ModelSetup
@@ -65,7 +66,8 @@ class ModelDrafts:
         return self.pool.links()
 
     def _started(self) -> TargetEngine:
-        assert self._engine is not None
+        if self._engine is None:
+            raise UnavailableError("the model is still loading")
         return self._engine
 
     def _meet(self, address: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.engine.config import EngineConfig, check_range
+from services.engine.config import ConfigError, EngineConfig, check_range
 from services.service.access.credential_files import CredentialFiles
 from services.target.message.syntax import AUTO
 from services.target.speculation.predictors.predictor import Predictor
@@ -41,3 +41,5 @@ class ModelSetup:
     def __post_init__(self) -> None:
         check_range("run_ahead", self.run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", self.num_alternates, 0, _MOST_ALTERNATES)
+        if self.own_process and self.predictor is not None:
+            raise ConfigError("own_process is set with a predictor, which cannot be sent to another process")

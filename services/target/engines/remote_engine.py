@@ -1,13 +1,15 @@
 """RemoteEngine: a model's engine in a process of its own, as it is seen in the process that serves requests."""
 
 import asyncio
+import logging
 import os
 import pickle
 import socket
 import subprocess
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Seq
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from itertools import count
 from pathlib import Path
@@ -33,6 +35,9 @@ from services.target.generation.engine_figures import EngineFigures, EngineLoad,
 from services.target.generation.reader_turns import ReaderTurns
 from services.target.sequence.generation import Generation
 from services.target.sequence.token_stream import TokenStream
+from services.target.speculation.link.draft_links import DraftLinks
+
+logger = logging.getLogger(__name__)
 
 Arguments = TypeVarTuple("Arguments")
 Value = TypeVar("Value")
@@ -49,7 +54,7 @@ class RemoteEngine:
     checkpoint: Checkpoint
     tokenizer: Tokenizer
     adapters: AdapterSet
-    _last_figures: EngineFigures
+    _last_figures: tuple[EngineFigures, DraftLinks]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[], None]) -> None:
         """Starts the process. `on_failure` is called once the engine has failed, or its process has ended by itself."""
@@ -94,7 +99,7 @@ class RemoteEngine:
             engine.tokenizer = Tokenizer.from_model(order.model)
             try_out()
             engine.facts, adapters = engine._await_opened(opening, progress)
-            engine.adapters = AdapterSet(adapters, lambda adapter: engine._tell(EngineServer.unload_adapter, adapter))
+            engine.adapters = _adapter_set(adapters, engine)
             engine._last_figures = engine.ask_from_thread(EngineServer.figures).result()
         except BaseException:
             engine.kill()
@@ -109,11 +114,9 @@ class RemoteEngine:
     def _await_opened(
         self, opening: "Future[tuple[EngineFacts, Mapping[str, Adapter]]]", progress: LoadingProgress
     ) -> tuple[EngineFacts, Mapping[str, Adapter]]:
-        while True:
-            try:
-                return opening.result(_POLL_SECONDS)
-            except FutureTimeoutError:
-                progress.advance(self._vitals.loaded_share)
+        while not wait([opening], _POLL_SECONDS).done:
+            progress.advance(self._vitals.loaded_share)
+        return opening.result()
 
     @property
     def process_id(self) -> int:
@@ -189,7 +192,11 @@ class RemoteEngine:
     def figures(self) -> EngineFigures:
         """What it has counted so far, or had counted if it does not answer; may take long, and is for other threads."""
         self._last_figures = self.ask_or(self._last_figures, EngineServer.figures)
-        return self._last_figures
+        return self._last_figures[0]
+
+    def links(self) -> DraftLinks:
+        """The links to drafts, as they were when the figures were asked for last; for any thread."""
+        return self._last_figures[1]
 
     def sequences(self) -> Mapping[int, SequenceFigures]:
         """How far the generations are, by their numbers; may take long, and is for other threads."""
@@ -215,8 +222,9 @@ class RemoteEngine:
             self.ask_from_thread(EngineServer.close).result(_LAST_SECONDS)
         except (EngineFailedError, FutureTimeoutError):  # it has ended already, or hangs
             self._process.kill()
-        self._loop.call_soon_threadsafe(self._transport.close)
-        self._process.wait()
+        finally:
+            self._loop.call_soon_threadsafe(self._transport.close)
+            self._process.wait()
 
     async def ask(
         self, method: Callable[[EngineServer, *Arguments], Awaitable[Value]], *arguments: *Arguments
@@ -282,12 +290,28 @@ class RemoteEngine:
             if not future.done():
                 future.set_exception(EngineFailedError(_DEAD))
         if not self._is_closing:
+            self._loop.run_in_executor(None, self._log_end)
             self._on_failure()
+
+    def _log_end(self) -> None:
+        logger.error("the engine's process %s has ended by itself, with code %s", self.process_id, self._process.wait())
 
     def _end_streams(self) -> None:
         """End the streams of a process that has ended, after all of its events."""
+        self._is_gone = True
         for stream in self._streams.values():
             stream.put(Failed(_DEAD))
+
+
+def _adapter_set(adapters: Mapping[str, Adapter], engine: RemoteEngine) -> AdapterSet:
+    """The adapters that requests may name; they do not keep the engine, which is freed when nothing else does."""
+    find = weakref.ref(engine)
+
+    def unload(adapter: Adapter) -> None:
+        if (current := find()) is not None:
+            current._tell(EngineServer.unload_adapter, adapter)
+
+    return AdapterSet(adapters, unload)
 
 
 class _CountedStream(TokenStream):

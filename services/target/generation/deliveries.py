@@ -7,7 +7,7 @@ class Deliveries(Protocol):
     """Delivers on a thread of its own."""
 
     def flush(self) -> None:
-        """Deliver all events that were put so far; any thread may call this."""
+        """Deliver all events that were put so far; called by the engine thread."""
 
     def close(self) -> None:
         """Deliver the rest, and end."""

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from itertools import count
@@ -45,6 +46,7 @@ from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
 
+_MOST_PREPARED = 2  # requests at once whose grammars are compiled or whose received tokens are replayed
 _LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
 
 
@@ -101,6 +103,7 @@ class TargetEngine:
         self._loop = EngineLoop(
             self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry, pulse_memory=pulse_memory
         )
+        self._threads = ThreadPoolExecutor(_MOST_PREPARED, "prepare")
         self._sequences: dict[int, Sequence] = {}  # by their numbers; for the engine thread
         self.adapters = _adapter_set(model, self._loop)
         self._numbers = count()
@@ -172,11 +175,15 @@ class TargetEngine:
             orders.append(Order(next(self._numbers), request, stream))
             generations.append(Generation(orders[-1].number, request, stream, has_own_prompt=index == 0))
         if requests[0].received or requests[0].grammar is not None:  # which may take long
-            outputs = await asyncio.to_thread(self.prepare, orders)
+            outputs = await self.prepare_slowly(orders)
         else:
             outputs = self.prepare(orders)
         self.start(outputs)
         return generations
+
+    async def prepare_slowly(self, orders: Seq[Order]) -> dict[int, OutputPipeline]:
+        """As `prepare`, on one of a few threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.prepare, orders)
 
     def prepare(self, orders: Seq[Order]) -> dict[int, OutputPipeline]:
         """The output pipelines, by their numbers, of requests that share a prompt, which the first one computes.
@@ -197,14 +204,13 @@ class TargetEngine:
 
     def start(self, outputs: Mapping[int, OutputPipeline]) -> None:
         """Begin the generations that were prepared."""
-        first = next(iter(outputs.values()))
-        if first.sequence.is_finished:
-            first.deliver_end()
-            self._deliveries.flush()
-        else:
-            self._loop.post(lambda: self._add(outputs))
+        self._loop.post(lambda: self._add(outputs))
 
     def _add(self, outputs: Mapping[int, OutputPipeline]) -> None:
+        first = next(iter(outputs.values()))
+        if first.sequence.is_finished:  # by its received tokens
+            first.deliver_end()
+            return
         for number, output in outputs.items():
             self._sequences[number] = output.sequence
             self._step.add(output)
@@ -214,7 +220,7 @@ class TargetEngine:
         config, context_length = self._policy, self.facts.context_length
         seed = next(self._rehearsal_seeds)
         request = rehearsal_request(self.tokenizer, config, seed=seed, context_length=context_length)
-        stream = TokenStream(capacity=self.facts.capacity(request.output), on_drained=self._loop.wake)
+        stream = TokenStream(capacity=self.facts.capacity(request.output), on_drained=self._loop.wake, wake=_wake)
         output = self._new_output(request, stream, None)
         self._loop.post(lambda: self._step.rehearse(output))
         try:
@@ -338,13 +344,20 @@ class TargetEngine:
 
     def close(self) -> None:
         """Stop the engine thread; streams that still have a reader end with an error."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         try:
             self._loop.stop()
             if self.offload is not None:
                 self.offload.store.close()
         finally:
             self._deliveries.close()
-            self._calls.close()
+            if self._deliveries is not self._calls:
+                self._calls.close()
+
+
+def _wake(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop is closed, so that nobody reads any more
+        loop.call_soon_threadsafe(call)
 
 
 def _limits(config: EngineConfig) -> SchedulerConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.engine.events import Chunk, Event, Finished, FinishReason
+from services.engine.events import Chunk, Event, Finished, FinishReason, Timings
 from services.engine.request import Request
 from services.target.sequence.generation import Generation
 from services.telemetry.histogram import Histogram
@@ -94,7 +94,7 @@ class RequestStatistics:
         if isinstance(event, Chunk):
             self._observe_tokens(live, len(event.records))
         elif isinstance(event, Finished):
-            self._observe_end(event)
+            self._observe_end(generation.timings, event)
 
     def _observe_tokens(self, live: _Live, count: int) -> None:
         before, live.heard_at = live.heard_at, time.monotonic()
@@ -102,8 +102,8 @@ class RequestStatistics:
         if before and count:
             _observe(self.histograms.between_tokens, (live.heard_at - before) / count, count)
 
-    def _observe_end(self, finished: Finished) -> None:
-        timings, histograms = finished.timings, self.histograms
+    def _observe_end(self, timings: Timings, finished: Finished) -> None:
+        histograms = self.histograms
         scheduled = timings.scheduled or timings.finished
         prefilled = timings.prefilled or timings.finished
         _observe(histograms.latency, timings.finished - timings.arrived)

@@ -27,7 +27,7 @@ _STATES = ("running", "waiting")
 
 
 class TargetMetrics(Collector):
-    """Reads plain counts of other threads without making them wait."""
+    """Reads the counts of an engine, which may be in another process, without making it wait."""
 
     def __init__(
         self,

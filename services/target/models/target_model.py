@@ -119,6 +119,7 @@ class TargetModel:
     async def _open(self) -> None:
         logger.info("loading %s", self.config.model)
         engine = await self._host.open()
+        self.follow_log_level()  # which may have changed meanwhile
         await _warm_up(engine)
         self._tasks.append(asyncio.create_task(self._watch()))
         model = self._served(engine)
@@ -152,7 +153,8 @@ class TargetModel:
     @property
     def process_id(self) -> int | None:
         """The id of its engine's process, if it has one of its own."""
-        return self.engine.process_id if isinstance(self.engine, RemoteEngine) else None
+        engine = self.engine
+        return engine.process_id if isinstance(engine, RemoteEngine) else None
 
     async def drain(self, seconds: float, message: str) -> None:
         """Wait so long for streams to end, then cut the rest with this message; clients can continue elsewhere."""
@@ -164,9 +166,10 @@ class TargetModel:
     async def close(self) -> None:
         """End the links to drafts and the engine, and free its memory: no reference to it remains."""
         if self.serving is not None:
-            self.serving.model.grammars.close()
-            self._last, self.serving = self.serving.model.describe(), None
+            model, self.serving = self.serving.model, None
+            self._last = model.describe()
             self.loads.unloaded()
+            await asyncio.to_thread(model.grammars.close)
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()

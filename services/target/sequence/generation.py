@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,5 +44,6 @@ class Generation:
                 self.num_cached, self.timings.scheduled = event.num_cached, event.at
             case Finished():
                 self.num_generated, self.end = event.completion_tokens, event.reason
-                self.timings, self.speculation = event.timings, event.speculation
+                self.timings = replace(event.timings, arrived=self.timings.arrived)
+                self.speculation = event.speculation
                 self.embedding = event.embedding

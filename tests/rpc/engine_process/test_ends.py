@@ -1,8 +1,10 @@
 """What becomes of streams and of the service when one of its processes ends, hangs or is to end."""
 
+import gc
 import os
 import re
 import signal
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.harness.processes.warm_commands import warm_process
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.engine_process.conftest import Split
 from tests.rpc.engine_process.faults import break_down
+from tests.rpc.harness.administered import admin_of
 from tests.rpc.harness.commands import SMALL
 from tests.rpc.harness.requests import PROMPT, stream, stream_request
 
@@ -123,6 +126,46 @@ def test_an_engine_that_is_killed_ends_streams_with_a_reason(model: Path) -> Non
         assert failure.value.details() == "the engine has failed"
         assert ended.result(60) is ExitCode.ENGINE_FAILED
         assert target.health() == "NOT_SERVING"
+
+
+def test_a_request_in_preparation_when_the_engine_dies(model: Path) -> None:
+    with target_server(model, server=NOTHING_DRAINS, own_process=True) as target:
+        grammar = {"choice": {"texts": ["yes", "no"]}}
+        assert stream(target, stream_request(grammar=grammar)).text in ("yes", "no")
+        os.kill(process_id := engine_of(target).process_id, signal.SIGSTOP)
+        call = target.stub.StreamGenerate(stream_request(grammar=grammar))
+        wait_until(lambda: engine_of(target)._asked)
+        os.kill(process_id, signal.SIGKILL)
+        with pytest.raises(grpc.RpcError) as failure:
+            consume(call)
+        assert (failure.value.code(), failure.value.details()) == (grpc.StatusCode.UNAVAILABLE, "the engine has failed")
+
+
+def test_drafts_that_were_added_are_there_after_a_reload(model: Path) -> None:
+    config = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
+    with (
+        target_server(model, server=config, own_process=True, drafts=["127.0.0.1:1"]) as target,
+        admin_of(target.server.admin.address) as admin,
+    ):
+        admin.AddDraft(admin_pb2.AddDraftRequest(address="127.0.0.1:2"), timeout=60)
+        admin.RemoveDraft(admin_pb2.RemoveDraftRequest(address="127.0.0.1:1"), timeout=60)
+        target.call(target.model.close())
+        target.call(target.model.open())
+        drafts = admin.GetStatistics(admin_pb2.GetStatisticsRequest(), timeout=60).drafts
+        assert [draft.address for draft in drafts] == ["127.0.0.1:2"]
+
+
+def test_an_unloaded_engine_leaves_nothing_here(model: Path) -> None:
+    with target_server(model, own_process=True) as target:
+        stream(target, stream_request())
+        engine = weakref.ref(engine_of(target))
+        gc.collect()
+        gc.disable()  # it must not wait for that
+        try:
+            target.call(target.model.close())
+            wait_until(lambda: engine() is None)
+        finally:
+            gc.enable()
 
 
 def test_an_engine_whose_step_fails_ends_streams_with_a_reason(model: Path) -> None:
