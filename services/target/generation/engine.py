@@ -6,7 +6,6 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.trial import GrammarTrial
@@ -30,7 +28,7 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.deliveries import Deliveries
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, OffloadFigures, SequenceFigures
-from services.target.generation.fingerprint import Fingerprint
+from services.target.generation.fingerprint import Fingerprint, fingerprint_of
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
@@ -47,7 +45,6 @@ from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
 
 _MOST_PREPARED = 2  # requests at once whose grammars are compiled or whose received tokens are replayed
-_LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
 
 
 class Order(NamedTuple):
@@ -80,7 +77,7 @@ class TargetEngine:
         self._policy = policy or PolicyConfig()
         self._rehearsal_seeds = count()
         self.config = config
-        fingerprint = _fingerprint(model, config)
+        fingerprint = fingerprint_of(model, config)
         self.offload = open_offload(config, model, str(fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.facts = _facts(model, config, fingerprint)
@@ -388,20 +385,4 @@ def _facts(model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -
         vocab_size=model.checkpoint.config.vocab_size,
         session_blocks=config.resolve_session_blocks(num_blocks, model.context_length),
         most_sessions=config.most_sessions(model.checkpoint.config),
-    )
-
-
-def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
-    return Fingerprint(
-        version=version("outrider"),
-        build=BUILD_ID,
-        device=model.device.name,
-        weights_hash=model.weights_digest(),
-        tokenizer=model.tokenizer.digest(),
-        libraries=" ".join(f"{name} {version(name)}" for name in _LIBRARIES),
-        weight_format=model.weights,
-        kv_type=config.kv,
-        noise_version=NOISE_VERSION,
-        recommended=model.checkpoint.recommendations(),
-        context_length=model.context_length,
     )

@@ -3,6 +3,13 @@
 import hashlib
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from importlib.metadata import version
+
+from services.engine.config import EngineConfig
+from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
+from services.engine.loaded_model import LoadedModel
+
+_LIBRARIES = ("jinja2", "llguidance", "tokenizers")  # that turn texts into tokens, and tell which tokens are allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +37,20 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return self.digest
+
+
+def fingerprint_of(model: LoadedModel, config: EngineConfig) -> Fingerprint:
+    """The fingerprint of a loaded model, apart from its conversations and adapters."""
+    return Fingerprint(
+        version=version("outrider"),
+        build=BUILD_ID,
+        device=model.device.name,
+        weights_hash=model.weights_digest(),
+        tokenizer=model.tokenizer.digest(),
+        libraries=" ".join(f"{name} {version(name)}" for name in _LIBRARIES),
+        weight_format=model.weights,
+        kv_type=config.kv,
+        noise_version=NOISE_VERSION,
+        recommended=model.checkpoint.recommendations(),
+        context_length=model.context_length,
+    )
