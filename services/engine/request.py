@@ -171,6 +171,11 @@ class Request:
         return FreeThought() if self.thinking is None else reduce(Thought.after, received, self.thinking.begin())
 
     @property
+    def begins_slowly(self) -> bool:
+        """Whether a grammar must be compiled or received tokens replayed before it begins."""
+        return bool(self.received) or self.grammar is not None
+
+    @property
     def masks_tokens(self) -> bool:
         """Whether some positions do not allow every token."""
         parts = (self.grammar, self.thinking, self.sampling.allowed_tokens, self.forced)

@@ -144,7 +144,7 @@ class RemoteEngine:
         """
         generations = [self._expect(request, has_own_prompt=index == 0) for index, request in enumerate(requests)]
         numbered = {generation.number: generation.request for generation in generations}
-        if requests[0].received or requests[0].grammar is not None:
+        if requests[0].begins_slowly:
             try:
                 await self.ask(EngineServer.submit_slowly, numbered)
             except BaseException:

@@ -20,6 +20,7 @@ from services.engine.grammar.trial import GrammarTrial
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse, PulseMemory
 from services.engine.lora.adapter import Adapter
+from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.lora.adapter_set import AdapterSet
 from services.engine.open_offload import open_offload
 from services.engine.request import Request
@@ -102,7 +103,8 @@ class TargetEngine:
         )
         self._threads = ThreadPoolExecutor(_MOST_PREPARED, "prepare")
         self._sequences: dict[int, Sequence] = {}  # by their numbers; for the engine thread
-        self.adapters = _adapter_set(model, self._loop)
+        self.unload_adapter = _unloader(model.adapter_loader, self._loop)
+        self.adapters = AdapterSet(model.adapters, self.unload_adapter)
         self._numbers = count()
 
     @classmethod
@@ -171,11 +173,7 @@ class TargetEngine:
             )
             orders.append(Order(next(self._numbers), request, stream))
             generations.append(Generation(orders[-1].number, request, stream, has_own_prompt=index == 0))
-        if requests[0].received or requests[0].grammar is not None:  # which may take long
-            outputs = await self.prepare_slowly(orders)
-        else:
-            outputs = self.prepare(orders)
-        self.start(outputs)
+        self.start(await self.prepare_slowly(orders) if requests[0].begins_slowly else self.prepare(orders))
         return generations
 
     async def prepare_slowly(self, orders: Seq[Order]) -> dict[int, OutputPipeline]:
@@ -275,10 +273,6 @@ class TargetEngine:
         """Load an adapter, which may take long; raises CheckpointError as `AdapterLoader.load`."""
         return self.model.adapter_loader.load(name, folder)
 
-    def unload_adapter(self, adapter: Adapter) -> None:
-        """Unload an adapter that requests no longer use."""
-        self._loop.post(lambda: self.model.adapter_loader.unload(adapter))
-
     def add_predictor(self, predictor: Predictor) -> None:
         """Add a predictor; for the engine thread."""
         self.speculation.add(predictor, self.scheduler.sequences)
@@ -366,10 +360,9 @@ def _limits(config: EngineConfig) -> SchedulerConfig:
     )
 
 
-def _adapter_set(model: LoadedModel, loop: EngineLoop) -> AdapterSet:
-    """The adapters that requests may name; it refers to no engine, which is freed when nothing refers to it."""
-    unload = model.adapter_loader.unload
-    return AdapterSet(model.adapters, lambda adapter: loop.post(lambda: unload(adapter)))
+def _unloader(loader: AdapterLoader, loop: EngineLoop) -> Callable[[Adapter], None]:
+    """A function that unloads an adapter between two steps; it does not keep the engine in memory."""
+    return lambda adapter: loop.post(lambda: loader.unload(adapter))
 
 
 def _facts(model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -> EngineFacts:
