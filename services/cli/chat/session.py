@@ -1,9 +1,13 @@
 """ChatSession: sends questions to a server, and prints the answers."""
 
+import contextlib
 import json
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from outrider import Client, GenerateOptions, InvalidArgument, Message, ModelInfo, OutriderError
+from outrider import Cancelled, Client, GenerateOptions, InvalidArgument, Message, ModelInfo, OutriderError, Stream
 from services.cli.calls.result_text import summary
 from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
@@ -54,11 +58,11 @@ class ChatSession:
 
     def _answer(self, messages: list[Message], out: Terminal, err: Terminal) -> Message:
         asked: GenerateOptions = {**self.parameters.options, "token_records": True, "message_deltas": True}
-        with self._client.stream(messages, **asked) as stream:
+        with self._client.stream(messages, **asked) as stream, self._ctrl_c_cancels(stream):
             try:
                 for chunk in stream:
                     out.chunk(chunk)
-            except KeyboardInterrupt:
+            except Cancelled:
                 if not self._goes_on:
                     raise
                 out.text("\n")
@@ -67,6 +71,21 @@ class ChatSession:
             out.text("\n")
             err.note(summary(stream.result))
             return stream.result.message or Message("assistant", stream.result.text)
+
+    @contextlib.contextmanager
+    def _ctrl_c_cancels(self, stream: Stream) -> Iterator[None]:
+        """With `goes_on`, Ctrl-C cancels the call: KeyboardInterrupt inside grpc's locks can become another error.
+
+        A thread cancels, since the signal may find this one with a lock that `cancel` takes.
+        """
+        if not self._goes_on:
+            yield
+            return
+        previous = signal.signal(signal.SIGINT, lambda *_: threading.Thread(target=stream.cancel).start())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
 
     def _keep(self, answer: Message, surplus: int, err: Terminal) -> None:
         if surplus:
