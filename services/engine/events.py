@@ -324,3 +324,11 @@ class Aborted:
 
 
 Event = Scheduled | Progress | Chunk | Finished | Failed | Refused | Aborted
+
+
+def num_records(event: Event) -> int:
+    """Return the number of tokens whose records are in an event: what waits for a slow reader."""
+    return len(event.records) if isinstance(event, _WITH_RECORDS) else 0
+
+
+_WITH_RECORDS = (Chunk, Progress)

@@ -28,16 +28,11 @@ class DraftChanges:
         self._pool, self._rehearsals, self._config, self._check = pool, rehearsals, config, check
         self._changing = asyncio.Lock()
 
-    @property
-    def absences(self) -> dict[str, str]:
-        """Why each draft is away, by address, as `DraftPool.absences`."""
-        return self._pool.absences
-
     async def add(self, engine: TargetEngine, address: str) -> None:
         """Add a draft; raises ValueError if it is one of the drafts already, or if its address is not allowed."""
         self._check(address)
         async with self._changing:
-            if address in self.absences:
+            if address in self._pool.absences:
                 raise ValueError("is one of the drafts already")
             self._rehearsals[address] = Rehearsals(self._config)
             predictor = self._pool.add(address)
@@ -51,7 +46,7 @@ class DraftChanges:
     async def remove(self, engine: TargetEngine, address: str) -> None:
         """Remove a draft; raises ValueError if it is none of the drafts."""
         async with self._changing:
-            if address not in self.absences:
+            if address not in self._pool.absences:
                 raise ValueError("is none of the drafts")
             predictor = self._pool.predictor_at(address)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from services.engine.events import Chunk, Event, Progress
+from services.engine.events import Event, num_records
 from services.target.engines.frames import to_frame
 
 
@@ -65,8 +65,7 @@ class SentEvents:
 
     def put(self, event: Event) -> None:
         """Add an event; called by the engine thread."""
-        if isinstance(event, Chunk | Progress):
-            self._num_put += len(event.records)
+        self._num_put += num_records(event)
         self._writer.put(self._number, event)
 
     def take(self, num_tokens: int) -> None:

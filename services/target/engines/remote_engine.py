@@ -17,7 +17,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.events import Chunk, Event, Failed, Progress
+from services.engine.events import Event, Failed, num_records
 from services.engine.grammar.process import GrammarProcess
 from services.engine.loop import Pulse
 from services.engine.lora.adapter import Adapter
@@ -324,8 +324,7 @@ class _CountedStream(TokenStream):
 
     def _pop(self) -> Event:
         event = super()._pop()
-        if isinstance(event, Chunk | Progress):
-            self._num_unreported += len(event.records)
+        self._num_unreported += num_records(event)
         if self._num_unreported >= self._most_unreported:
             self._report(self._number, self._num_unreported)
             self._num_unreported = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.engine.events import Chunk, Event, Finished, FinishReason, Timings
+from services.engine.events import Chunk, Event, Finished, FinishReason, Scheduled, Timings
 from services.engine.request import Request
 from services.target.sequence.generation import Generation
 from services.telemetry.histogram import Histogram
@@ -61,14 +61,6 @@ class RequestHistograms:
     generated_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
 
 
-@dataclass(slots=True)
-class _Live:
-    """A generation whose reader is still here."""
-
-    is_scheduled: bool = False  # as far as its events show
-    heard_at: float = 0.0  # when its last chunk came
-
-
 class RequestStatistics:
     """One event loop counts, any thread reads. Warm-ups and rehearsals have no reader and are not counted."""
 
@@ -78,29 +70,29 @@ class RequestStatistics:
         self.cached_tokens = 0
         self.generated_tokens = 0
         self.ended = dict.fromkeys(EndReason, 0)
-        self._live: dict[Generation, _Live] = {}
+        self._heard_at: dict[Generation, float] = {}  # when the last chunk came of each whose reader is here; 0 before
 
     def begin(self, generations: Iterable[Generation]) -> None:
         """Count these generations, which have a reader from now on."""
-        self._live.update((generation, _Live()) for generation in generations)
+        self._heard_at.update(dict.fromkeys(generations, 0.0))
 
     def observe(self, generation: Generation, event: Event) -> None:
         """Count an event of a generation."""
-        live = self._live[generation]
-        if not live.is_scheduled:
-            live.is_scheduled = True
-            self.prompt_tokens += generation.num_prompt
-            self.cached_tokens += generation.num_cached
-        if isinstance(event, Chunk):
-            self._observe_tokens(live, len(event.records))
-        elif isinstance(event, Finished):
-            self._observe_end(generation.timings, event)
+        match event:
+            case Chunk():
+                self._observe_tokens(generation, len(event.records))
+            case Scheduled():
+                self.prompt_tokens += generation.num_prompt
+                self.cached_tokens += event.num_cached
+            case Finished():
+                self._observe_end(generation.timings, event)
 
-    def _observe_tokens(self, live: _Live, count: int) -> None:
-        before, live.heard_at = live.heard_at, time.monotonic()
+    def _observe_tokens(self, generation: Generation, count: int) -> None:
+        before, now = self._heard_at[generation], time.monotonic()
+        self._heard_at[generation] = now
         self.generated_tokens += count
         if before and count:
-            _observe(self.histograms.between_tokens, (live.heard_at - before) / count, count)
+            _observe(self.histograms.between_tokens, (now - before) / count, count)
 
     def _observe_end(self, timings: Timings, finished: Finished) -> None:
         histograms = self.histograms
@@ -118,18 +110,18 @@ class RequestStatistics:
     def end(self, generation: Generation) -> None:
         """Count and log a generation whose reader has gone, at its end or before."""
         _log(generation)
-        del self._live[generation]
+        del self._heard_at[generation]
         self.ended[EndReason.ABORT if generation.end is None else END_REASONS[generation.end]] += 1
 
     @property
     def num_live(self) -> int:
         """Generations whose readers are here."""
-        return len(self._live)
+        return len(self._heard_at)
 
     @property
     def live(self) -> list[Generation]:
         """The generations whose readers are here."""
-        return [*self._live.copy()]
+        return [*self._heard_at.copy()]
 
     def by_caller(self) -> dict[str, Counter[str]]:
         """For each caller the number of its generations that run, and that wait for their first pass."""

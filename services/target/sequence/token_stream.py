@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from collections.abc import Sequence as Seq
 
-from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused
+from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused, num_records
 
-_WITH_RECORDS = (Chunk, Progress)
 _Call = Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object]
 
 
@@ -59,8 +58,7 @@ class TokenStream:
             self._wake(self._loop, self._ready.set)
 
     def _append(self, event: Event) -> None:
-        if isinstance(event, _WITH_RECORDS):
-            self._num_tokens += len(event.records)
+        self._num_tokens += num_records(event)
         match self._events[-1] if self._events else None, event:
             case Chunk() as last, Chunk():
                 self._events[-1] = last + event
@@ -75,8 +73,7 @@ class TokenStream:
             self._ready.clear()
             has_more = bool(self._events)
             was_full = self.is_full
-            if isinstance(event, _WITH_RECORDS):
-                self._num_tokens -= len(event.records)
+            self._num_tokens -= num_records(event)
             drained = was_full and not self.is_full
         if has_more:
             self._take_turn(self._loop, self._ready.set)

@@ -1,6 +1,6 @@
 """Predictions from the text itself change no byte, alone and beside a draft, and figures are kept by source."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -41,7 +41,7 @@ CLASS = '''class Stack:
 REPEATING = CLASS * 3 + CLASS[:60]
 COUNT = 200  # tokens generated
 ALONE: Options = {**GREEDY, "speculation": "never"}
-_alone: dict[tuple[str, float], Result] = {}  # by prompt and temperature
+Generate = Callable[[RunningTarget, str, Options], Result]
 
 
 @pytest.fixture(scope="module")
@@ -58,23 +58,26 @@ def drafted() -> Iterator[RunningTarget]:
         running.assert_all_free()
 
 
-def generate_alone(target: RunningTarget, prompt: str, temperature: float) -> Result:
-    """The answer without predictions, which is the same from both servers: that of the first one asked."""
-    if (prompt, temperature) not in _alone:
+@pytest.fixture(scope="module")
+def generate() -> Generate:
+    """A generation with predictions, which must equal the one without, with figures that add up.
+
+    The one without is the same from both servers: it is that of the first one asked.
+    """
+    alone: dict[tuple[str, float], Result] = {}
+
+    def both(target: RunningTarget, prompt: str, options: Options) -> Result:
+        key = (prompt, options["temperature"])
         with Client(target.address, max_retries=0) as client:
-            answer = client.generate(prompt, **{**ALONE, "temperature": temperature}, max_tokens=COUNT)
-        _alone[prompt, temperature] = answer
-    return _alone[prompt, temperature]
+            if key not in alone:
+                alone[key] = client.generate(prompt, **{**ALONE, "temperature": key[1]}, max_tokens=COUNT)
+            asked = {"speculation": "always", **options}
+            result = client.generate(prompt, **asked, max_tokens=COUNT, pass_reports=True)
+        assert_same(result, alone[key])
+        assert_figures(result)
+        return result
 
-
-def generate(target: RunningTarget, prompt: str, options: Options) -> Result:
-    """A generation with predictions, which must equal the one without, with figures that add up."""
-    alone = generate_alone(target, prompt, options["temperature"])
-    with Client(target.address, max_retries=0) as client:
-        result = client.generate(prompt, **{"speculation": "always", **options}, max_tokens=COUNT, pass_reports=True)
-    assert_same(result, alone)
-    assert_figures(result)
-    return result
+    return both
 
 
 def assert_figures(result: Result) -> None:
@@ -113,13 +116,17 @@ def of(result: Result, source: PredictionSource) -> SourceStats:
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 @pytest.mark.parametrize("prompt", [REPEATING, OTHER], ids=["repeating", "other"])
-def test_lookup_changes_no_byte_with_right_and_wrong_predictions(target: RunningTarget, prompt: str, options: Options):
+def test_lookup_changes_no_byte_with_right_and_wrong_predictions(
+    target: RunningTarget, generate: Generate, prompt: str, options: Options
+):
     stats = generate(target, prompt, options).speculation
     assert 0 < stats.accepted < stats.predicted
     assert [entry.source for entry in stats.by_source] == [PredictionSource.LOOKUP]
 
 
-def test_lookup_beats_the_draft_where_a_text_repeats_its_prompt(target: RunningTarget, drafted: RunningTarget):
+def test_lookup_beats_the_draft_where_a_text_repeats_its_prompt(
+    target: RunningTarget, drafted: RunningTarget, generate: Generate
+):
     by_lookup = generate(target, REPEATING, GREEDY).speculation
     by_draft = generate(drafted, REPEATING, {**GREEDY, "lookup": False}).speculation
     assert [entry.source for entry in by_draft.by_source] == [PredictionSource.DRAFT]
@@ -127,24 +134,24 @@ def test_lookup_beats_the_draft_where_a_text_repeats_its_prompt(target: RunningT
 
 
 @pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
-def test_draft_and_lookup_together(drafted: RunningTarget, options: Options):
+def test_draft_and_lookup_together(drafted: RunningTarget, generate: Generate, options: Options):
     result = generate(drafted, REPEATING, options)
     assert [entry.source for entry in result.speculation.by_source] == [PredictionSource.DRAFT, PredictionSource.LOOKUP]
     for source in (PredictionSource.DRAFT, PredictionSource.LOOKUP):
         assert 0 < of(result, source).accepted <= of(result, source).predicted
 
 
-def test_left_to_the_server_the_lookup_is_used_too(target: RunningTarget):
+def test_left_to_the_server_the_lookup_is_used_too(target: RunningTarget, generate: Generate):
     """On a server that has not yet learned whether it pays, which it tries first."""
     assert generate(target, REPEATING, {**GREEDY, "speculation": "auto"}).speculation.accepted > 0
 
 
-def test_the_number_of_predictions_is_kept_to(target: RunningTarget):
+def test_the_number_of_predictions_is_kept_to(target: RunningTarget, generate: Generate):
     result = generate(target, REPEATING, {**GREEDY, "num_predictions": 3})
     assert max(report.predicted for report in result.pass_reports) == 3
 
 
-def test_a_request_may_switch_the_lookup_off(target: RunningTarget):
+def test_a_request_may_switch_the_lookup_off(target: RunningTarget, generate: Generate):
     stats = generate(target, REPEATING, {**GREEDY, "lookup": False}).speculation
     assert (stats.predicted, stats.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
     assert stats.no_speculation_detail == "the request forbids the lookup"

@@ -38,7 +38,7 @@ def unfinished(target: RunningTarget, **fields: Any) -> Iterator[Any]:
         call = type(target.stub)(channel).StreamGenerate(
             stream_request(stop=LONG, output={"top_candidates": 20}, **fields)
         )
-        next(call)
+        next(event for event in call if event.HasField("chunk"))  # `started` may come before the first pass
         yield call
 
 

@@ -117,7 +117,7 @@ GOOD = {
     "sampling.logit_bias.bias": Good({"sampling": OFTEN}, lambda seen: seen.streamed.text == "x" * COUNT),
     "sampling.seed": Good({"sampling": {"seed": 6}}, lambda seen: seen.streamed.started.seed == 6 and seen.differs),
     "sampling.banned_strings": Good(
-        {"sampling": {**OFTEN, "banned_strings": ["XXX"]}},
+        {"sampling": {**OFTEN, "banned_strings": ["Xxx"]}},
         lambda seen: "xxx" not in seen.streamed.text and len(seen.whole.suppressed) > 0,
     ),
     "sampling.allowed_token_ids": Good(
