@@ -15,7 +15,7 @@ from services.service.access.caller import Caller
 from services.service.errors import OverloadedError
 
 _MEMORY_SECONDS = 10.0  # time constant of the rate's decay
-_FIRST_RETRY = 1.0  # seconds, while no work has ended
+_FIRST_RETRY = 1.0  # seconds
 _LAST_RETRY = 60.0
 _TOO_LATE = "DEADLINE_TOO_NEAR"
 _OF_FREE = 2  # a caller beside others may have at most this multiple of the free capacity
@@ -74,7 +74,8 @@ class Admission:
 
     The last of the capacity is kept for callers with little work: beside others, no caller gets more than twice what
     is free. Each rejected call gets a time to retry; the times are spaced at the rate at which work of this kind has
-    ended recently. All methods run on one event loop. A prompt may exceed a limit if no other counts towards it.
+    ended recently, and grow as long as none ends. All methods run on one event loop. A prompt may exceed a limit if no
+    other counts towards it.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Admission:
         self.resize(capacity, capacity if each is None else each)
         self._total = 0
         self._clock = clock
-        self._rated_at = clock()
+        self._rated_at = self._quiet_since = clock()  # since then no work has ended
         self._busy, self._ended = 0.0, 0.0  # seconds that count, and the work that ended in them, both decaying
         self._lines: dict[str | None, float] = {}  # the last retry time given, by caller; None: by the total limit
         self._is_idle = asyncio.Event()
@@ -118,6 +119,8 @@ class Admission:
         """Admit this amount; raises OverloadedError as `check` does."""
         self.check(amount, caller, deadline=deadline)
         self._count_time()
+        if not self._total:
+            self._quiet_since = self._clock()
         self._total += amount
         if amount:
             self.of_caller[caller.name] += amount
@@ -175,7 +178,7 @@ class Admission:
         """Return the seconds after which a rejected call is to be retried, after those that were rejected before."""
         now, rate = self._clock(), self.rate
         if not rate:
-            return _FIRST_RETRY * random.uniform(0.5, 1.5)
+            return min(max(_FIRST_RETRY, now - self._quiet_since), _LAST_RETRY) * random.uniform(0.5, 1.5)
         end = max(self._lines.get(line, now) + amount / rate, now + excess / rate)
         if line is None or line in self.of_caller:
             self._lines[line] = min(end, now + _LAST_RETRY)
@@ -183,6 +186,7 @@ class Admission:
 
     def _give_back(self, amount: int, caller: str) -> None:
         self._count_time()
+        self._quiet_since = self._clock()
         if self._total > self._least_rated:
             self._ended += amount
         self._total -= amount

@@ -99,6 +99,17 @@ async def test_retry_times_follow_the_rate_at_which_requests_end():
     assert seconds(admission, 1, "c") == pytest.approx(1.0, rel=0.2), "the line has moved on"
 
 
+async def test_retry_times_grow_while_no_request_ends():
+    clock = Clock()
+    admission = Admission(Work.STREAMS, 1, clock=clock)
+    clock.now += 3600.0  # without any
+    with admission.admit(1, caller("a")):
+        begun = clock.now
+        for waited, least in (0.0, 0.5), (20.0, 10.0), (3600.0, 30.0):
+            clock.now = begun + waited
+            assert all(least <= seconds(admission, 1, "b") <= 3 * least for _ in range(20))
+
+
 async def test_one_callers_crowd_delays_only_itself():
     clock = Clock()
     admission = Admission(Work.STREAMS, 10, 8, clock=clock)
