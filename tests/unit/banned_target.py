@@ -77,8 +77,9 @@ class Target:
     def __init__(self, *, num_blocks: int = 200, predicts: bool = True, random: Random | None = None) -> None:
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=24, prefill_chunk=3, max_sequences=4), self.blocks)
-        self.model = ToyModel(self.blocks, logits_of)
-        predictors = with_lookup(UnbannedPredictor(random or Random(0)), long_match=8) if predicts else []
+        random = random or Random(0)
+        self.model = ToyModel(self.blocks, logits_of, returns_early=random.random() < 0.5)
+        predictors = with_lookup(UnbannedPredictor(random), long_match=8) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
             self.scheduler,
@@ -97,7 +98,7 @@ class Target:
         output = make_output(request, context_length=CONTEXT_LENGTH, tokenizer=tokenizer())
         self._outputs[output.sequence] = output
         if output.sequence.is_finished:
-            output.deliver_end()
+            output.write()
         else:
             self.driver.add(output)
         assert isinstance(output.sequence.stream, TokenStream)

@@ -19,8 +19,7 @@ class Consumer:
 
     def commit(self, tokens: bytes | list[int]) -> int:
         taken = self.output.commit(records_of(tokens))
-        if self.sequence.is_finished:
-            self.output.deliver_end()
+        self.output.write()
         return taken
 
     async def read(self) -> tuple[str, list[int], Finished]:

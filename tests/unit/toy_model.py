@@ -50,7 +50,7 @@ async def generate_alone(request: Request, *, context_length: int) -> Answer:
         # all others are alike to the model, and the lowest id wins
         best = token_id if token_id not in masked else next(i for i in range(VOCAB_SIZE) if i not in masked)
         output.commit(records_of([best]))
-    output.deliver_end()
+        output.write()
     assert isinstance(sequence.stream, TokenStream)
     return answer_of([event async for event in sequence.stream])
 
@@ -75,8 +75,13 @@ class ToyModel:
     """Takes the place of the model runner."""
 
     def __init__(
-        self, blocks: BlockManager, logits_of: Callable[[Seq[int]], NDArray[np.float32]] = next_token_alone
+        self,
+        blocks: BlockManager,
+        logits_of: Callable[[Seq[int]], NDArray[np.float32]] = next_token_alone,
+        *,
+        returns_early: bool = False,
     ) -> None:
+        self.returns_early = returns_early
         self._logits_of = logits_of
         self._vocab_size = len(logits_of([]))
         self._blocks = blocks

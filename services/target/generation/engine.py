@@ -88,6 +88,7 @@ class TargetEngine:
             max_rows=config.max_rows,
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
+            returns_early=model.device.memory is not None,
         )
         self.speculation = Speculation(
             predictors,
@@ -204,7 +205,7 @@ class TargetEngine:
     def _add(self, outputs: Mapping[int, OutputPipeline]) -> None:
         first = next(iter(outputs.values()))
         if first.sequence.is_finished:  # by its received tokens
-            first.deliver_end()
+            first.write()
             return
         for number, output in outputs.items():
             self._sequences[number] = output.sequence

@@ -11,7 +11,11 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 class ModelRunner:
     """Runs one pass of the decoder over the scheduled rows of all sequences."""
 
-    def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+    def __init__(
+        self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int, returns_early: bool = False
+    ) -> None:
+        """`returns_early` is whether the device computes a pass while the host goes on, as a GPU does."""
+        self.returns_early = returns_early
         self._decoder = decoder
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 

@@ -51,6 +51,7 @@ class TargetStep:
         self._speculation = speculation
         self._deliveries = deliveries
         self._outputs: dict[Sequence, OutputPipeline] = {}
+        self._unwritten: list[OutputPipeline] = []  # those with committed tokens, or an end, that no reader has yet
         self._renewing: list[Sequence] = []  # those whose grammars are matched anew
         self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
         self.seconds = StepSeconds()
@@ -59,17 +60,18 @@ class TargetStep:
     def step(self) -> bool:
         """Run one pass over the next batch; False if no sequence has work."""
         for sequence in self._scheduler.expired():
+            self._write()
             self._outputs[sequence].expire()
             self._end(sequence)
         self._renewing = [each for each in self._renewing if each in self._outputs and not _is_ready(each)]
         batch = self._scheduler.schedule()
-        spare_rows, flush = self._scheduler.spare_rows, self._deliveries.flush
-        for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=flush):
+        spare_rows = self._scheduler.spare_rows
+        for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=self._deliver):
             self._scheduler.add_predictions(rows, predictions)
             if not rows.predictions:
                 self._speculation.withdraw(rows)
-        self._deliveries.flush()
         if not batch:
+            self._deliver()
             self._pass_ended = None
             if self._renewing:
                 self._renewing[0].draw.allowed.grammar.wait(_MAX_WAIT)
@@ -78,13 +80,30 @@ class TargetStep:
         for rows, output in zip(batch, sampled, strict=True):
             self._commit(rows, output, spans)
         self._speculation.observe(batch)
+        if not self._runner.returns_early:
+            self._write()
         return True
+
+    def _write(self) -> None:
+        """Put what was committed into the streams."""
+        unwritten, self._unwritten = self._unwritten, []
+        for output in unwritten:
+            output.write()
+
+    def _deliver(self) -> None:
+        """Let readers have what was committed."""
+        self._write()
+        self._deliveries.flush()
 
     def _compute(self, batch: list[ScheduledRows]) -> tuple[list[SamplerOutput], _Spans]:
         began, before = time.monotonic(), self._pass_ended
         waiting = sum(rows.waiting for rows in batch)
         host = None if before is None else began - before - waiting
+        if not self._runner.returns_early:
+            self._deliver()
         logits = self._runner.forward(batch)
+        if self._runner.returns_early:  # the device computes meanwhile
+            self._deliver()
         sampled = self._sampler.sample(logits, batch)
         self._runner.pool(batch)
         self._pass_ended = time.monotonic()
@@ -111,16 +130,18 @@ class TargetStep:
             self._renewing.append(sequence)
         if sequence.is_finished:
             self._end(sequence)
+        elif num_committed:
+            self._unwritten.append(output)
         return num_committed
 
     def _end(self, sequence: Sequence) -> None:
-        output = self._outputs[sequence]
+        self._unwritten.append(self._outputs[sequence])
         self.drop(sequence)
-        output.deliver_end()
 
     def add(self, output: OutputPipeline) -> None:
         """Add a new sequence with its output pipeline; this ends a rehearsal."""
         if (rehearsal := self._speculation.rehearsal) is not None:
+            self._write()
             rehearsal.stream.put(_BUSY)
             self.drop(rehearsal)
         self._outputs[output.sequence] = output
@@ -145,12 +166,14 @@ class TargetStep:
     def abort(self, sequence: Sequence, message: str) -> None:
         """End a sequence for good with an error; does nothing if it was dropped already."""
         if sequence in self._outputs:
+            self._write()
             sequence.stream.put(Aborted(message))
             self.drop(sequence)
 
     def abandon(self, message: str) -> None:
         """End every sequence with an error, and free all blocks."""
         try:
+            self._write()
             for sequence in self._scheduler.sequences:
                 sequence.stream.put(Failed(message))
                 self.drop(sequence)

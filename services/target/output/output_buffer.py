@@ -77,10 +77,11 @@ class OutputBuffer:
         """Hold the report of the pass that drew the tokens before the position `end`, until none of them is held."""
         self._reports.append(_HeldReport(report, end - report.num_tokens, end))
 
-    def end_reports(self, *, end: int) -> tuple[PassReport, ...]:
-        """Release all reports at an end that drops the held tokens, which begin at the position `end`."""
+    def drop(self, *, end: int) -> None:
+        """Drop the held tokens, which begin at the position `end`; the reports of their passes do not count them."""
+        self._tokens.clear()
+        self._suppressed.clear()
         self._reports = [held.cut(end) for held in self._reports]
-        return self._pop_reports(end=end)
 
     def num_to_take_back(self, num_tokens: int, alternatives: Alternatives) -> int | None:
         """How many tokens to take back for a banned string in the last `num_tokens`: from the first one that has

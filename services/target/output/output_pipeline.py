@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 from copy import copy
 from dataclasses import asdict
 
-from services.engine.events import Chunk, Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
+from services.engine.events import Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.alternatives import Alternatives
 from services.target.output.banned_strings import BannedMatch
@@ -22,7 +22,8 @@ class OutputPipeline:
     """Appends drawn tokens to the sequence, searches their text for stop and banned strings, holds both back as long as
     they may be taken back, and then puts them into the sequence's stream, finally with the reason for its end.
 
-    All of it is a pure function of the tokens: a continuation replays the received ones.
+    `commit` does what the next pass depends on; `write` does the rest, for which that pass need not wait. All of it is
+    a pure function of the tokens: a continuation replays the received ones.
     """
 
     def __init__(self, sequence: Sequence, tokenizer: Tokenizer) -> None:
@@ -34,10 +35,13 @@ class OutputPipeline:
         self._tokenizer = tokenizer
         self._detokenizer = Detokenizer.of(sequence.request, tokenizer)
         self._buffer = OutputBuffer()
+        stops = sequence.request.stops
         self._takes_back = bool(sequence.request.sampling.banned_strings)
-        loop = sequence.request.stops.loop
-        self._loop = None if loop is None else LoopDetector(**asdict(loop))
+        self._loop = None if stops.loop is None else LoopDetector(**asdict(stops.loop))
+        self._decides = self._takes_back or bool(stops.strings or stops.loop)  # whether what is read decides on the end
+        self._unread: list[TokenRecord] = []  # their text is not made yet
         self._matched_stop: str | None = None
+        self._ends_by_token = True
         self._last_text = ""  # released by the end, not by a token
         if not sequence.is_healing:
             self._replay()
@@ -62,8 +66,8 @@ class OutputPipeline:
         """Append drawn tokens up to one that ends the generation; returns how many of them are kept.
 
         Tokens after one that completes a banned string, or after a wrong mask, were drawn with a wrong history and are
-        dropped. Tokens that can no longer be taken back are delivered, with the completed report of the pass; a token
-        that heals the prompt is not. After an end, the caller calls `deliver_end` once the sequence is final.
+        dropped; a token that heals the prompt is not part of the answer. `report` is that of the pass. Call `write`
+        before the next commit and, after an end, once the sequence is final.
         """
         sequence = self.sequence
         if sequence.is_healing:
@@ -79,8 +83,20 @@ class OutputPipeline:
         kept = taken[: max(0, len(sequence.tokens) - num_before)]
         if report is not None and kept:
             self._buffer.add_report(report.completed(taken, kept), end=sequence.num_generated)
-        self._deliver(self._detokenizer.finish() if sequence.is_finished else "")
         return len(kept)
+
+    def write(self) -> None:
+        """Put all tokens that can no longer be taken back into the stream, with their text and the reports of their
+        passes, and then the end if there is one.
+        """
+        for record in self._unread:
+            self._buffer.push(record, self._read(record.token_id), None)
+        self._unread.clear()
+        end = self.sequence.end
+        if not isinstance(end, Refused):
+            self._deliver()
+        if end is not None:
+            self.sequence.stream.put(end if isinstance(end, Refused) else self._finished(end))
 
     def finish(self, reason: FinishReason) -> None:
         """End the generation without another token; held text is delivered with the end, not with the tokens.
@@ -89,25 +105,19 @@ class OutputPipeline:
         """
         if reason is FinishReason.NO_CANDIDATES and not self.sequence.draw.allowed.grammar.may_end:
             reason = FinishReason.GRAMMAR_INCOMPLETE
-        self.sequence.end = reason
-        self._deliver()
-        self._last_text = self._detokenizer.finish()
+        self.sequence.end, self._ends_by_token = reason, False
 
     def expire(self) -> None:
-        """End the generation at its time limit or deadline, without the tokens that may still be taken back."""
-        sequence = self.sequence
+        """End the generation at its time limit or deadline, without the tokens that may still be taken back.
+
+        The committed tokens must have been written.
+        """
+        sequence, self._ends_by_token = self.sequence, False
         is_deadline = sequence.expires_at == sequence.request.deadline
         sequence.end = FinishReason.DEADLINE if is_deadline else FinishReason.TIME_LIMIT
-        self._last_text = self._buffer.text + self._detokenizer.finish()
+        self._last_text = self._buffer.text
         sequence.take_back(len(self._buffer))
-        if reports := self._buffer.end_reports(end=sequence.num_generated):
-            sequence.stream.put(Chunk("", (), reports))
-
-    def deliver_end(self) -> None:
-        """Put the end of the generation into the stream, after all of its text and tokens."""
-        end = self.sequence.end
-        assert end is not None
-        self.sequence.stream.put(end if isinstance(end, Refused) else self._finished(end))
+        self._buffer.drop(end=sequence.num_generated)
 
     def _heal(self, record: TokenRecord) -> None:
         """Complete the prompt; after this only the first bytes of the text differ from any other generation."""
@@ -134,6 +144,7 @@ class OutputPipeline:
             assert rules is not None
             rules.take(token_id)
             self._append(token_id)
+            self._read(token_id)
             if grammar.is_rejected and grammar.num_followed == count:
                 raise ContinuationError(f"the grammar forbids the token at {count}")
             if self._detokenizer.banned is not None:
@@ -150,37 +161,43 @@ class OutputPipeline:
                 break
             taken.append(record)
             before = self._snapshot() if self._takes_back else None
-            self._buffer.push(record, self._append(record.token_id), before)
+            self._append(record.token_id)
+            if self._decides:
+                self._buffer.push(record, self._read(record.token_id), before)
+            else:
+                self._unread.append(record)
             if self.sequence.is_finished or self._detokenizer.banned is not None:
                 break
             allowed.advance(record.token_id)
         return taken
 
-    def _append(self, token_id: int) -> str:
-        """Append one token and return the text that it releases; ends the generation if the token is the last one."""
-        self.sequence.append(token_id)
-        is_stop = token_id in self.sequence.request.stops.token_ids
-        detokenizer = self._detokenizer
-        text, stop = (detokenizer.push_stop_token(token_id), None) if is_stop else detokenizer.push(token_id)
+    def _append(self, token_id: int) -> None:
+        """Append one token, which ends the generation if it is a stop token or the last for which there is room."""
+        sequence, stops = self.sequence, self.sequence.request.stops
+        sequence.append(token_id)
+        if token_id in stops.token_ids:
+            sequence.end = FinishReason.STOP_TOKEN
+        elif sequence.num_remaining <= 0:
+            is_long = sequence.num_generated >= stops.max_tokens
+            sequence.end = FinishReason.MAX_TOKENS if is_long else FinishReason.CONTEXT_LENGTH
+
+    def _read(self, token_id: int) -> str:
+        """Return the text that an appended token releases; ends the generation at a stop string and in a loop."""
+        sequence, stops, detokenizer = self.sequence, self.sequence.request.stops, self._detokenizer
+        if is_stop := token_id in stops.token_ids:
+            text, stop = detokenizer.push_stop_token(token_id), None
+        else:
+            text, stop = detokenizer.push(token_id)
         if detokenizer.banned is not None:
+            sequence.end = None  # since the token is taken back
             return ""
         self._matched_stop = stop
         is_loop = self._loop is not None and not is_stop and self._loop.push(token_id)
-        self.sequence.end = self._reason_to_stop(is_stop_token=is_stop, is_loop=is_loop)
+        if stop is not None:
+            sequence.end = FinishReason.STOP_STRING
+        elif is_loop and sequence.num_generated >= stops.min_tokens:
+            sequence.end = FinishReason.LOOP
         return text
-
-    def _reason_to_stop(self, *, is_stop_token: bool, is_loop: bool) -> FinishReason | None:
-        """Why the last token ends the generation, if it does."""
-        sequence, stops = self.sequence, self.sequence.request.stops
-        if is_stop_token:
-            return FinishReason.STOP_TOKEN
-        if self._matched_stop is not None:
-            return FinishReason.STOP_STRING
-        if is_loop and sequence.num_generated >= stops.min_tokens:
-            return FinishReason.LOOP
-        if sequence.num_remaining > 0:
-            return None
-        return FinishReason.MAX_TOKENS if sequence.num_generated >= stops.max_tokens else FinishReason.CONTEXT_LENGTH
 
     def _snapshot(self) -> Snapshot:
         """The state before the next token, which may be taken back."""
@@ -202,15 +219,16 @@ class OutputPipeline:
         self._detokenizer, self._loop, allowed = self._buffer.take_back(num_tokens, suppressed)
         sequence.draw.take_back(allowed, sequence.tokens[sequence.num_prompt :], self._buffer.forbidden)
 
-    def _deliver(self, last_text: str = "") -> None:
+    def _deliver(self) -> None:
         """Deliver the tokens that can no longer be taken back; at an end, all of them."""
         sequence = self.sequence
-        if isinstance(sequence.end, Refused):
-            return
-        if sequence.is_finished:
-            chunk = self._buffer.release_all(last_text)
-        else:
+        if not sequence.is_finished:
             chunk = self._buffer.release(self._detokenizer.num_unsafe, end=sequence.num_generated)
+        elif self._ends_by_token:
+            chunk = self._buffer.release_all(self._detokenizer.finish())
+        else:
+            chunk = self._buffer.release_all("")
+            self._last_text += self._detokenizer.finish()
         if chunk.records or chunk.reports or chunk.suppressed:
             sequence.stream.put(chunk)
 

@@ -153,7 +153,7 @@ class Stepper:
         sequence = Sequence(request, stream, context_length=context_length, first_sample=first_sample)
         output = OutputPipeline(sequence, self.tokenizer)
         if sequence.is_finished:
-            output.deliver_end()
+            output.write()
         else:
             self._step.add(output)
         return Generation(sequence, stream)

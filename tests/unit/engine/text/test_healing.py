@@ -41,18 +41,23 @@ def test_a_special_token_never_heals_text():
 # OutputPipeline
 
 
+def commit(output, records):
+    num_kept = output.commit(records)
+    output.write()
+    return num_kept
+
+
 async def test_the_healed_token_is_the_prompts():
     stream = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=2), stream)
     sequence = output.sequence
     assert sequence.is_healing
     assert (bytes(sequence.tokens), sequence.num_generated, sequence.num_pending) == (b"He", 0, 2)
-    assert output.commit(records_of(b"p!")) == 0
+    assert commit(output, records_of(b"p!")) == 0
     assert not sequence.is_healing
     assert (bytes(sequence.tokens), sequence.num_generated, sequence.num_remaining) == (b"Hep", 0, 2)
     assert sequence.draw.sampling.num_generated == 0
-    assert output.commit(records_of(b"xyz")) == 2
-    output.deliver_end()
+    assert commit(output, records_of(b"xyz")) == 2
     chunk, end = [event async for event in stream]
     assert (chunk.text, [record.token_id for record in chunk.records]) == ("pxy", [*b"xy"])
     assert (end.reason, end.prompt_tokens, end.completion_tokens) == (FinishReason.MAX_TOKENS, 3, 2)
@@ -64,8 +69,8 @@ async def test_only_the_bytes_beyond_the_known_ones_are_shown(num_known, text):
     stream = make_stream()
     healing = Healing(num_known=num_known, masked_ids=())
     output = make_output(make_request(b"Hel", healing=healing, max_tokens=2), stream)
-    output.commit(records_of([first]))
-    output.commit(records_of([second, ord("!")]))
+    commit(output, records_of([first]))
+    commit(output, records_of([second, ord("!")]))
     assert (await anext(aiter(stream))).text == text
 
 
@@ -74,17 +79,16 @@ async def test_a_continuation_replays_after_the_prompt_is_healed(cut):
     """The healed token is drawn again, which by the rule gives the same one."""
     whole = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), whole)
-    output.commit(records_of(b"p"))
-    output.commit(records_of(b"a EN!"))
-    output.deliver_end()
+    commit(output, records_of(b"p"))
+    commit(output, records_of(b"a EN!"))
     *_, end = [event async for event in whole]
 
     text = ""
     if cut:
         before = make_stream()
         output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), before)
-        output.commit(records_of(b"p"))
-        output.commit(records_of(b"a EN!"[:cut]))
+        commit(output, records_of(b"p"))
+        commit(output, records_of(b"a EN!"[:cut]))
         text = (await anext(aiter(before))).text
     after = make_stream()
     received = b"a EN!"[:cut]
@@ -94,11 +98,10 @@ async def test_a_continuation_replays_after_the_prompt_is_healed(cut):
     assert (sequence.num_generated, sequence.is_finished) == (cut, False)
     output.report_progress()
     assert await anext(aiter(after)) == Progress(0, 3 + cut)
-    assert output.commit(records_of(b"p")) == 0
+    assert commit(output, records_of(b"p")) == 0
     assert bytes(sequence.tokens) == b"Hep" + received
     if not sequence.is_finished:
-        output.commit(records_of(b"a EN!"[cut:]))
-    output.deliver_end()
+        commit(output, records_of(b"a EN!"[cut:]))
     *chunks, last = [event async for event in after]
     assert text + "".join(chunk.text for chunk in chunks) == "pa EN!"
     assert (last.reason, last.completion_tokens) == (end.reason, end.completion_tokens) == (FinishReason.MAX_TOKENS, 5)
@@ -109,9 +112,8 @@ async def test_received_tokens_beyond_the_end_are_refused_when_known():
     request = make_request(b"Hel", healing=HEALING, received=b"abc", stop_strings=["pa"])
     output = make_output(request, stream)
     sequence = output.sequence
-    output.commit(records_of(b"p"))
+    commit(output, records_of(b"p"))
     assert sequence.is_finished
-    output.deliver_end()
     assert [event async for event in stream] == [Refused("the generation ends after 1 tokens, but 3 were received")]
 
 
@@ -119,7 +121,7 @@ async def test_an_end_during_healing_counts_received_tokens():
     stream = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, received=b"abc"), stream)
     output.finish(FinishReason.DEADLINE)
-    output.deliver_end()
+    output.write()
     (end,) = [event async for event in stream]
     assert (end.text, end.prompt_tokens, end.completion_tokens) == ("", 3, 3)
 
@@ -128,10 +130,9 @@ async def test_a_stop_string_in_the_healed_part_ends_the_text_there():
     stream = make_stream()
     output = make_output(make_request(b"Hel", healing=HEALING, stop_strings=["p"]), stream)
     sequence = output.sequence
-    output.commit(records_of(b"p"))
+    commit(output, records_of(b"p"))
     assert not sequence.is_finished, "no token of the answer has come yet"
-    output.commit(records_of(b"abc"))
-    output.deliver_end()
+    commit(output, records_of(b"abc"))
     await asyncio.sleep(0)
     chunk, end = [event async for event in stream]
     assert chunk == Chunk("", tuple(records_of(b"a")))

@@ -5,10 +5,14 @@ import time
 from collections.abc import Sequence as Seq
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import (
+    Aborted,
     Chunk,
     Failed,
     Finished,
@@ -62,15 +66,16 @@ class Foresight(SilentPredictor):
 
 
 class Target:
-    """A target's step with a toy model."""
+    """A target's step with a toy model, which computes as a CPU does or, if it `returns_early`, as a GPU."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, returns_early: bool) -> None:
         self.blocks = BlockManager(num_blocks=NUM_BLOCKS, block_size=4)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
+        self.model = ToyModel(self.blocks, returns_early=returns_early)
         self.driver = TargetStep(
-            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
         )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
@@ -83,16 +88,20 @@ class Target:
         return is_free and self.scheduler.sequences == [] and self.predictor.followed == set()
 
 
+@pytest.fixture(params=[False, True], ids=["cpu", "gpu"])
+def target(request: pytest.FixtureRequest) -> Target:
+    return Target(returns_early=request.param)
+
+
 async def read(stream: TokenStream) -> list:
     return [event async for event in stream if not isinstance(event, Scheduled)]
 
 
-async def test_without_sequences_there_is_no_step():
-    assert not Target().driver.step()
+async def test_without_sequences_there_is_no_step(target: Target):
+    assert not target.driver.step()
 
 
-async def test_progress_comes_before_tokens_and_the_end_is_last():
-    target = Target()
+async def test_progress_comes_before_tokens_and_the_end_is_last(target: Target):
     _, stream = target.add(make_request(b"0123456789", max_tokens=3, stop_ids=[]))
     target.driver.step()
     assert isinstance(await anext(aiter(stream)), Scheduled)
@@ -105,8 +114,7 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     assert end.reason is FinishReason.MAX_TOKENS
 
 
-async def test_predictors_hear_of_every_pass_of_a_prompt():
-    target = Target()
+async def test_predictors_hear_of_every_pass_of_a_prompt(target: Target):
     sequence, _ = target.add(make_request(b"0123456789", stop_ids=[]))
     assert target.predictor.num_tokens == [10]
     for _ in range(4):
@@ -114,8 +122,7 @@ async def test_predictors_hear_of_every_pass_of_a_prompt():
     assert target.predictor.num_tokens == [10, 10, 10, 11, len(sequence.tokens)]
 
 
-async def test_each_pass_is_reported_with_its_tokens_if_asked():
-    target = Target()
+async def test_each_pass_is_reported_with_its_tokens_if_asked(target: Target):
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
     request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
     _, stream = target.add(request)
@@ -132,8 +139,7 @@ async def test_each_pass_is_reported_with_its_tokens_if_asked():
     assert [report.source for report in chunk.reports] == sources
 
 
-async def test_predictions_without_room_have_a_reason_and_no_source(monkeypatch):
-    target = Target()
+async def test_predictions_without_room_have_a_reason_and_no_source(target: Target, monkeypatch):
     add = target.scheduler.add_predictions
     monkeypatch.setattr(target.scheduler, "add_predictions", lambda rows, _: add(rows, []))
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
@@ -150,8 +156,7 @@ async def test_predictions_without_room_have_a_reason_and_no_source(monkeypatch)
     )
 
 
-async def test_a_report_counts_the_alternates_received_before_its_pass():
-    target = Target()
+async def test_a_report_counts_the_alternates_received_before_its_pass(target: Target):
     sequence, stream = target.add(make_request(b"0123456789", max_tokens=6, stop_ids=[], pass_reports=True))
     while target.driver.step():
         sequence.speculation.alternates += 1  # as the link does when it settles the pass
@@ -163,8 +168,7 @@ async def test_a_report_counts_the_alternates_received_before_its_pass():
     assert any(report.waiting for report in chunk.reports)
 
 
-async def test_a_report_counts_committed_tokens_where_a_stop_ends_it():
-    target = Target()
+async def test_a_report_counts_committed_tokens_where_a_stop_ends_it(target: Target):
     free = make_request(
         b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=7)
     )
@@ -183,9 +187,8 @@ async def test_a_report_counts_committed_tokens_where_a_stop_ends_it():
     assert reports == [(1, 0, 0), (3, 6, 3)]
 
 
-async def test_all_is_counted_and_freed_before_the_end_is_sent():
+async def test_all_is_counted_and_freed_before_the_end_is_sent(target: Target):
     """The consumer reads on another thread: what it finds in the last event must not change any more."""
-    target = Target()
     speculation = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
     request = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=speculation)
     snapshots = []
@@ -213,8 +216,7 @@ async def test_all_is_counted_and_freed_before_the_end_is_sent():
     assert snapshots == [(end.speculation, True)]
 
 
-async def test_a_dropped_sequence_is_gone_at_once_and_drops_twice():
-    target = Target()
+async def test_a_dropped_sequence_is_gone_at_once_and_drops_twice(target: Target):
     running, _ = target.add(make_request(b"0123456789"))
     target.driver.step()
     waiting, _ = target.add(make_request(b"abc"))
@@ -224,8 +226,7 @@ async def test_a_dropped_sequence_is_gone_at_once_and_drops_twice():
     assert not target.driver.step()
 
 
-async def test_a_deadline_ends_a_generation_before_the_next_pass():
-    target = Target()
+async def test_a_deadline_ends_a_generation_before_the_next_pass(target: Target):
     sequence, _ = target.add(make_request(b"abc", deadline=time.monotonic() + 3600, stop_ids=[]))
     late, late_stream = target.add(make_request(b"xyz", deadline=time.monotonic() - 1))
     target.driver.step()
@@ -237,8 +238,7 @@ async def test_a_deadline_ends_a_generation_before_the_next_pass():
     assert target.is_empty()
 
 
-async def test_abandoning_the_engine_fails_every_stream_once():
-    target = Target()
+async def test_abandoning_the_engine_fails_every_stream_once(target: Target):
     streams = [target.add(make_request(b"abc", stop_ids=[]))[1] for _ in range(6)]
     target.driver.step()
     target.driver.abandon("the engine has failed")
@@ -250,3 +250,36 @@ async def test_abandoning_the_engine_fails_every_stream_once():
     for stream in streams[4:]:
         assert await read(stream) == [Failed("the engine has failed")]
     assert target.is_empty()
+
+
+async def test_an_aborted_stream_gets_its_tokens_first(target: Target):
+    sequence, stream = target.add(make_request(b"abc", stop_ids=[]))
+    target.driver.step()
+    target.driver.abort(sequence, "why not")
+    chunk, end = await read(stream)
+    assert (len(chunk.records), end) == (1, Aborted("why not"))
+    assert target.is_empty()
+
+
+async def test_text_is_made_while_a_gpu_computes(target: Target, monkeypatch):
+    """While a CPU computes, the host has no time for it, and text would only come later."""
+    never = SpeculationPolicy(mode=SpeculationMode.NEVER)
+    _, stream = target.add(make_request(b"abc", max_tokens=3, stop_ids=[], speculation=never))
+    seen: list[int] = []
+
+    def watch(name: str) -> None:
+        inner = getattr(target.model, name)
+
+        def watched(scheduled: list) -> Any:
+            seen.append(stream._num_tokens)
+            return inner(scheduled)
+
+        monkeypatch.setattr(target.model, name, watched)
+
+    watch("forward")
+    watch("pool")  # after tokens were drawn
+    while target.driver.step():
+        pass
+    assert seen == ([0, 0, 0, 1, 1, 2] if target.model.returns_early else [0, 0, 1, 1, 2, 2])
+    chunk, end = await read(stream)
+    assert (len(chunk.records), end.reason) == (3, FinishReason.MAX_TOKENS)

@@ -70,7 +70,7 @@ class Target:
         self.limits = limits
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(limits, self.blocks)
-        self.model = ToyModel(self.blocks)
+        self.model = ToyModel(self.blocks, returns_early=random.random() < 0.5)
         self.predictor = RandomPredictor(random)
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor, long_match=8)

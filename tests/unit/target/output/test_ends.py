@@ -24,7 +24,7 @@ async def test_an_end_without_a_token_releases_held_text_itself(reason):
     consumer = Consumer(make_request(stop_strings=["END"]))
     consumer.commit(b"a EN")
     consumer.output.finish(reason)
-    consumer.output.deliver_end()
+    consumer.output.write()
     chunk, end = [event async for event in consumer.stream]
     assert (chunk.text, end.text, end.reason) == ("a ", "EN", reason)
     assert bytes(record.token_id for record in chunk.records) == b"a EN"
@@ -44,7 +44,7 @@ def test_an_end_without_a_token_has_the_text_of_one_with_a_token(tokens, stops, 
                 consumer.commit(tokens[start : start + step])
         if not consumer.sequence.is_finished:
             consumer.output.finish(reason)
-            consumer.output.deliver_end()
+            consumer.output.write()
         return (await consumer.read())[0]
 
     async def both() -> None:
@@ -63,7 +63,7 @@ async def test_the_time_that_ends_first_is_the_reason(deadline, time_limit, reas
     consumer = Consumer(request)
     assert consumer.sequence.expires_at <= time.monotonic()
     consumer.output.expire()
-    consumer.output.deliver_end()
+    consumer.output.write()
     assert (await consumer.read())[2].reason is FinishReason[reason]
 
 
@@ -160,9 +160,9 @@ async def chunks_of(case: Case, received: list[int]) -> list[Event]:
         rest = rest[size:]
     if not consumer.sequence.is_finished:
         consumer.output.finish(case.reason)
-        consumer.output.deliver_end()
+        consumer.output.write()
     elif not consumer.sequence.num_generated > len(received):
-        consumer.output.deliver_end()
+        consumer.output.write()
     return [event async for event in consumer.stream]
 
 

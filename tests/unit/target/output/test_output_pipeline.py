@@ -137,7 +137,7 @@ async def test_a_continuation_starts_where_the_delivered_tokens_end(cut, options
     after = Consumer(make_request(stop_strings=["END"], max_tokens=20, received=tokens[:cut], **options))
     assert after.sequence.num_generated == after.sequence.draw.sampling.num_generated == cut
     if after.sequence.is_finished:
-        after.output.deliver_end()
+        after.output.write()
     else:
         after.commit(tokens[cut:])
     rest, ids, end = await after.read()
@@ -158,7 +158,7 @@ async def test_a_continuation_starts_where_the_delivered_tokens_end(cut, options
 async def test_received_tokens_that_reach_a_limit_leave_only_the_end(limits, received, reason):
     consumer = Consumer(make_request(received=received, **limits))
     assert consumer.sequence.end is reason
-    consumer.output.deliver_end()
+    consumer.output.write()
     text, ids, end = await consumer.read()
     assert (text, ids, end.reason, end.completion_tokens) == ("", [], reason, 3)
 
@@ -234,10 +234,10 @@ async def test_a_sequence_is_paused_while_its_stream_is_full():
     stream = make_stream(capacity=2)
     output = make_output(make_request(), stream)
     sequence = output.sequence
-    output.commit(records_of(b"a"))
-    assert not sequence.is_paused
-    output.commit(records_of(b"b"))
-    assert sequence.is_paused
+    for token, is_paused in (b"a", False), (b"b", True):
+        output.commit(records_of(token))
+        output.write()
+        assert sequence.is_paused == is_paused
     await anext(aiter(stream))
     assert not sequence.is_paused
 
