@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias, cast
@@ -31,6 +30,8 @@ Context = aio.ServicerContext[Any, Any]
 Answer = Callable[[Any, Context], Awaitable[Any]]
 Checks = Mapping[str, Callable[[Context], None]]
 """Checks that raise an RpcError before a call's request is read, by the paths of unary-stream methods."""
+OnEnded = Callable[[str, str], None]
+"""Called with the method and the code of a call that has ended."""
 _Parse = Callable[[bytes], Any]
 _OWN_PACKAGES = ("outrider.", "grpc.")  # the packages whose method names are unique
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
@@ -40,21 +41,20 @@ class ErrorInterceptor(aio.ServerInterceptor):
     """The one place where exceptions become gRPC statuses: ends a call with the status of the RpcError that its handler
     raised, or with INTERNAL after any other error.
 
-    It wraps coroutine handlers, which stream by `context.write`; async generators pass unchanged. `calls` counts the
-    ended calls by method and code.
+    It wraps coroutine handlers, which stream by `context.write`; async generators pass unchanged.
     """
 
-    def __init__(self) -> None:
-        self.calls: Counter[tuple[str, str]] = Counter()
+    def __init__(self, on_ended: OnEnded = lambda *_: None) -> None:
+        self._on_ended = on_ended
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> MethodHandler:
         """Wrap the handler of one call."""
         handler = await continuation(handler_call_details)
-        return _wrapped(handler, lambda inner: self._counting(inner, handler_call_details.method))
+        return _wrapped(handler, lambda inner: self._reporting(inner, handler_call_details.method))
 
-    def _counting(self, handler: Answer, method: str) -> Answer:
+    def _reporting(self, handler: Answer, method: str) -> Answer:
         answering = _answering_errors(handler, method)
 
         async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - the method's own messages
@@ -67,7 +67,7 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 code = context.code()
                 raise
             finally:
-                self.calls[_short_name(method), code.name] += 1
+                self._on_ended(_short_name(method), code.name)
 
         return answer
 

@@ -1,5 +1,6 @@
 """RpcServer: a gRPC server with health, reflection and settings for long streams."""
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from services.service.access.clear_text import check_clear_text
 from services.service.admission import Admission, Work
 from services.service.free_address import check_free
 from services.service.guarded_server import GuardedServer
-from services.service.interceptors import Checks, ErrorInterceptor, RequestParser
+from services.service.interceptors import Checks, ErrorInterceptor, OnEnded, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_REQUEST_BYTES, MAX_STREAMS
 from services.service.loading_health import LoadingHealth
@@ -27,7 +28,6 @@ from services.service.server_config import ServerConfig
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
 _MOST_PENDING = 1 << 16  # calls that have not been accepted yet
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
     ("grpc.max_concurrent_streams", MAX_STREAMS),
     # We reject excess calls one by one, with a time to retry; gRPC's core would drop them without one.
     ("grpc.server.max_pending_requests", _MOST_PENDING),
@@ -56,18 +56,22 @@ class RpcServer:
         *,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         checks: Checks = MappingProxyType({}),
+        on_ended: OnEnded | None = None,
+        shares_port: bool = False,
     ) -> None:
         """`callers` identifies callers; `services` are the services' full names; `register` adds their handlers;
-        health reports the `progress`. The `checks` are made before a request is read.
+        health reports the `progress`. The `checks` are made before a request is read. Calls that have ended are counted
+        in `calls` or, if it is given, by `on_ended`. With `shares_port` other servers may listen on the same port.
         """
-        self._config = config
+        self._config, self._shares_port = config, shares_port
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
         self._services = ("", *services)
         self._health = LoadingHealth(progress, self._services)
-        options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
-        errors = ErrorInterceptor()
-        self.calls = errors.calls
-        self.held_bytes = Admission(Work.REQUEST_BYTES, config.max_held_bytes, config.share(config.max_held_bytes))
+        own = (("grpc.max_receive_message_length", max_request_bytes), ("grpc.so_reuseport", int(shares_port)))
+        options = (*_OPTIONS, *_age_options(config), *own)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        errors = ErrorInterceptor(on_ended or self._count)
+        self.held_bytes = request_bytes(config)
         parser = RequestParser(callers, self.held_bytes, checks)
         # By grpcio's type stubs it is no aio.Server.
         self._server = cast(aio.Server, GuardedServer([errors, *access, parser], options))
@@ -97,7 +101,8 @@ class RpcServer:
     def _bind(self) -> str:
         config, listen = self._config, self._config.listen
         certificates = watch_certificates(config.tls_certificate, config.tls_key, config.tls_client_ca)
-        check_free("listen", listen)
+        if not self._shares_port:
+            check_free("listen", listen)
         try:
             if certificates is None:
                 remedy = "give --tls-cert and --tls-key"
@@ -108,6 +113,14 @@ class RpcServer:
         except RuntimeError as error:
             raise ConfigError(f"cannot listen on {listen}: {error}") from error
         return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
+
+    def _count(self, method: str, code: str) -> None:
+        self.calls[method, code] += 1
+
+
+def request_bytes(config: ServerConfig) -> Admission:
+    """Admits as many bytes of requests as the configuration allows."""
+    return Admission(Work.REQUEST_BYTES, config.max_held_bytes, config.share(config.max_held_bytes))
 
 
 def _age_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:

@@ -1,12 +1,13 @@
 """The target command: its options, and its process."""
 
 import argparse
+import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import NamedTuple
 
-from services.engine.config import PROMPT_SLOWDOWN, ConfigError
+from services.engine.config import PROMPT_SLOWDOWN, ConfigError, check_range
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.named_option import NamedOption, is_name
@@ -17,6 +18,8 @@ from services.target.engines.model_setup import ModelSetup
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
+
+_CORES_EACH, _MOST_FRONTS_UNASKED, _MOST_FRONTS = 4, 8, 64
 
 _DRAFT_FILES = {
     "tls-ca": "link to drafts over TLS, and trust the certificates of these authorities, PEM",
@@ -45,10 +48,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "sequences that decode; inf: prompts may take all of --max-rows (default: %(default)s)"
     )
     fronts = (
-        "processes that serve requests, beside the one in which a model computes; 0: one process does everything "
-        "(default: %(default)s)"
+        "processes that have the connections of clients, beside the one in which a model computes; 1: the service "
+        "itself; 0: one process does everything (default: 1 for each four cores, from 1 to 8)"
     )
-    groups.device.add_argument("--fronts", type=int, choices=[0, 1], default=1, help=fronts)
+    groups.device.add_argument("--fronts", type=int, metavar="N", help=fronts)
     groups.rare.add_argument("--prompt-slowdown", type=float, default=PROMPT_SLOWDOWN, metavar="FACTOR", help=slowdown)
 
 
@@ -189,9 +192,22 @@ def run(arguments: argparse.Namespace) -> int:
             residency=_residency(arguments),
             vllm_contract=arguments.vllm_contract,
             telemetry=telemetry,
+            fronts=num_fronts(arguments),
         )
 
     return run_service("target", make, log_format=arguments.log_format)
+
+
+def num_fronts(arguments: argparse.Namespace) -> int:
+    """The number of fronts; raises ConfigError for one that is not possible."""
+    is_path, chosen = arguments.listen.startswith("unix:"), arguments.fronts
+    if chosen is None:
+        most = 1 if is_path else _MOST_FRONTS_UNASKED
+        return max(1, min(most, len(os.sched_getaffinity(0)) // _CORES_EACH))
+    check_range("fronts", chosen, 0, _MOST_FRONTS)
+    if chosen > 1 and is_path:
+        raise ConfigError(f"fronts is {chosen}; it must be 0 or 1 where listen is unix:PATH")
+    return int(chosen)
 
 
 def _residency(arguments: argparse.Namespace) -> ResidencyConfig:
@@ -236,7 +252,7 @@ def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, P
         lookup=arguments.lookup,
         tool_parser=arguments.tool_parser,
         reasoning_parser=arguments.reasoning_parser,
-        own_process=arguments.fronts > 0,
+        own_process=num_fronts(arguments) > 0,
     )
 
 

@@ -8,6 +8,7 @@ from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
+from services.service.fronts.fronts import Fronts
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.life.reload import Reload
@@ -42,17 +43,27 @@ class TargetServer:
         residency: ResidencyConfig | None = None,
         vllm_contract: bool | None = None,
         telemetry: TelemetryConfig | None = None,
+        fronts: int = 0,
     ) -> None:
         """The first of `models` serves requests that name none. `residency` is when models are loaded, by default all
-        at the start; for `vllm_contract` see open_contract. Raises ConfigError.
+        at the start; for `vllm_contract` see open_contract. With two `fronts` or more, so many other processes have
+        the connections of clients. Raises ConfigError.
         """
         self._telemetry, self.reload = Telemetry(telemetry, "outrider-target"), Reload()
         self._callers, self._drain_seconds = read_callers(server.tokens_file), server.drain_seconds
         self.availability = Availability(self._set_availability)
         self.models = TargetModels(models, server, self.availability, residency or ResidencyConfig())
         self._servicer = self._new_servicer(server)
-        self._server = self._new_server(server, vllm_contract)
-        admin = TargetAdmin(self.availability, self.reload, self._telemetry, self.models, self._servicer, server)
+        self._server = self._new_server(server, vllm_contract, fronts)
+        admin = TargetAdmin(
+            self.availability,
+            self.reload,
+            self._telemetry,
+            self.models,
+            self._servicer,
+            server,
+            self._follow_log_level,
+        )
         self.admin = AdminServer(server, self._callers, admin, self.models.first.progress)
 
     @property
@@ -61,7 +72,7 @@ class TargetServer:
         engine = self.models.first.engine
         return engine if isinstance(engine, TargetEngine) else None
 
-    def _new_server(self, server: ServerConfig, vllm_contract: bool | None) -> RpcServer:
+    def _new_server(self, server: ServerConfig, vllm_contract: bool | None, fronts: int) -> RpcServer | Fronts:
         contract = open_contract(vllm_contract, self._servicer)
 
         def register(rpc: aio.Server) -> None:
@@ -71,7 +82,10 @@ class TargetServer:
 
         services = [SERVICE, CONTRACT] if contract else [SERVICE]
         checks = {f"/{SERVICE}/StreamGenerate": self._servicer.check}
-        return RpcServer(server, self._callers, services, register, self.models.first.progress, checks=checks)
+        progress = self.models.first.progress
+        if fronts > 1:
+            return Fronts(server, self._callers, services, register, progress, count=fronts, checks=checks)
+        return RpcServer(server, self._callers, services, register, progress, checks=checks)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         tracing = self._telemetry.tracing
@@ -85,9 +99,9 @@ class TargetServer:
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until their model is loaded."""
-        self.reload.add("log level of engines", self.models.follow_log_level)
+        self.reload.add("log level of other processes", self._follow_log_level)
         metrics = ModelsMetrics(self.models, prefix=self._telemetry.config.metrics_prefix)
-        self._telemetry.start(CallMetrics(self._server.calls), metrics, find_processes=self.models.process_ids)
+        self._telemetry.start(CallMetrics(self._server.calls), metrics, find_processes=self._process_ids)
         await self.admin.start()
         return await self._server.start()
 
@@ -115,6 +129,15 @@ class TargetServer:
         await self.admin.stop()
         await self.models.close()
         await self._telemetry.close()
+
+    def _process_ids(self) -> list[int]:
+        """The processes beside this one; for any thread."""
+        return [*self.models.process_ids(), *(self._server.process_ids if isinstance(self._server, Fronts) else ())]
+
+    def _follow_log_level(self) -> None:
+        self.models.follow_log_level()
+        if isinstance(self._server, Fronts):
+            self._server.follow_log_level()
 
     async def _set_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)

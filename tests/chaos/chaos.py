@@ -6,6 +6,8 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import grpc
+
 from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhausted, Result, ServerLost
 from tests.chaos.faults import Faults
 from tests.chaos.stand import ChaosStand
@@ -70,7 +72,9 @@ class Chaos:
 
         def are_free() -> bool:
             faults.start_again()
-            return not any(service.num_used_blocks for service in services)
+            with suppress(grpc.RpcError):  # one that has just been started again
+                return not any(service.num_used_blocks for service in services)
+            return False
 
         with suppress(TimeoutError):
             await until(are_free)

@@ -1,13 +1,16 @@
 """What happens to the services of a ChaosStand, one thing after another."""
 
 import asyncio
+import os
 import random
 import resource
+import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
-from tests.chaos.stand import ChaosStand
-from tests.e2e.harness.draft_rig import Service
+from tests.chaos.stand import FRONTS, ChaosStand
+from tests.e2e.harness.draft_rig import Service, until
 
 _PAUSE_SECONDS = (0.2, 1.5)  # between two faults
 _DOWN_SECONDS, _STOPPED_SECONDS, _STARVED_SECONDS = (0.0, 1.0), (0.1, 3.0), (0.5, 2.0)
@@ -26,6 +29,8 @@ class Faults:
         self._starved: set[Service] = set()
         self._kinds: list[Callable[[], Awaitable[None]]] = [
             self._kill_target,
+            self._kill_front,
+            self._kill_engine,
             self._kill_draft,
             self._stop,
             self._reset,
@@ -55,8 +60,24 @@ class Faults:
                 service.start()
 
     async def _kill_target(self) -> None:
-        """One at a time, until it serves again; the rest of what happens may hit the other one."""
+        await self._restart(self._rng.choice(self._stand.targets))
+
+    async def _kill_front(self) -> None:
+        """The service starts another one."""
+        front = self._rng.choice(_latest(self._rng.choice(self._stand.targets), "a front", FRONTS))
+        with suppress(ProcessLookupError):  # another one is about to take its place
+            os.kill(front, signal.SIGKILL)
+
+    async def _kill_engine(self) -> None:
+        """Its service ends by itself."""
         target = self._rng.choice(self._stand.targets)
+        (engine,) = _latest(target, "the engine", 1)
+        os.kill(engine, signal.SIGKILL)
+        await until(lambda: not target.is_running)
+        await self._restart(target)
+
+    async def _restart(self, target: Service) -> None:
+        """One at a time, until it serves again; the rest of what happens may hit the other one."""
         target.kill()
         await self._wait(_DOWN_SECONDS)
         since = target.log_size
@@ -114,3 +135,8 @@ class Faults:
 
     async def _wait(self, seconds: tuple[float, float]) -> None:
         await asyncio.sleep(self._pace * self._rng.uniform(*seconds))
+
+
+def _latest(target: Service, name: str, count: int) -> list[int]:
+    """The processes of that name that were started last."""
+    return target.process_ids(name)[-count:]

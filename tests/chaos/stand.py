@@ -19,6 +19,7 @@ from tests.harness.network.free_port import free_port
 from tests.harness.servers.server import RunningTarget, target_server
 
 NUM_PLACES = 16
+FRONTS = 2  # processes of each target, beside the service and the engine
 _NUM_BLOCKS = 512
 _BLOCKS = ("--kv-blocks", str(_NUM_BLOCKS))
 _TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-caller", "64")
@@ -84,6 +85,6 @@ class ChaosStand:
         logs = folder / f"{name}-{number}"
         logs.mkdir()
         clock, model = SteppedClock(logs), DEMO_TARGET if name == "target" else DEMO_DRAFT
-        service = Service(name, model, logs, *options, wrapper=clock.wrapper)
+        service = Service(name, model, logs, *options, wrapper=clock.wrapper, fronts=FRONTS if name == "target" else 0)
         self.clocks[service] = clock
         return service

@@ -94,10 +94,11 @@ def main() -> int:
     parser.add_argument("--greedy", type=int, default=Setting.num_greedy, help="requests of the greedy caller")
     parser.add_argument("--seconds", type=float, default=Setting.arrival_seconds, help="in which they all come")
     parser.add_argument("--logs", type=Path, help="a folder for the server's log")
+    parser.add_argument("--fronts", type=int, default=1, help="processes that have the connections")
     arguments = parser.parse_args()
     setting = Setting(num_callers=arguments.callers, num_greedy=arguments.greedy, arrival_seconds=arguments.seconds)
     with tempfile.TemporaryDirectory() as logs:
-        service = Service("target", DEMO_TARGET, arguments.logs or Path(logs), "--no-lookup")
+        service = Service("target", DEMO_TARGET, arguments.logs or Path(logs), "--no-lookup", fronts=arguments.fronts)
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[:-1] or cores)
         service.start()

@@ -4,7 +4,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -38,10 +38,12 @@ class TargetAdmin(AdminServicer[Engine]):
         models: TargetModels,
         servicer: GenerationServicer,
         config: ServerConfig,
+        follow_log_level: Callable[[], None],
     ) -> None:
-        """`config` has the initial limits."""
+        """`config` has the initial limits; `follow_log_level` is called when the level has changed."""
         super().__init__(availability, reload, telemetry, lambda: models.first.engine)
         self._models, self._servicer, self._config = models, servicer, config
+        self._follow_log_level = follow_log_level
         self._lora_changes = LoraChanges(models)
 
     async def ListRequests(
@@ -78,7 +80,7 @@ class TargetAdmin(AdminServicer[Engine]):
     ) -> admin_pb2.SetLogLevelResponse:
         """Set the log level of all processes; raises InvalidRequestError for an unknown one."""
         response = await super().SetLogLevel(request, context)
-        self._models.follow_log_level()
+        self._follow_log_level()
         return response
 
     async def AddDraft(self, request: admin_pb2.AddDraftRequest, context: Context) -> admin_pb2.AddDraftResponse:

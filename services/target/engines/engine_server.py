@@ -19,12 +19,12 @@ from services.engine.hub.fetch import fetch
 from services.engine.lora.adapter import Adapter
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
+from services.service.frames import read_frames, to_frame
 from services.service.life.log_level import set_level
 from services.service.server_config import ServerConfig
 from services.service.service_process import SWITCH_INTERVAL
 from services.target.engines.calls import Answer, pickle_answer, unpickle_call
 from services.target.engines.event_writer import EventWriter, SentEvents
-from services.target.engines.frames import read_frames, to_frame
 from services.target.engines.model_drafts import ModelDrafts
 from services.target.engines.model_setup import ModelSetup
 from services.target.engines.own_engine import OwnEngine

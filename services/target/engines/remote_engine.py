@@ -26,9 +26,9 @@ from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import worker_command
 from services.service.errors import EngineFailedError
+from services.service.frames import read_frames, to_frame
 from services.target.engines.calls import Answer, Call, pickle_call
 from services.target.engines.engine_server import THE_ENGINE, EngineOrder, EngineServer
-from services.target.engines.frames import read_frames, to_frame
 from services.target.engines.vitals import Vitals, new_memory
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, SequenceFigures

@@ -1,6 +1,7 @@
 """Parts of the tests of a drafted target: the services' processes, and streams compared with the same ones alone."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from outrider import AsyncClient, Result, Token
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.e2e.harness.block_gauge import BlockGauge
 from tests.e2e.harness.link_proxy import LinkProxy
 from tests.e2e.harness.models import ROOT
@@ -37,15 +42,25 @@ class Service:
     """`outrider NAME` in a process of its own, on one port, and what it logs; it ends when the test does."""
 
     def __init__(
-        self, name: str, model: Path, logs: Path, *options: str, address: str | None = None, wrapper: Seq[str] = ()
+        self,
+        name: str,
+        model: Path,
+        logs: Path,
+        *options: str,
+        address: str | None = None,
+        wrapper: Seq[str] = (),
+        fronts: int = 0,
     ) -> None:
-        """`wrapper` is what the command is started by."""
+        """`wrapper` is what the command is started by; with `fronts` a target consists of several processes."""
         self.address = address or f"127.0.0.1:{free_port()}"
         self.name = name
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
         self._wrapper = wrapper
-        one_process = ["--fronts", "0"] if name == "target" else []  # whose blocks the gauge sees
+        self._admin_address = f"unix:{logs}/admin" if fronts else None  # the gauge sees one process only
+        administered = ["--admin-listen", self._admin_address] if self._admin_address else []
+        processes = ["--fronts", str(fronts), *administered] if name == "target" else []
+        self._begins_at = 0
         self._arguments = [
             name,
             "--model",
@@ -54,13 +69,14 @@ class Service:
             self.address,
             "--threads",
             "1",
-            *one_process,
+            *processes,
             *options,
         ]
         self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process; it adds to the log of those before it."""
+        self._begins_at = self.log_size if self._log.exists() else 0
         self._process = self._wrapped() if self._wrapper else self._forked()
 
     def _forked(self) -> ForkedProcess:
@@ -106,18 +122,18 @@ class Service:
 
     @property
     def virtual_bytes(self) -> int:
-        """Memory that it has mapped."""
-        return self._status("VmSize:")
+        """Memory that its own process has mapped."""
+        return _status(self._running.pid, "VmSize:")
 
     @property
     def resident_bytes(self) -> int:
-        """Memory that it holds."""
-        return self._status("VmRSS:")
+        """Memory that its processes hold."""
+        return sum(_status(pid, "VmRSS:") for pid in [self._running.pid, *self.process_ids("")])
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that it has held."""
-        return self._status("VmHWM:")
+        """The most memory that its own process has held."""
+        return _status(self._running.pid, "VmHWM:")
 
     @property
     def num_threads(self) -> int:
@@ -131,18 +147,22 @@ class Service:
 
     @property
     def cpu_seconds(self) -> float:
-        """How long it has computed."""
-        return cpu_seconds(self._running.pid)
-
-    def _status(self, name: str) -> int:
-        status = Path(f"/proc/{self._running.pid}/status").read_text()
-        told = (int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
-        return 1024 * next(told, 0)  # one that is just ending has no memory any more
+        """How long its processes have computed."""
+        return sum(cpu_seconds(pid) for pid in [self._running.pid, *self.process_ids("")])
 
     @property
     def num_used_blocks(self) -> int:
-        """KV blocks that its sequences hold."""
-        return self._gauge.num_used
+        """KV blocks that its sequences hold; raises RpcError where several processes do not answer."""
+        if self._admin_address is None:
+            return self._gauge.num_used
+        with grpc.insecure_channel(self._admin_address) as channel:
+            asked = admin_pb2.GetStatisticsRequest()
+            cache = AdminServiceStub(channel).GetStatistics(asked, timeout=PATIENCE_SECONDS).cache
+        return int(cache.total_blocks - cache.free_blocks)
+
+    def process_ids(self, name: str) -> list[int]:
+        """The processes that it has started and logged under a name, of any name for an empty one; the latest last."""
+        return [int(found) for found in re.findall(rf"{name} has process (\d+)", self.log(self._begins_at))]
 
     @property
     def log_size(self) -> int:
@@ -167,6 +187,12 @@ class Service:
     def _running(self) -> ForkedProcess | subprocess.Popen[bytes]:
         assert self._process is not None
         return self._process
+
+
+def _status(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    told = (int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
+    return 1024 * next(told, 0)  # one that is just ending has no memory any more
 
 
 MakeDraft = Callable[..., Service]

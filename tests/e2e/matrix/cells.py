@@ -42,6 +42,7 @@ class Setup:
     source: str = "script"  # of predictions; or "draft": a service of its own
     weights: str = "bf16"
     kv: str = "bf16"
+    fronts: int = 0
 
     @property
     def name(self) -> str:
@@ -254,12 +255,13 @@ def _cost(cell: Cell, known: Container[Hashable]) -> int:
 
 
 def sampled_cells(cells: Seq[Cell], count: int, seed: int) -> list[Cell]:
-    """So many cells at random, as many of each setting as there are, in their order."""
+    """So many cells at random, as many of each setting as there are, in their order; half of them have two fronts."""
     rng = random.Random(seed)
     shuffled = rng.sample(range(len(cells)), len(cells))
     by_setting = [[index for index in shuffled if cells[index].setting == setting] for setting in SETTINGS]
     in_turn = [index for turn in itertools.zip_longest(*by_setting) for index in turn if index is not None]
-    return [cells[index] for index in sorted(in_turn[:count])]
+    chosen = [cells[index] for index in sorted(in_turn[:count])]
+    return [replace(cell, setup=replace(cell.setup, fronts=2 * (turn % 2))) for turn, cell in enumerate(chosen)]
 
 
 def _values(cell: Cell, axes: Container[str]) -> set[tuple[str, ...]]:
@@ -272,10 +274,13 @@ def _pairs(cell: Cell, axes: Container[str]) -> set[tuple[str, ...]]:
 
 
 def by_setup(cells: Iterable[Cell]) -> list[tuple[Setup, list[Cell]]]:
-    """Neighbouring cells with the same setup, which can share a server."""
-    return [(setup, list(group)) for setup, group in itertools.groupby(cells, key=lambda cell: cell.setup)]
+    """The cells of each setup, which can share a server."""
+    groups: dict[Setup, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.setup, []).append(cell)
+    return [*groups.items()]
 
 
 def plainest(setup: Setup) -> Setup:
     """The setup of the reference runs that a setup is compared with."""
-    return replace(setup, prefill="whole", threads=1, blocks="plenty", source="script")
+    return replace(setup, prefill="whole", threads=1, blocks="plenty", source="script", fronts=0)

@@ -73,8 +73,8 @@ def script_finder(store: Path) -> Any:
 class WatchedServer(TargetServer):
     """A target whose probe counts from its first request on: one that was waiting comes before all is rehearsed."""
 
-    def __init__(self, probe: Probe, setup: ModelSetup, server: ServerConfig) -> None:
-        super().__init__([setup], server)
+    def __init__(self, probe: Probe, setup: ModelSetup, server: ServerConfig, fronts: int) -> None:
+        super().__init__([setup], server, fronts=fronts)
         host = self.models.first._host
         host._open_engine = functools.partial(_watched, probe, host._open_engine)
         for predictor in own_drafts(self.models.first).pool.predictors if self.models.first.drafts else ():
@@ -93,10 +93,10 @@ def _make_server(setup: Setup, store: Path, probe: Probe, address: str, draft_ad
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
     model = ModelSetup(engine=engine, run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False)
     if setup.source == "draft":
-        return WatchedServer(probe, replace(model, drafts=[draft_address]), server)
+        return WatchedServer(probe, replace(model, drafts=[draft_address]), server, setup.fronts)
     vocab_size = load_checkpoint(fetch(engine.model).path).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
-    return WatchedServer(probe, replace(model, predictor=predictor), server)
+    return WatchedServer(probe, replace(model, predictor=predictor), server, setup.fronts)
 
 
 def serve(setup: Setup, store: Path, probe_file: Path, *addresses: str) -> int:

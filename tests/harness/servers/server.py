@@ -40,10 +40,11 @@ class RunningTarget:
         server: ServerConfig,
         vllm_contract: bool | None = None,
         residency: ResidencyConfig | None = None,
+        fronts: int = 0,
     ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(models, server, vllm_contract, residency))
+            self.server: TargetServer = self.call(_make(models, server, vllm_contract, residency, fronts))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -155,6 +156,7 @@ def target_server(
     loras: Mapping[str, Path] | None = None,
     lora_dir: Path | None = None,
     own_process: bool = False,
+    fronts: int = 0,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
@@ -175,7 +177,7 @@ def target_server(
         own_process=own_process,
     )
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget([setup, *further], server, vllm_contract, residency)
+    running = RunningTarget([setup, *further], server, vllm_contract, residency, fronts)
     try:
         if loads:
             running.call(running.server.open())
@@ -199,6 +201,10 @@ def engine_config(model: Path, **settings: Any) -> EngineConfig:
 
 
 async def _make(
-    models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None, residency: ResidencyConfig | None
+    models: Seq[ModelSetup],
+    server: ServerConfig,
+    vllm_contract: bool | None,
+    residency: ResidencyConfig | None,
+    fronts: int,
 ) -> TargetServer:
-    return TargetServer(models, server, vllm_contract=vllm_contract, residency=residency)
+    return TargetServer(models, server, vllm_contract=vllm_contract, residency=residency, fronts=fronts)

@@ -1,0 +1,1 @@
+"""Targets that several processes serve: the same answers and limits, and what happens when a front ends."""
