@@ -31,6 +31,15 @@ def worker_command(module: str, *arguments: int) -> list[str]:
     return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; {call}"]
 
 
+def start_part(module: str, *descriptors: int) -> subprocess.Popen[bytes]:
+    """Start a process of this service, which gets these descriptors and calls the module's `main` with them.
+
+    It has a session of its own, so that Ctrl-C in a terminal reaches only the service.
+    """
+    command = worker_command(module, *descriptors)
+    return subprocess.Popen(command, pass_fds=descriptors, start_new_session=True, stdin=subprocess.DEVNULL)
+
+
 class WorkerError(RuntimeError):
     """There is no answer: the worker exceeded a limit, or died; the message says which."""
 

@@ -178,7 +178,7 @@ class Admission:
         """Return the seconds after which a rejected call is to be retried, after those that were rejected before."""
         now, rate = self._clock(), self.rate
         if not rate:
-            return min(max(_FIRST_RETRY, now - self._quiet_since), _LAST_RETRY) * random.uniform(0.5, 1.5)
+            return min(max(_FIRST_RETRY, now - self._quiet_since) * random.uniform(0.5, 1.5), _LAST_RETRY)
         end = max(self._lines.get(line, now) + amount / rate, now + excess / rate)
         if line is None or line in self.of_caller:
             self._lines[line] = min(end, now + _LAST_RETRY)

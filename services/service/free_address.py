@@ -3,9 +3,8 @@
 import errno
 import socket
 import time
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from services.engine.config import ConfigError, split_address
 
@@ -32,43 +31,40 @@ def check_free(name: str, address: str) -> None:
                 raise ConfigError(f"cannot listen on {address}: the address is in use") from error
 
 
-class ReservedAddress:
-    """Keeps HOST:PORT, with port 0 a free one, for the processes of one service, until the context ends.
+@contextmanager
+def reserved_address(name: str, address: str) -> Iterator[str]:
+    """Keep HOST:PORT, with port 0 a free one, for the processes of one service; yields the address with its port.
 
-    The sockets are bound but do not listen: they receive no connection, and no other server gets the port.
+    The sockets are bound but do not listen: they receive no connection, and no other server gets the port. Raises
+    ConfigError if the setting `name` is an address that cannot be used; it waits a moment for one that is in use, since
+    processes of a service that was killed may be about to end.
     """
-
-    def __init__(self, name: str, address: str) -> None:
-        """Raises ConfigError if the setting `name` is an address that is in use or cannot be used.
-
-        It waits a moment for an address that is in use: processes of a service that was killed may be about to end.
-        """
-        last_try = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                check_free(name, address)
-                break
-            except ConfigError:
-                if time.monotonic() > last_try:
-                    raise
-                time.sleep(_POLL_SECONDS)
-        host, port = split_address(name, address)
-        self._held = ExitStack()
+    _await_free(name, address)
+    host, port = split_address(name, address)
+    with ExitStack() as held:
         try:
             for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                held = self._held.enter_context(socket.socket(family))
-                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                held.bind((place[0], port))
-                port = held.getsockname()[1]
+                port = _bind(held.enter_context(socket.socket(family)), str(place[0]), port)
         except OSError as error:
-            self._held.close()
             raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
-        self.address = f"{address.rpartition(':')[0]}:{port}"
+        yield f"{address.rpartition(':')[0]}:{port}"
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._held.close()
+def _await_free(name: str, address: str) -> None:
+    last_try = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return check_free(name, address)
+        except ConfigError:
+            if time.monotonic() > last_try:
+                raise
+            time.sleep(_POLL_SECONDS)
+
+
+def _bind(held: socket.socket, host: str, port: int) -> int:
+    """Bind a socket so that only sockets that share ports can listen there; returns the port."""
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # old connections of the port may still be closing
+    held.bind((host, port))
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return int(held.getsockname()[1])

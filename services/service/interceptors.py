@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias, cast
@@ -35,6 +36,15 @@ OnEnded = Callable[[str, str], None]
 _Parse = Callable[[bytes], Any]
 _OWN_PACKAGES = ("outrider.", "grpc.")  # the packages whose method names are unique
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
+
+
+def counted(calls: "Counter[tuple[str, str]]") -> OnEnded:
+    """Return what counts the calls that have ended, by method and code."""
+
+    def count(method: str, code: str) -> None:
+        calls[method, code] += 1
+
+    return count
 
 
 class ErrorInterceptor(aio.ServerInterceptor):

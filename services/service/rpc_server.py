@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import cast
 
 from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.engine.config import ConfigError
@@ -19,7 +19,7 @@ from services.service.access.clear_text import check_clear_text
 from services.service.admission import Admission, Work
 from services.service.free_address import check_free
 from services.service.guarded_server import GuardedServer
-from services.service.interceptors import Checks, ErrorInterceptor, OnEnded, RequestParser
+from services.service.interceptors import Checks, ErrorInterceptor, OnEnded, RequestParser, counted
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_REQUEST_BYTES, MAX_STREAMS
 from services.service.loading_health import LoadingHealth
@@ -65,12 +65,11 @@ class RpcServer:
         """
         self._config, self._shares_port = config, shares_port
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
-        self._services = ("", *services)
-        self._health = LoadingHealth(progress, self._services)
+        self._health = LoadingHealth(progress, ["", *services])
         own = (("grpc.max_receive_message_length", max_request_bytes), ("grpc.so_reuseport", int(shares_port)))
         options = (*_OPTIONS, *_age_options(config), *own)
         self.calls: Counter[tuple[str, str]] = Counter()
-        errors = ErrorInterceptor(on_ended or self._count)
+        errors = ErrorInterceptor(on_ended or counted(self.calls))
         self.held_bytes = request_bytes(config)
         parser = RequestParser(callers, self.held_bytes, checks)
         # By grpcio's type stubs it is no aio.Server.
@@ -82,17 +81,17 @@ class RpcServer:
 
     async def start(self) -> str:
         """Listen, and return the address; raises ConfigError if that is not possible."""
-        await self.set_serving(False)
         address = self._bind()
         await self._server.start()
         return address
 
     async def set_serving(self, is_serving: bool) -> None:
+        """Let health checks report this status; returns at once, which other servers in its place do not."""
+        self.show(is_serving)
+
+    def show(self, is_serving: bool) -> None:
         """Set the status that health checks report."""
-        self._health.is_loading = self._health.is_loading and not is_serving
-        serving = health_pb2.HealthCheckResponse
-        for service in self._services:
-            await self._health.set(service, serving.SERVING if is_serving else serving.NOT_SERVING)
+        self._health.set(is_serving=is_serving)
 
     async def stop(self) -> None:
         """Stop listening, close every connection with GOAWAY, and end the calls that still run with UNAVAILABLE."""
@@ -113,9 +112,6 @@ class RpcServer:
         except RuntimeError as error:
             raise ConfigError(f"cannot listen on {listen}: {error}") from error
         return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
-
-    def _count(self, method: str, code: str) -> None:
-        self.calls[method, code] += 1
 
 
 def request_bytes(config: ServerConfig) -> Admission:

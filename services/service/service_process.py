@@ -21,6 +21,13 @@ from services.telemetry.log_lines import configure_logging
 SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
 
 
+def prepare_part() -> None:
+    """Make this process part of a service, which gets the signals that may be sent to all of its processes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+
+
 class Service(Protocol):
     """A service's life, on one event loop."""
 

@@ -8,7 +8,6 @@ from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
-from services.service.fronts.fronts import Fronts
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.life.reload import Reload
@@ -17,6 +16,7 @@ from services.service.server_config import ServerConfig
 from services.target.api.servicer import GenerationServicer
 from services.target.api.target_admin import TargetAdmin
 from services.target.engines.model_setup import ModelSetup
+from services.target.fronts.fronts import Fronts
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_traces import RequestTraces
 from services.target.models.models_metrics import ModelsMetrics

@@ -81,7 +81,7 @@ class Chaos:
         for service in services:
             if not service.is_running:
                 self._complain(f"{service.name} has ended: {service.log()[-2000:]}")
-            if used := service.num_used_blocks:
+            elif used := service.num_used_blocks:
                 self._complain(f"{service.name} still uses {used} KV blocks")
 
     async def _disturb(self, faults: Faults) -> None:

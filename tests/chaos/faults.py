@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from tests.chaos.stand import FRONTS, ChaosStand
+from tests.chaos.stand import ChaosStand
 from tests.e2e.harness.draft_rig import Service, until
 
 _PAUSE_SECONDS = (0.2, 1.5)  # between two faults
@@ -64,15 +64,16 @@ class Faults:
 
     async def _kill_front(self) -> None:
         """The service starts another one."""
-        front = self._rng.choice(_latest(self._rng.choice(self._stand.targets), "a front", FRONTS))
-        with suppress(ProcessLookupError):  # another one is about to take its place
-            os.kill(front, signal.SIGKILL)
+        fronts = self._rng.choice(self._stand.targets).fronts
+        if fronts:  # not of a target that is just starting
+            _kill(self._rng.choice(fronts))
 
     async def _kill_engine(self) -> None:
         """Its service ends by itself."""
         target = self._rng.choice(self._stand.targets)
-        (engine,) = _latest(target, "the engine", 1)
-        os.kill(engine, signal.SIGKILL)
+        if not (engines := target.engines):
+            return
+        _kill(*engines)
         await until(lambda: not target.is_running)
         await self._restart(target)
 
@@ -137,6 +138,7 @@ class Faults:
         await asyncio.sleep(self._pace * self._rng.uniform(*seconds))
 
 
-def _latest(target: Service, name: str, count: int) -> list[int]:
-    """The processes of that name that were started last."""
-    return target.process_ids(name)[-count:]
+def _kill(*process_ids: int) -> None:
+    for process_id in process_ids:
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(process_id, signal.SIGKILL)

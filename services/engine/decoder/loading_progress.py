@@ -12,8 +12,8 @@ _LOGGED_SECONDS = 1.0  # the least time between two lines
 class LoadingProgress:
     """Written by the thread that loads; any thread may read or cancel it."""
 
-    def __init__(self) -> None:
-        self._share, self._is_cancelled = 0.0, False
+    def __init__(self, *, is_logged: bool = True) -> None:
+        self._share, self._is_cancelled, self._is_logged = 0.0, False, is_logged
         self._logged_tenths, self._logged_at = 0, time.monotonic()
 
     def advance(self, share: float) -> None:
@@ -21,7 +21,8 @@ class LoadingProgress:
         if self._is_cancelled:
             raise CancelledError
         self._share, tenths, now = share, int(10 * share), time.monotonic()
-        if tenths > self._logged_tenths and now - self._logged_at >= _LOGGED_SECONDS:
+        is_due = tenths > self._logged_tenths and now - self._logged_at >= _LOGGED_SECONDS
+        if is_due and self._is_logged:
             self._logged_tenths, self._logged_at = tenths, now
             logger.info("%s", str(self))
 

@@ -4,9 +4,7 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import socket
-import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -19,16 +17,16 @@ from services.engine.hub.fetch import fetch
 from services.engine.lora.adapter import Adapter
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from services.service.frames import read_frames, to_frame
 from services.service.life.log_level import set_level
 from services.service.server_config import ServerConfig
-from services.service.service_process import SWITCH_INTERVAL
+from services.service.service_process import prepare_part
 from services.target.engines.calls import Answer, pickle_answer, unpickle_call
 from services.target.engines.event_writer import EventWriter, SentEvents
 from services.target.engines.model_drafts import ModelDrafts
 from services.target.engines.model_setup import ModelSetup
 from services.target.engines.own_engine import OwnEngine
 from services.target.engines.vitals import Vitals
+from services.target.frames import read_frames, to_frame
 from services.target.generation.engine import Order, TargetEngine
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, SequenceFigures
@@ -230,9 +228,7 @@ class _SharedProgress(LoadingProgress):
 
 def main(calls: int, events: int, vitals: int) -> None:
     """Serve on these descriptors until the other process closes them, or ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they may be sent to all processes of the service
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    prepare_part()
     asyncio.run(_serve(socket.socket(fileno=calls), EngineServer(socket.socket(fileno=events), Vitals(vitals))))
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from services.engine.events import Event, num_records
-from services.service.frames import to_frame
+from services.target.frames import to_frame
 
 
 class EventWriter:

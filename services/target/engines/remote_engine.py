@@ -5,7 +5,6 @@ import logging
 import os
 import pickle
 import socket
-import subprocess
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Seq
@@ -24,12 +23,12 @@ from services.engine.lora.adapter import Adapter
 from services.engine.lora.adapter_set import AdapterSet
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from services.engine.worker_process import worker_command
+from services.engine.worker_process import start_part
 from services.service.errors import EngineFailedError
-from services.service.frames import read_frames, to_frame
 from services.target.engines.calls import Answer, Call, pickle_call
 from services.target.engines.engine_server import THE_ENGINE, EngineOrder, EngineServer
 from services.target.engines.vitals import Vitals, new_memory
+from services.target.frames import read_frames, to_frame
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, SequenceFigures
 from services.target.generation.reader_turns import ReaderTurns
@@ -70,9 +69,7 @@ class RemoteEngine:
         self._calls, calls = socket.socketpair()
         self._events, events = socket.socketpair()
         theirs = [calls.fileno(), events.fileno(), memory]
-        command = worker_command(EngineServer.__module__, *theirs)
-        # In a session of its own, so that Ctrl-C in a terminal reaches only the service.
-        self._process = subprocess.Popen(command, pass_fds=theirs, start_new_session=True, stdin=subprocess.DEVNULL)
+        self._process = start_part(EngineServer.__module__, *theirs)
         calls.close()
         events.close()
         os.close(memory)

@@ -1,6 +1,7 @@
 """TargetStep: one step of the target: schedule, predict, compute, draw, commit."""
 
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from services.engine.events import Aborted, Failed, FinishReason, PassReport
@@ -51,7 +52,7 @@ class TargetStep:
         self._speculation = speculation
         self._deliveries = deliveries
         self._outputs: dict[Sequence, OutputPipeline] = {}
-        self._unwritten: list[OutputPipeline] = []  # those with committed tokens, or an end, that no reader has yet
+        self._unwritten: deque[OutputPipeline] = deque()  # with tokens, or an end, that are in no stream yet
         self._renewing: list[Sequence] = []  # those whose grammars are matched anew
         self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
         self.seconds = StepSeconds()
@@ -70,8 +71,9 @@ class TargetStep:
             self._scheduler.add_predictions(rows, predictions)
             if not rows.predictions:
                 self._speculation.withdraw(rows)
-        if not batch:
+        if not (batch and self._runner.returns_early):
             self._deliver()
+        if not batch:
             self._pass_ended = None
             if self._renewing:
                 self._renewing[0].draw.allowed.grammar.wait(_MAX_WAIT)
@@ -86,9 +88,8 @@ class TargetStep:
 
     def _write(self) -> None:
         """Put what was committed into the streams."""
-        unwritten, self._unwritten = self._unwritten, []
-        for output in unwritten:
-            output.write()
+        while self._unwritten:
+            self._unwritten.popleft().write()
 
     def _deliver(self) -> None:
         """Let readers have what was committed."""
@@ -99,8 +100,6 @@ class TargetStep:
         began, before = time.monotonic(), self._pass_ended
         waiting = sum(rows.waiting for rows in batch)
         host = None if before is None else began - before - waiting
-        if not self._runner.returns_early:
-            self._deliver()
         logits = self._runner.forward(batch)
         if self._runner.returns_early:  # the device computes meanwhile
             self._deliver()

@@ -92,11 +92,12 @@ class OutputPipeline:
         for record in self._unread:
             self._buffer.push(record, self._read(record.token_id), None)
         self._unread.clear()
-        end = self.sequence.end
-        if not isinstance(end, Refused):
-            self._deliver()
+        if isinstance(end := self.sequence.end, Refused):
+            self.sequence.stream.put(end)
+            return
+        self._deliver()
         if end is not None:
-            self.sequence.stream.put(end if isinstance(end, Refused) else self._finished(end))
+            self.sequence.stream.put(self._finished(end))
 
     def finish(self, reason: FinishReason) -> None:
         """End the generation without another token; held text is delivered with the end, not with the tokens.
@@ -220,7 +221,7 @@ class OutputPipeline:
         sequence.draw.take_back(allowed, sequence.tokens[sequence.num_prompt :], self._buffer.forbidden)
 
     def _deliver(self) -> None:
-        """Deliver the tokens that can no longer be taken back; at an end, all of them."""
+        """Deliver the tokens that can no longer be taken back; at an end all of them, and all text or the last one."""
         sequence = self.sequence
         if not sequence.is_finished:
             chunk = self._buffer.release(self._detokenizer.num_unsafe, end=sequence.num_generated)

@@ -1,7 +1,6 @@
 """Parts of the tests of a drafted target: the services' processes, and streams compared with the same ones alone."""
 
 import asyncio
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from tests.e2e.harness.link_proxy import LinkProxy
 from tests.e2e.harness.models import ROOT
 from tests.e2e.harness.monitored_service import run
 from tests.harness.network.free_port import free_port
+from tests.harness.processes.child_processes import child_processes
 from tests.harness.processes.cpu_time import cpu_seconds
 from tests.harness.processes.forked_process import ForkedProcess
 
@@ -57,10 +57,9 @@ class Service:
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
         self._wrapper = wrapper
-        self._admin_address = f"unix:{logs}/admin" if fronts else None  # the gauge sees one process only
+        self._admin_address = f"127.0.0.1:{free_port()}" if fronts else None  # the gauge sees one process only
         administered = ["--admin-listen", self._admin_address] if self._admin_address else []
         processes = ["--fronts", str(fronts), *administered] if name == "target" else []
-        self._begins_at = 0
         self._arguments = [
             name,
             "--model",
@@ -76,7 +75,6 @@ class Service:
 
     def start(self) -> None:
         """Start the process; it adds to the log of those before it."""
-        self._begins_at = self.log_size if self._log.exists() else 0
         self._process = self._wrapped() if self._wrapper else self._forked()
 
     def _forked(self) -> ForkedProcess:
@@ -128,7 +126,7 @@ class Service:
     @property
     def resident_bytes(self) -> int:
         """Memory that its processes hold."""
-        return sum(_status(pid, "VmRSS:") for pid in [self._running.pid, *self.process_ids("")])
+        return sum(_status(pid, "VmRSS:") for pid in self._processes)
 
     @property
     def peak_bytes(self) -> int:
@@ -148,7 +146,7 @@ class Service:
     @property
     def cpu_seconds(self) -> float:
         """How long its processes have computed."""
-        return sum(cpu_seconds(pid) for pid in [self._running.pid, *self.process_ids("")])
+        return sum(cpu_seconds(pid) for pid in self._processes)
 
     @property
     def num_used_blocks(self) -> int:
@@ -160,9 +158,19 @@ class Service:
             cache = AdminServiceStub(channel).GetStatistics(asked, timeout=PATIENCE_SECONDS).cache
         return int(cache.total_blocks - cache.free_blocks)
 
-    def process_ids(self, name: str) -> list[int]:
-        """The processes that it has started and logged under a name, of any name for an empty one; the latest last."""
-        return [int(found) for found in re.findall(rf"{name} has process (\d+)", self.log(self._begins_at))]
+    @property
+    def fronts(self) -> list[int]:
+        """The processes that have its connections, if there are several."""
+        return child_processes(self._running.pid, "services.target.fronts.front")
+
+    @property
+    def engines(self) -> list[int]:
+        """The processes in which its models compute, if they are others than its own."""
+        return child_processes(self._running.pid, "services.target.engines.engine_server")
+
+    @property
+    def _processes(self) -> list[int]:
+        return [self._running.pid, *self.fronts, *self.engines]
 
     @property
     def log_size(self) -> int:

@@ -19,6 +19,7 @@ from services.service.life.exit_code import ExitCode
 from services.service.server_config import ServerConfig
 from services.target.engines import remote_engine
 from services.target.engines.remote_engine import RemoteEngine
+from tests.harness.processes.child_processes import has_ended
 from tests.harness.processes.warm_commands import warm_process
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.rpc.engine_process.conftest import Split
@@ -51,14 +52,6 @@ def consume(call: Iterable[object]) -> None:
     """Read a stream to its end."""
     for _ in call:
         continue
-
-
-def has_ended(process_id: int) -> bool:
-    """Whether there is no such process, or only what its parent has not taken note of."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_cancelling_drops_sequences_and_frees_their_blocks(split: Split) -> None:

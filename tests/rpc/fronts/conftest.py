@@ -10,11 +10,11 @@ import grpc
 import pytest
 
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-from services.service.fronts.fronts import Fronts
-from tests.harness.servers.server import RunningTarget, target_server
+from services.target.fronts.fronts import Fronts
+from tests.harness.servers.server import RunningTarget, target_server, wait_until
 
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-_ESTABLISHED = "01"
+_ESTABLISHED, _LISTENING = "01", "0A"
 
 
 def fronts_of(target: RunningTarget) -> list[int]:
@@ -23,33 +23,34 @@ def fronts_of(target: RunningTarget) -> list[int]:
     return target.server._server.process_ids
 
 
-def connections_of(process_id: int, port: int) -> set[str]:
-    """The sockets of a process that are connected from a port."""
+def sockets_of(process_id: int, port: int, state: str = _ESTABLISHED) -> set[str]:
+    """The sockets of a process at a port, by default those that are connected."""
     tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table]
-    found = {row[9] for row in rows if row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) == port}
-    held = _files_of(process_id)
+    found = {row[9] for row in rows if row[3] == state and int(row[1].rpartition(":")[2], 16) == port}
+    held = set()
+    with suppress(FileNotFoundError):  # it has ended
+        for file in Path(f"/proc/{process_id}/fd").iterdir():
+            with suppress(FileNotFoundError):  # it was closed meanwhile
+                held.add(os.readlink(file))
     return {inode for inode in found if f"socket:[{inode}]" in held}
-
-
-def _files_of(process_id: int) -> set[str]:
-    found = set()
-    for file in Path(f"/proc/{process_id}/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
-            found.add(os.readlink(file))
-    return found
 
 
 def channels_of(target: RunningTarget, stack: ExitStack, *options: tuple[str, Any]) -> list[grpc.Channel]:
     """A channel to each front: the system chooses a front for each connection, so that it may take several."""
     port, found = int(target.address.rpartition(":")[2]), dict[int, grpc.Channel]()
-    while len(found) < len(fronts_of(target)):
-        before = {process_id: connections_of(process_id, port) for process_id in fronts_of(target)}
-        channel = stack.enter_context(grpc.insecure_channel(target.address, [*_OWN_CONNECTION, *options]))
-        grpc.channel_ready_future(channel).result(60)
-        (chosen,) = (each for each, known in before.items() if connections_of(each, port) - known)
-        found.setdefault(chosen, channel)
-    return [found[process_id] for process_id in fronts_of(target)]
+    wait_until(lambda: all(sockets_of(each, port, _LISTENING) for each in fronts_of(target)))
+    fronts = fronts_of(target)
+    while len(found) < len(fronts):
+        before = {process_id: sockets_of(process_id, port) for process_id in fronts}
+        channel = grpc.insecure_channel(target.address, [*_OWN_CONNECTION, *options])
+        grpc.channel_ready_future(channel).result(300)
+        (chosen,) = (each for each, known in before.items() if sockets_of(each, port) - known)
+        if chosen in found:
+            channel.close()
+        else:
+            found[chosen] = stack.enter_context(channel)
+    return [found[process_id] for process_id in fronts]
 
 
 @pytest.fixture(scope="package")

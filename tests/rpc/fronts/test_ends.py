@@ -12,12 +12,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import outrider
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-from services.service.fronts import served_front
 from services.service.server_config import ServerConfig
+from services.target.fronts import served_front
+from services.target.fronts.fronts import Fronts
 from services.target.server import SERVICE
+from tests.harness.processes.child_processes import has_ended
 from tests.harness.processes.warm_commands import warm_process
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
-from tests.rpc.engine_process.test_ends import has_ended
 from tests.rpc.fronts.conftest import channels_of, fronts_of
 from tests.rpc.harness.commands import SMALL
 from tests.rpc.harness.requests import PROMPT, stream, stream_request
@@ -45,11 +46,22 @@ def test_a_front_that_dies_costs_its_own_streams_only(fronted: RunningTarget) ->
             assert stream_of(channel) == stream(fronted, stream_request()).token_ids
 
 
+def test_calls_that_are_left_at_once_leave_nothing(fronted: RunningTarget) -> None:
+    with ExitStack() as stack:
+        for channel in channels_of(fronted, stack):
+            for _ in range(100):
+                GenerationServiceStub(channel).StreamGenerate(stream_request()).cancel()
+            assert stream_of(channel)
+    server = fronted.server._server
+    assert isinstance(server, Fronts)
+    wait_until(lambda: not any(front._calls or front._begun for front in server._fronts.values()))
+
+
 def test_another_front_takes_the_place_of_one_that_hangs(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with target_server(model, fronts=2) as target:
         before = fronts_of(target)
-        monkeypatch.setattr(served_front, "_MOST_SECONDS", 0.5)
         os.kill(before[0], signal.SIGSTOP)
+        monkeypatch.setattr(served_front, "MOST_SECONDS", 0.5)
         wait_until(lambda: before[0] not in fronts_of(target))
         monkeypatch.undo()
         with ExitStack() as stack:
@@ -83,7 +95,7 @@ def test_health_follows_the_service_at_each_front(model: Path) -> None:
         target = stack.enter_context(target_server(model, server=config, fronts=2, loads=False))
         channels = channels_of(target, stack)
         asked = health_pb2.HealthCheckRequest(service=SERVICE)
-        watches = [health_pb2_grpc.HealthStub(channel).Watch(asked, timeout=60) for channel in channels]
+        watches = [health_pb2_grpc.HealthStub(channel).Watch(asked, timeout=300) for channel in channels]
         assert all(next(watch).status == NOT_SERVING for watch in watches)
         for channel in channels:
             with pytest.raises(grpc.RpcError, match="still loading"):
@@ -118,6 +130,21 @@ def test_no_process_is_left_of_a_target_that_ends(model: Path, number: signal.Si
         command.process.send_signal(number)
         command.process.wait(60)
         wait_until(lambda: all(map(has_ended, started)))
+
+
+@pytest.mark.process
+def test_a_service_that_hangs_is_not_healthy(model: Path) -> None:
+    arguments = ["target", "--model", str(model), *SMALL, "--listen", "127.0.0.1:0", "--fronts", "2"]
+    with warm_process(arguments) as command:
+        wait_until(lambda: command.stdout.read_text().endswith("serving\n"))
+        address = command.stdout.read_text().splitlines()[0].removeprefix("listening on ")
+        with grpc.insecure_channel(address) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=300)
+            assert next(watch).status == SERVING
+            command.process.send_signal(signal.SIGSTOP)
+            assert next(watch).status == NOT_SERVING
+            command.process.send_signal(signal.SIGCONT)
+            assert next(watch).status == SERVING
 
 
 @pytest.mark.process

@@ -134,7 +134,7 @@ def test_one_caller_is_the_same_at_each_front(model: Path, tmp_path: Path) -> No
         assert target.model.admissions.streams.total == 3
         refused = [call for call in calls if call.done()]
         assert {call.code() for call in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert all(detail(call, error_details_pb2.RetryInfo).retry_delay.nanos for call in refused)
+        assert all(detail(call, error_details_pb2.RetryInfo).retry_delay.ToMilliseconds() for call in refused)
         for call in calls:
             call.cancel()
         for channel in channels:
@@ -170,18 +170,18 @@ def test_a_caller_is_known_by_its_certificate(model: Path, authority: Certificat
         alice.DeleteSession(generation_pb2.DeleteSessionRequest(name="kept"), timeout=60)
 
 
-def test_a_reader_that_takes_nothing_is_cut_off(model: Path) -> None:
+def test_a_reader_that_takes_nothing_is_cut_off(model: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, reader_timeout=0.5)
     with ExitStack() as stack:
-        target = stack.enter_context(target_server(model, server=config, fronts=2))
+        target = stack.enter_context(target_server(model, server=config, fronts=2, stream_capacity=4))
         narrow = channels_of(target, stack, NARROW, ("grpc.http2.lookahead_bytes", 1024))
         unread = stream_request(stop=LONG, output={"top_candidates": 20})
         calls = [GenerationServiceStub(channel).StreamGenerate(unread) for channel in narrow]
-        wait_until(lambda: target.model.admissions.streams.total == 2)
-        target.assert_all_free()
+        wait_until(lambda: caplog.text.count("took nothing for 0.5 s") == len(calls))
         for call in calls:
             with pytest.raises(grpc.RpcError, match=r"has not been read for 0\.5 s"):
                 list(call)
+        target.assert_all_free()
 
 
 def test_administration_is_of_all_processes(model: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import grpc
 from grpc import aio
 
-from services.service.fronts.forwarded_call import ForwardedCall
 from services.service.interceptors import Context, Continuation, MethodHandler
+from services.target.fronts.forwarded_call import ForwardedCall
 
 
 @dataclass(slots=True)

@@ -13,19 +13,18 @@ from typing import cast
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 from grpc import aio
-from msgspec import structs
 
 from services.engine.config import ConfigError
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.service.access.caller import Callers
-from services.service.free_address import ReservedAddress
-from services.service.fronts.call_dispatch import CallDispatch
-from services.service.fronts.messages import Level, Order, Serving
-from services.service.fronts.served_front import ServedFront
+from services.service.free_address import reserved_address
 from services.service.interceptors import Checks, ErrorInterceptor, RequestParser
 from services.service.life.log_level import current_level
 from services.service.rpc_server import request_bytes
 from services.service.server_config import ServerConfig
+from services.target.fronts.call_dispatch import CallDispatch
+from services.target.fronts.messages import Level, Order, Serving
+from services.target.fronts.served_front import ServedFront
 from services.telemetry.log_lines import current_format
 
 logger = logging.getLogger(__name__)
@@ -67,15 +66,8 @@ class Fronts:
 
     async def start(self) -> str:
         """Start the processes, and return their address; raises ConfigError if they cannot listen."""
-        reserved = self._held.enter_context(ReservedAddress("listen", self._config.listen))
-        self._order = Order(
-            replace(self._config, listen=reserved.address),
-            tuple(self._services),
-            self._dispatch.methods,
-            _descriptions(self._services),
-            current_format(),
-            current_level(),
-        )
+        address = self._held.enter_context(reserved_address("listen", self._config.listen))
+        self._config = replace(self._config, listen=address)
         try:
             await asyncio.gather(*(self._start(place) for place in range(self._count)))
         except BaseException:
@@ -83,7 +75,7 @@ class Fronts:
             raise
         self._tasks = [asyncio.create_task(self._keep(place)) for place in range(self._count)]
         self._tasks.append(asyncio.create_task(self._report_status()))
-        return reserved.address
+        return address
 
     async def set_serving(self, is_serving: bool) -> None:
         """Set the status that health checks report."""
@@ -92,7 +84,6 @@ class Fronts:
 
     def follow_log_level(self) -> None:
         """Let the fronts log messages of the same level as this process."""
-        self._order = structs.replace(self._order, log_level=current_level())
         for front in self._fronts.values():
             front.send(Level(current_level()))
 
@@ -105,7 +96,7 @@ class Fronts:
 
     async def _start(self, place: int) -> None:
         front = self._fronts[place] = ServedFront(self._dispatch, self.calls)
-        await front.start(self._order)
+        await front.start(self._new_order())
         logger.info("a front has process %s", front.process_id)
         await front.show(self._status())
 
@@ -116,9 +107,19 @@ class Fronts:
             logger.error("the process of a front has ended by itself, with code %s; another one is started", code)
             try:
                 await self._start(place)
-            except ConfigError as error:
+            except (ConfigError, OSError) as error:
                 logger.error("a front cannot serve: %s", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _new_order(self) -> Order:
+        return Order(
+            self._config,
+            tuple(self._services),
+            self._dispatch.methods,
+            _descriptions(self._services),
+            current_format(),
+            current_level(),
+        )
 
     async def _report_status(self) -> None:
         """Tell the fronts again and again how much of the model is loaded, which also finds those that hang."""

@@ -2,11 +2,11 @@
 
 import asyncio
 import gc
+import logging
 import os
-import signal
 import socket
-import sys
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -19,8 +19,11 @@ from grpc import aio
 from services.engine.config import ConfigError
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.service.access.tokens import read_callers
-from services.service.fronts.message_link import MessageLink
-from services.service.fronts.messages import (
+from services.service.life.log_level import set_level
+from services.service.rpc_server import RpcServer
+from services.service.service_process import prepare_part
+from services.target.fronts.message_link import MessageLink
+from services.target.fronts.messages import (
     Begin,
     Drop,
     End,
@@ -39,11 +42,11 @@ from services.service.fronts.messages import (
     ToFront,
     to_front,
 )
-from services.service.life.log_level import set_level
-from services.service.rpc_server import RpcServer
-from services.service.service_process import SWITCH_INTERVAL
 from services.telemetry.log_lines import configure_logging
 
+logger = logging.getLogger(__name__)
+
+MOST_SECONDS = 10.0  # without a message from the service or the front, after which the other one takes it to hang
 Context = aio.ServicerContext[Any, Any]
 
 
@@ -53,7 +56,8 @@ class Front:
     def __init__(self, end: socket.socket) -> None:
         self._link = MessageLink(end, to_front, self._take, lambda: os._exit(0))  # its calls are for nobody
         self._server: RpcServer | None = None
-        self._progress = LoadingProgress()
+        self._progress = LoadingProgress(is_logged=False)
+        self._silence: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._calls: dict[int, _Call] = {}
         self._has_stopped = asyncio.Event()
@@ -73,16 +77,22 @@ class Front:
             case Order():
                 self._begin(self._listen(message))
             case Serving():
-                self._begin(self._set_serving(message))
+                self._show(message)
             case Level():
                 set_level(message.name)
             case Stop():
                 self._begin(self._stop())
 
-    def _begin(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if (error := task.exception()) is not None:
+            logger.error("the front has failed", exc_info=error)
+            os._exit(1)  # another one takes its place
 
     async def _listen(self, order: Order) -> None:
         configure_logging("target", order.log_format)
@@ -137,10 +147,14 @@ class Front:
             del self._calls[number]
         await end_call(context, end)
 
-    async def _set_serving(self, message: Serving) -> None:
+    def _show(self, message: Serving) -> None:
+        """Report this health until the next message; none at all means that the service hangs."""
         self._progress.advance(message.loaded_share)
-        if self._server is not None:
-            await self._server.set_serving(message.is_serving)
+        if self._silence is not None:
+            self._silence.cancel()
+        assert self._server is not None
+        self._server.show(message.is_serving)
+        self._silence = asyncio.get_running_loop().call_later(MOST_SECONDS, self._server.show, False)
         self._link.send(Shown())
 
     async def _stop(self) -> None:
@@ -156,12 +170,15 @@ class _Call:
         self._number, self._context, self._link = number, context, link
         self._messages: asyncio.Queue[Read | Headers | Send | End] = asyncio.Queue()
         self._writing: asyncio.Timeout | None = None
+        self._has_end = False
 
     def take(self, message: Read | Headers | Send | End) -> None:
         """Take a message; an end does not wait for a response that its reader does not take."""
         self._messages.put_nowait(message)
-        if isinstance(message, End) and self._writing is not None:
-            self._writing.reschedule(asyncio.get_running_loop().time())
+        if isinstance(message, End):
+            self._has_end = True
+            if self._writing is not None:
+                self._writing.reschedule(asyncio.get_running_loop().time())
 
     async def answer(self) -> End:
         """Do what the messages say, and return the last one."""
@@ -179,7 +196,7 @@ class _Call:
 
     async def _write(self, response: bytes) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(None) as self._writing:
+            async with asyncio.timeout(0 if self._has_end else None) as self._writing:
                 await self._context.write(response)
                 self._link.send(Sent(self._number))
         self._writing = None
@@ -187,20 +204,15 @@ class _Call:
 
 async def end_call(context: Context, end: End) -> None:
     """End a call with a status; raises AbortError for one that is not OK."""
-    if end.code == grpc.StatusCode.OK.value[0]:
+    if (code := grpc.StatusCode[end.code]) is grpc.StatusCode.OK:
         context.set_trailing_metadata(end.metadata)
     else:
-        await context.abort(_CODES[end.code], end.details, end.metadata)
-
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+        await context.abort(code, end.details, end.metadata)
 
 
 def main(descriptor: int) -> None:
     """Serve on this descriptor until the service closes it, or ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they may be sent to all processes of the service
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    prepare_part()
     asyncio.run(_run(descriptor))
 
 

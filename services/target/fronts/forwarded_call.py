@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import grpc
 from grpc import aio
 
-from services.service.fronts.messages import Begin, End, Headers, Metadata, Read, Send, ToFront
+from services.target.fronts.messages import Begin, End, Headers, Metadata, Read, Send, ToFront
 
 
 class ForwardedCall:
@@ -24,6 +24,7 @@ class ForwardedCall:
         self._written: asyncio.Future[None] | None = None
         self._trailers: Metadata = ()
         self._code = grpc.StatusCode.OK
+        self.has_ended = False
 
     def invocation_metadata(self) -> Metadata:
         """What the client sent before its request."""
@@ -73,9 +74,16 @@ class ForwardedCall:
         self._end(details, tuple(trailing_metadata))
         raise aio.AbortError("the call was aborted")
 
-    def end(self) -> None:
-        """End the call with OK."""
+    def end(self, code: grpc.StatusCode = grpc.StatusCode.OK) -> None:
+        """End the call with a status without details."""
+        self._code = code
         self._end("", self._trailers)
+
+    def drop(self) -> None:
+        """Wait for the front no longer: the client has left, or the front has."""
+        for waiting in (self._read, self._written):
+            if waiting is not None:
+                waiting.cancel()
 
     def take_request(self, request: bytes | None) -> None:
         """Take the answer to `read`."""
@@ -88,4 +96,5 @@ class ForwardedCall:
             self._written.set_result(None)
 
     def _end(self, details: str, trailers: Metadata) -> None:
-        self._send(End(self._begun.call, self._code.value[0], details, trailers))
+        self.has_ended = True
+        self._send(End(self._begun.call, self._code.name, details, trailers))

@@ -39,7 +39,7 @@ class Serving(Message):
 
 
 class Shown(Message):
-    """Health checks report what the service wanted."""
+    """Health checks report what the service wanted; it is also a sign of life."""
 
 
 class Level(Message):
@@ -100,7 +100,7 @@ class End(Message):
     """The status that ends a call, by its number."""
 
     call: int
-    code: int
+    code: str  # its name
     details: str
     metadata: Metadata
 
@@ -122,5 +122,5 @@ ToFront: TypeAlias = Order | Serving | Level | Stop | Read | Headers | Send | En
 ToService: TypeAlias = Listening | Shown | Begin | Received | Sent | Drop | Ended
 
 encoder = Encoder(enc_hook=str)  # a path becomes its name
-to_front = Decoder(list[ToFront], dec_hook=lambda kind, name: kind(name))
-to_service = Decoder(list[ToService])
+to_front: "Decoder[ToFront]" = Decoder(ToFront, dec_hook=lambda kind, name: kind(name))
+to_service: "Decoder[ToService]" = Decoder(ToService)

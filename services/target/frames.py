@@ -1,4 +1,4 @@
-"""Frames: Python objects that two processes of one service send each other, each after its length in 8 bytes."""
+"""Frames: what two processes of one service send each other, each message after its length in 8 bytes."""
 
 import asyncio
 import socket
@@ -8,13 +8,13 @@ from collections.abc import Callable
 _LENGTH = struct.Struct("<Q")
 
 
-def to_frame(pickled: bytes) -> bytes:
-    """Return the frame of an object, given as pickled."""
-    return _LENGTH.pack(len(pickled)) + pickled
+def to_frame(message: bytes) -> bytes:
+    """Return the frame of a message."""
+    return _LENGTH.pack(len(message)) + message
 
 
 class FrameReader(asyncio.Protocol):
-    """Calls `on_frame` with each pickled object that arrives, and `on_end` once no more can."""
+    """Calls `on_frame` with each message that arrives, and `on_end` once no more can."""
 
     def __init__(self, on_frame: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_frame, self._on_end = on_frame, on_end

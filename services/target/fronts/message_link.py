@@ -1,4 +1,4 @@
-"""MessageLink: exchanges messages with another process, those of one turn of the event loop in one frame."""
+"""MessageLink: exchanges messages with another process, those of one turn of the event loop together."""
 
 import asyncio
 import socket
@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from msgspec.msgpack import Decoder
 
-from services.service.frames import read_frames, to_frame
-from services.service.fronts.messages import Message, encoder
+from services.target.frames import read_frames, to_frame
+from services.target.fronts.messages import Message, encoder
 
 Arriving = TypeVar("Arriving", bound=Message)
 
@@ -19,14 +19,14 @@ class MessageLink(Generic[Arriving]):
     def __init__(
         self,
         end: socket.socket,
-        decoder: Decoder[list[Arriving]],
+        decoder: Decoder[Arriving],
         on_message: Callable[[Arriving], None],
         on_end: Callable[[], None],
     ) -> None:
         """`on_end` is called when the other process has closed its end, at the latest when that process ends."""
         self._end, self._decoder, self._on_message, self._on_end = end, decoder, on_message, on_end
         self._loop = asyncio.get_running_loop()
-        self._unsent: list[Message] = []
+        self._unsent = bytearray()
         self._transport: asyncio.Transport | None = None
 
     async def open(self) -> None:
@@ -35,9 +35,10 @@ class MessageLink(Generic[Arriving]):
 
     def send(self, message: Message) -> None:
         """Send a message at the end of this turn; nothing happens once the other end is closed."""
+        frame = to_frame(encoder.encode(message))
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(message)
+        self._unsent += frame
 
     def close(self) -> None:
         """Send the rest, and close this end."""
@@ -47,9 +48,8 @@ class MessageLink(Generic[Arriving]):
 
     def _flush(self) -> None:
         if self._unsent and self._transport is not None:
-            self._transport.write(to_frame(encoder.encode(self._unsent)))
+            self._transport.write(bytes(self._unsent))
         self._unsent.clear()
 
     def _take(self, data: bytes) -> None:
-        for message in self._decoder.decode(data):
-            self._on_message(message)
+        self._on_message(self._decoder.decode(data))
