@@ -46,7 +46,10 @@ MESSAGE_USERS = (
 )
 # Packages that may use gRPC itself: those and the plumbing around them.
 _GATEWAY = ("services/gateway/gateway.py", "services/gateway/generation/clients.py")
-GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/", *_GATEWAY)
+GRPC_USERS = (
+    *(*MESSAGE_USERS, f"{_LINK}draft_address.py", *_GATEWAY),
+    *("services/service/", "services/cli/", "services/target/fronts/"),
+)
 
 
 @functools.cache
