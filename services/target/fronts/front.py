@@ -90,7 +90,7 @@ class Front:
 
     def _end_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the front has failed", exc_info=error)
             os._exit(1)  # another one takes its place
 

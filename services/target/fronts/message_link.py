@@ -47,7 +47,7 @@ class MessageLink(Generic[Arriving]):
             self._transport.close()
 
     def _flush(self) -> None:
-        if self._unsent and self._transport is not None:
+        if self._unsent and self._transport is not None and not self._transport.is_closing():
             self._transport.write(bytes(self._unsent))
         self._unsent.clear()
 
