@@ -32,6 +32,9 @@ class AheadDraft(SilentPredictor):
         self._verified: dict[Sequence, tuple[int, int]] = {}  # from which position on, and how many
         self.busy_until = 0.0
 
+    def now(self) -> float:
+        return self._clock.now
+
     def open(self, sequence: Sequence, num_tokens: int) -> None:
         """It has begun with the prompt before the target."""
         self._chains[sequence] = _Chain(len(sequence.tokens), -math.inf)
@@ -41,7 +44,8 @@ class AheadDraft(SilentPredictor):
 
     def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
         each = self._world.step(1)
-        return PredictionTimes([self._times_of(sequence, each) for sequence in sequences], each=each)
+        own = [self._times_of(sequence, each) for sequence in sequences]
+        return PredictionTimes(own, each=each, runs_ahead=True)
 
     def _times_of(self, sequence: Sequence, each: float) -> SequenceTimes:
         """Its next prediction comes when it comes, and each further one a step later."""
@@ -58,7 +62,7 @@ class AheadDraft(SilentPredictor):
     def keep(self, sequence: Sequence) -> None:
         self.ask(sequence, 1)
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         end = min(until, self._moment(sequence, limit)) if limit else 0.0
         self._clock.now = max(self._clock.now, end)
         count = sum(self._moment(sequence, place) <= self._clock.now for place in range(1, limit + 1))

@@ -92,7 +92,7 @@ class Guesser(SilentPredictor):
     def wait_for(self, sequence: Sequence, count: float) -> float:
         return self._wait
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         right = answer_to(sequence.tokens, limit + self._more)
         return [token if self._random.random() < self._chance else (token + 1) % 251 for token in right]
 

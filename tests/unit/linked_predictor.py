@@ -48,7 +48,7 @@ class LinkedPredictor:
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         """Ask, and take what is there."""
         self.remote.ask(sequence, limit)
-        return self.remote.predict(sequence, limit, until=until)
+        return self.remote.take(sequence, limit, until=until)
 
     def sent(self) -> list[TargetMessage]:
         return [*self.remote.outgoing()]

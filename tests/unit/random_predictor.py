@@ -17,7 +17,7 @@ class RandomPredictor(SilentPredictor):
         self._random = random
         self.followed: dict[Sequence, int] = {}  # and how many of their tokens it has been shown
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         assert self.followed[sequence] == len(sequence.tokens)
         history = [*sequence.tokens]
         for _ in range(self._random.randint(0, limit + 2)):

@@ -92,6 +92,9 @@ class SimulatedDraft(SilentPredictor):
             return self._prefill_rate.remaining(id(sequence), self._clock.now)
         return self._prefill_rate.seconds(unread) if unread > _BEHIND else 0.0
 
+    def now(self) -> float:
+        return self._clock.now
+
     def commit(self, sequence: Sequence) -> FollowCounts:
         self._asked.clear()
         return FollowCounts()
@@ -115,7 +118,7 @@ class SimulatedDraft(SilentPredictor):
     def send(self) -> None:
         self._joint.send()
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         if not limit or sequence not in self._asked:
             return []
         if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):

@@ -16,7 +16,7 @@ class UnbannedPredictor(SilentPredictor):
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         history = [*sequence.tokens]
         for _ in range(limit):
             history.append(int(scores_of(sequence.request, history).argmax()))

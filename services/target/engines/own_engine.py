@@ -5,6 +5,7 @@ from pathlib import Path
 
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.engine.loaded_model import LoadedModel
 from services.engine.loop import PulseMemory
 from services.service.server_config import ServerConfig
 from services.target.engines.model_drafts import ModelDrafts, takes_drafts
@@ -40,7 +41,7 @@ class OwnEngine:
         self._engine = TargetEngine.open(
             config,
             loras=loras,
-            predictors=self._predictors(),
+            make_predictors=self._predictors,
             progress=progress,
             try_out=try_out,
             on_failure=on_failure,
@@ -60,7 +61,7 @@ class OwnEngine:
         if self.drafts is not None:
             await self.drafts.stop()
 
-    def _predictors(self) -> list[Predictor]:
+    def _predictors(self, _: LoadedModel) -> list[Predictor]:
         """The predictors in the order in which they are asked."""
         setup = self._setup
         first = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []

@@ -114,7 +114,7 @@ class TargetEngine:
         config: EngineConfig,
         *,
         loras: Mapping[str, Path] | None = None,
-        predictors: Seq[Predictor] = (),
+        make_predictors: Callable[[LoadedModel], Seq[Predictor]] = lambda _: (),
         policy: PolicyConfig | None = None,
         deliveries: Deliveries | None = None,
         pulse_memory: PulseMemory | None = None,
@@ -124,14 +124,14 @@ class TargetEngine:
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread.
 
-        `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read. Raises
-        CheckpointError and ConfigError.
+        `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read, and
+        `make_predictors` once they are. Raises CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress, try_out, loras)
         engine = cls(
             model,
             config,
-            predictors=predictors,
+            predictors=make_predictors(model),
             policy=policy,
             deliveries=deliveries,
             pulse_memory=pulse_memory,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.events import NoSpeculation, PredictionSource, SpeculationSeconds, SpeculationStats
-from services.target.speculation.policy.length_controller import Decision
+from services.target.speculation.policy.speculation_plan import Decision
 
 
 class EngineLoad(NamedTuple):

@@ -1,7 +1,6 @@
-"""Source: a predictor, and the number of predictions requested from it in each step."""
+"""Source: a predictor, and the number of predictions requested from it in each step; DraftSource: of a draft."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -9,12 +8,12 @@ from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.policy.length_controller import Decision, LengthController
+from services.target.speculation.policy.length_controller import LengthController
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
-from services.target.speculation.policy.speculation_plan import SpeculationPlan, StepSize
-from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.policy.speculation_plan import Decision, SpeculationPlan, StepSize
+from services.target.speculation.predictors.predictor import DraftPredictor, PredictionRequest, Predictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,15 @@ class SourcePlan:
     own_speedups: Mapping[Sequence, float]
     """The expected speedup of each sequence for which the controller expects predictions to pay."""
 
-    def max_wait(self, sequence: Sequence) -> float:
-        """Seconds that the step may wait for a sequence's predictions: with AUTO, no longer than it could afford if
+    def request(self, sequence: Sequence, length: int) -> PredictionRequest:
+        """The request for `length` predictions. With AUTO the step waits no longer for them than it could afford if
         they were all wrong.
         """
-        return self.automatic.max_wait if is_automatic(sequence) else math.inf
+        if not is_automatic(sequence):
+            return PredictionRequest(sequence, length)
+        automatic = self.automatic
+        keeps_earlier = not length and automatic.decision not in {Decision.PROBE, Decision.NONE}
+        return PredictionRequest(sequence, length, automatic.max_wait, automatic.least_chance, keeps_earlier)
 
 
 class Source:
@@ -43,16 +46,20 @@ class Source:
     def __init__(self, predictor: Predictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
         self.predictor = predictor
         self._controller = LengthController(predictor, passes, regret, config)
-        self._num_arrivals = predictor.num_arrivals  # at the controller's last reset
 
     @property
     def kind(self) -> PredictionSource:
         """The source under which its predictions are counted."""
         return self.predictor.source
 
-    def serves(self, sequence: Sequence) -> bool:
-        """Whether the predictor predicts for the sequence."""
-        return self.predictor.serves(sequence)
+    @property
+    def is_busy(self) -> bool:
+        """Whether it computes on the target's cores during the pass."""
+        return False
+
+    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - a draft's may be others
+        """Whether it predicts for the sequence, which is then requested from it."""
+        return True
 
     @property
     def decisions(self) -> Mapping[Decision, int]:
@@ -61,9 +68,6 @@ class Source:
 
     def plan(self, sequences: Seq[Sequence], size: StepSize) -> SourcePlan:
         """The number of predictions to request for each sequence; those with ALWAYS come first."""
-        if self.predictor.num_arrivals != self._num_arrivals:
-            self._num_arrivals = self.predictor.num_arrivals
-            self._controller.reset()
         lengths, spare_rows = [0] * len(sequences), size.spare_rows
         for index, sequence in enumerate(sequences):
             if not is_automatic(sequence):
@@ -79,21 +83,16 @@ class Source:
         lengths = [chosen.get(sequence, length) for sequence, length in zip(sequences, lengths, strict=True)]
         return SourcePlan(lengths, automatic, dict(zip(left_open, automatic.own_speedups, strict=False)))
 
-    def predict(self, sequence: Sequence, length: int, *, until: float) -> Seq[int]:
-        """At most `length` of the requested predictions, after a wait until at most `until`, on the monotonic clock."""
-        return self.predictor.predict(sequence, length, until=until)[:length]
-
-    def ask(self, sequence: Sequence, length: int, plan: SourcePlan) -> None:
-        """Request `length` predictions, or none if it is 0, unless the plan keeps an earlier request."""
-        if not length and plan.automatic.keeps_asking and is_automatic(sequence):
-            self.predictor.keep(sequence)
-        else:
-            self.predictor.ask(sequence, length, plan.automatic.least_chance if is_automatic(sequence) else 0.0)
+    def predict(self, sequences: Seq[Sequence], plan: SourcePlan) -> Iterator[Seq[int]]:
+        """Begin to predict, and return at once; the iterator waits for the predictions of each sequence in turn that
+        the plan gives any.
+        """
+        requests = self._requests(sequences, plan)
+        answers = zip(requests, self.predictor.predict(requests), strict=True)
+        return (token_ids[: request.length] for request, token_ids in answers if request.length)
 
     def rest(self, sequence: Sequence) -> None:
-        """Pause a draft on the target's cores for a sequence that another source serves in this step."""
-        if not self.predictor.runs_ahead:
-            self.predictor.ask(sequence, 0)
+        """Note that another source serves the sequence in this step."""
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from its verified predictions for a sequence."""
@@ -112,9 +111,13 @@ class Source:
         """The reason for no predictions for a sequence in the step with this plan."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        if is_automatic(sequence) and not any(plan.automatic.lengths) and not plan.automatic.keeps_asking:
+        is_asked = any(plan.automatic.lengths) or plan.automatic.decision is Decision.LATER
+        if is_automatic(sequence) and not is_asked:
             return NoSpeculation.SLOWER, self._controller.why_none
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
+
+    def _requests(self, sequences: Seq[Sequence], plan: SourcePlan) -> list[PredictionRequest]:
+        return [plan.request(*each) for each in zip(sequences, plan.lengths, strict=True) if each[1]]
 
     def _max_length(self, sequence: Sequence, spare_rows: int) -> int:
         """The most predictions for a sequence: the last remaining token is always the target's own."""
@@ -122,6 +125,38 @@ class Source:
         default = MOST_PREDICTIONS if is_automatic(sequence) else self.predictor.num_predictions
         asked = default if policy.num_predictions is None else policy.num_predictions
         return max(0, min(asked, sequence.num_remaining - 1, spare_rows))
+
+
+class DraftSource(Source):
+    """Of a draft service, which is also told for which of its sequences nothing is requested."""
+
+    def __init__(self, predictor: DraftPredictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
+        super().__init__(predictor, passes, regret, config)
+        self._draft = predictor
+        self._num_arrivals = predictor.num_arrivals  # at the controller's last reset
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the draft computes on the target's cores."""
+        return self._draft.is_busy
+
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether the sequence was given to the draft."""
+        return self._draft.serves(sequence)
+
+    def plan(self, sequences: Seq[Sequence], size: StepSize) -> SourcePlan:
+        """As that of any source; measurements of a lost draft are forgotten first."""
+        if self._draft.num_arrivals != self._num_arrivals:
+            self._num_arrivals = self._draft.num_arrivals
+            self._controller.reset()
+        return super().plan(sequences, size)
+
+    def rest(self, sequence: Sequence) -> None:
+        """Pause a draft on the target's cores for a sequence that another source serves in this step."""
+        self._draft.rest(sequence)
+
+    def _requests(self, sequences: Seq[Sequence], plan: SourcePlan) -> list[PredictionRequest]:
+        return [*map(plan.request, sequences, plan.lengths)]
 
 
 def is_automatic(sequence: Sequence) -> bool:

@@ -4,18 +4,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
+from itertools import compress
 
 from services.engine.events import NoSpeculation, PredictionSource, SpeculationSeconds, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.policy.length_controller import Decision
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
-from services.target.speculation.policy.speculation_plan import StepSize
-from services.target.speculation.predictors.predictor import Predictor
-from services.target.speculation.source import Source, SourcePlan, is_automatic
+from services.target.speculation.policy.speculation_plan import Decision, StepSize
+from services.target.speculation.predictors.predictor import DraftPredictor, Predictor
+from services.target.speculation.source import DraftSource, Source, is_automatic
 from services.target.speculation.speculation_totals import SpeculationTotals
 from services.target.speculation.step_record import StepRecord
 
@@ -47,7 +47,7 @@ class Speculation:
         self._clock = clock
         self._passes = PassCost(config, padded)
         self._regret = Regret(config, clock)
-        self._sources = [Source(predictor, self._passes, self._regret, config) for predictor in predictors]
+        self._sources = [*map(self._source, predictors)]
         self._vocab_size = vocab_size
         self._step = StepRecord(began=clock())
         self.seconds, self.totals = SpeculationSeconds(), SpeculationTotals()
@@ -64,7 +64,7 @@ class Speculation:
     def add(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
         """Add a predictor, from the next step on and for these sequences too; it comes before the last lookup."""
         is_lookup_last = bool(self._sources) and self._sources[-1].kind is PredictionSource.LOOKUP
-        source = Source(predictor, self._passes, self._regret, self._config)
+        source = self._source(predictor)
         self._sources.insert(len(self._sources) - is_lookup_last, source)
         for sequence in filter(_is_followed, sequences):
             source.follow(sequence)
@@ -118,13 +118,11 @@ class Speculation:
         num_rows = sum(rows.num_rows for rows in batch)
         for source in self._sources:
             unserved = _unserved(source, decoding)
-            plan = self._ask(source, unserved, StepSize(num_rows, spare_rows, len(batch) - len(unserved)))
-            if any(plan.lengths) and source.kind is not PredictionSource.LOOKUP:
-                before_waiting()
-            new = self._take(source, plan, unserved)
-            size = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in new)
-            num_rows, spare_rows, runs = num_rows + size, max(0, spare_rows - size), runs + new
-        self._step.is_disturbed = any(source.predictor.is_busy for source in self._sources)
+            size = StepSize(num_rows, spare_rows, len(batch) - len(unserved))
+            new = self._predict(source, unserved, size, before_waiting)
+            num_new = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in new)
+            num_rows, spare_rows, runs = num_rows + num_new, max(0, spare_rows - num_new), runs + new
+        self._step.is_disturbed = any(source.is_busy for source in self._sources)
         for rows in decoding:
             if rows.source is None:
                 self._explain_none(rows.sequence, spare_rows)
@@ -191,27 +189,29 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(self, source: Source, unserved: Seq[ScheduledRows], size: StepSize) -> SourcePlan:
+    def _source(self, predictor: Predictor) -> Source:
+        if isinstance(predictor, DraftPredictor):
+            return DraftSource(predictor, self._passes, self._regret, self._config)
+        return Source(predictor, self._passes, self._regret, self._config)
+
+    def _predict(
+        self, source: Source, unserved: Seq[ScheduledRows], size: StepSize, before_waiting: Callable[[], None]
+    ) -> list[Run]:
         sequences = [rows.sequence for rows in unserved]
         plan = source.plan(sequences, size)
         self._step.plans.append(plan)
-        for sequence, length in zip(sequences, plan.lengths, strict=True):
-            source.ask(sequence, length, plan)
-        source.predictor.send()
-        return plan
-
-    def _take(self, source: Source, plan: SourcePlan, unserved: Seq[ScheduledRows]) -> list[Run]:
+        predictions = source.predict(sequences, plan)
+        asked = [*compress(unserved, plan.lengths)]
+        waits = source.kind is not PredictionSource.LOOKUP
+        if asked and waits:
+            before_waiting()
         runs: list[Run] = []
-        since = self._clock()
-        for rows, length in zip(unserved, plan.lengths, strict=True):
-            if not length:
-                continue
+        for rows in asked:
             began = self._clock()
-            predictions = source.predict(rows.sequence, length, until=since + plan.max_wait(rows.sequence))
-            if valid := self._valid(rows.sequence, predictions):
+            if valid := self._valid(rows.sequence, next(predictions)):
                 rows.source, self._step.serving[rows.sequence] = source.kind, source
                 runs.append((rows, valid))
-            if source.kind is not PredictionSource.LOOKUP:
+            if waits:
                 rows.waiting += self._clock() - began
         return runs
 

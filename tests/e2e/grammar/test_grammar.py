@@ -37,7 +37,7 @@ class RandomPredictor(SilentPredictor):
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return random.Random(len(sequence.tokens)).choices(range(self._vocab_size), k=limit)
 
 
@@ -48,7 +48,7 @@ class EagerPredictor(SilentPredictor):
         self._choose = choose
         self._starts: dict[str, GrammarMatcher] = {}
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         request = sequence.request
         if request.grammar is None:
             return []
@@ -71,7 +71,7 @@ class HostilePredictor(SilentPredictor):
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._pairs = [tokenizer.encode(pair, add_special_tokens=False) for pair in (", ", "] ", "} ", ": ", '" ', " ")]
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return self._pairs[random.Random(len(sequence.tokens)).randrange(len(self._pairs))][:limit]
 
 

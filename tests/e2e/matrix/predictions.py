@@ -28,7 +28,7 @@ class ScriptedPredictor(SilentPredictor):
         self._script_of = script_of
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """What follows in the script, right or not according to its kind."""
         script = self._script_of(sequence.request.request_id)
         if script is None:

@@ -1,15 +1,18 @@
 """SilentPredictor: the predictor that the tests' own ones begin with."""
 
 import math
+import time
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import PredictionRequest
 
 
 class SilentPredictor:
-    """Predicts nothing, and has no excuse."""
+    """Predicts nothing, and has no excuse. It is called like a draft, whose answers are taken one by one."""
 
     source = PredictionSource.DRAFT
     num_predictions = 4
@@ -28,6 +31,30 @@ class SilentPredictor:
         """It takes no time."""
         return PredictionTimes([SequenceTimes()] * len(sequences))
 
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        """Ask for all, send, and take one answer after another."""
+        for sequence, length, _, least_chance, keeps_earlier in requests:
+            if keeps_earlier and self.runs_ahead:
+                self.keep(sequence)
+            else:
+                self.ask(sequence, length, least_chance)
+        self.send()
+        return self._answers(requests)
+
+    def _answers(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        since = self.now()
+        for sequence, length, max_wait, *_ in requests:
+            yield self.take(sequence, length, until=since + max_wait) if length else []
+
+    def now(self) -> float:
+        """The time on its clock."""
+        return time.monotonic()
+
+    def rest(self, sequence: Sequence) -> None:
+        """It pauses where it does not run ahead."""
+        if not self.runs_ahead:
+            self.ask(sequence, 0)
+
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Nothing to begin."""
 
@@ -37,7 +64,7 @@ class SilentPredictor:
     def send(self) -> None:
         """Nothing to send."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """It never predicts anything."""
         return []
 

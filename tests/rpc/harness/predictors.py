@@ -57,5 +57,5 @@ class SlippingPredictor(SilentPredictor):
     def __init__(self, answer: Seq[int]) -> None:
         self._told = [token ^ 1 if index % 3 == 2 else token for index, token in enumerate(answer)]
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return self._told[sequence.num_generated :][:limit]

@@ -17,7 +17,7 @@ from tests.rpc.harness.requests import as_unary, stream_request
 class WrongAtOnce(SilentPredictor):
     """Has predictions for everybody, which are hardly ever right: so they are only tried, at first and now and then."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return [7] * limit
 
 

@@ -26,6 +26,7 @@ from services.target.speculation.link.remote_sequence import LinkTerms, Phase, R
 from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import PredictionRequest
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class RemotePredictor:
                 each=latency.each,
                 growth=latency.growth,
                 is_trusted=latency.is_known and not self._wait_limit.is_silent,
+                runs_ahead=self._runs_ahead,
             )
 
     def _times_of(self, remote: RemoteSequence, now: float) -> SequenceTimes:
@@ -110,7 +112,7 @@ class RemotePredictor:
             return shares_cores and any(remote.answer.is_awaited for remote in self._remotes.values())
 
     @property
-    def runs_ahead(self) -> bool:
+    def _runs_ahead(self) -> bool:
         """Whether the draft predicts on its own cores while the target computes."""
         return not self.absence and self._terms.run_ahead > 0
 
@@ -119,6 +121,28 @@ class RemotePredictor:
         """How many tokens after the committed ones the draft may predict now, for all sequences."""
         with self._changed:
             return sum(remote.window for remote in self._remotes.values())
+
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        """Grant the draft credit for all requests together, so that it serves them in the same passes; the iterator
+        waits for the answers.
+        """
+        for sequence, length, _, least_chance, keeps_earlier in requests:
+            if keeps_earlier and self._runs_ahead:
+                self.keep(sequence)
+            else:
+                self.ask(sequence, length, least_chance)
+        self.send()
+        return self._answers(requests)
+
+    def _answers(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        since = time.monotonic()
+        for sequence, length, max_wait, *_ in requests:
+            yield self.take(sequence, length, until=since + max_wait) if length else ()
+
+    def rest(self, sequence: Sequence) -> None:
+        """Pause a draft on the target's cores."""
+        if not self._runs_ahead:
+            self.ask(sequence, 0)
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Grant the draft credit for `limit` predictions."""
@@ -142,7 +166,7 @@ class RemotePredictor:
         if self._outbox.take_news():
             self._on_outgoing()
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         """At most `limit` predictions, after a wait until at most `until`; if that is infinite, WaitLimit limits it."""
         with self._changed:
             remote = self._remotes[sequence]

@@ -1,5 +1,6 @@
 """SharedPredictor: one of a target's several drafts, as the predictor of the sequences that were given to it."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 from services.engine.events import FollowCounts, PredictionSource
@@ -7,6 +8,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.predictors.prediction_times import PredictionTimes
+from services.target.speculation.predictors.predictor import PredictionRequest
 
 
 class SharedPredictor:
@@ -28,11 +30,6 @@ class SharedPredictor:
         """Whether a draft on the target's cores has not answered yet."""
         return self._remote.is_busy
 
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether the draft predicts while the target computes."""
-        return self._remote.runs_ahead
-
     def serves(self, sequence: Sequence) -> bool:
         """Whether the sequence was given to this draft."""
         return self._spread.draft_of(sequence) is self._remote
@@ -45,23 +42,14 @@ class SharedPredictor:
         """The expected times of predictions for its own sequences."""
         return self._remote.times(sequences)
 
-    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Grant the draft credit for `limit` predictions, if the sequence is its own."""
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        """Predictions for its own sequences."""
+        return self._remote.predict(requests)
+
+    def rest(self, sequence: Sequence) -> None:
+        """Pause a draft on the target's cores, if the sequence is its own."""
         if self.serves(sequence):
-            self._remote.ask(sequence, limit, least_chance)
-
-    def keep(self, sequence: Sequence) -> None:
-        """Leave the credit of a draft as it is, but grant it some if it has none, if the sequence is its own."""
-        if self.serves(sequence):
-            self._remote.keep(sequence)
-
-    def send(self) -> None:
-        """Send the requests."""
-        self._remote.send()
-
-    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
-        """At most `limit` predictions for one of its sequences."""
-        return self._remote.predict(sequence, limit, until=until)
+            self._remote.rest(sequence)
 
     def commit(self, sequence: Sequence) -> FollowCounts:
         """Follow a sequence's changes; a sequence without a linked draft is given to one first."""

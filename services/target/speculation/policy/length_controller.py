@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from enum import StrEnum
 
 import numpy as np
 
@@ -13,20 +12,9 @@ from services.target.speculation.policy.expected_rate import BestLengths, StepEs
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
-from services.target.speculation.policy.speculation_plan import SpeculationPlan, StepSize
+from services.target.speculation.policy.speculation_plan import Decision, SpeculationPlan, StepSize
 from services.target.speculation.predictors.prediction_times import PredictionTimes
 from services.target.speculation.predictors.predictor import Predictor
-
-
-class Decision(StrEnum):
-    """What a step does for the sequences that leave the choice to the server."""
-
-    PREDICT = "predict"  # the lengths with the most expected tokens per second
-    PROBE = "probe"  # one prediction for one sequence, to see whether they pay now
-    LATER = "later"  # none now, but the draft continues: predictions that come during the pass are expected to pay
-    NONE = "none"  # none, since they would not pay
-    MEASURE = "measure"  # none, to measure the time of a pass without predictions
-    REHEARSE = "rehearse"  # a fixed number, while no client waits
 
 
 class LengthController:
@@ -63,22 +51,20 @@ class LengthController:
         """The lengths for sequences that can take at most these numbers, and how long the step may wait for them."""
         if not sequences:
             return SpeculationPlan([])
-        decision, plan = Decision.NONE, SpeculationPlan([0] * len(sequences))
+        plan = SpeculationPlan([0] * len(sequences))
         situation = (sequences, size.num_others)
         self._num_idle = self._num_idle + 1 if situation == self._idle else 0
         if self._num_idle.bit_count() <= 1:  # ever more rarely, as a search takes time
-            decision, plan = self._choose(sequences, most, size)
-        is_idle = decision is Decision.NONE and any(most)
+            plan = self._choose(sequences, most, size)
+        is_idle = plan.decision is Decision.NONE and any(most)
         self._idle = situation if is_idle else ((), 0)
-        self.decisions[decision] += 1
+        self.decisions[plan.decision] += 1
         is_speculative = any(plan.lengths)
         self._num_speculative = self._num_speculative + 1 if is_speculative else 0
         self._num_plain = 0 if is_speculative else self._num_plain + 1
         self._is_probe_won, self._probed = False, None
-        if decision is Decision.PROBE:
+        if plan.decision is Decision.PROBE:
             self._probed = sequences[plan.lengths.index(1)]
-        if self._predictor.runs_ahead:
-            plan = replace(plan, keeps_asking=decision not in {Decision.PROBE, Decision.NONE})
         return plan
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
@@ -92,12 +78,12 @@ class LengthController:
         self._rates.close(sequence)
         self._idle = ((), 0)
 
-    def _choose(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> tuple[Decision, SpeculationPlan]:
+    def _choose(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> SpeculationPlan:
         config, nothing = self._config, SpeculationPlan([0] * len(sequences))
         if not self._passes.seconds(1) or self._num_speculative >= config.plain_every:
-            return Decision.MEASURE, nothing
+            return replace(nothing, decision=Decision.MEASURE)
         if self._regret.is_free:
-            return Decision.REHEARSE, self._rehearse(most, size)
+            return self._rehearse(most, size)
         allowances = np.array(self._regret.left(sequences))
         step, trust, left = self._estimate(sequences, most, size), self._rates.confidence, float(allowances.min())
         step = replace(step, protected=np.flatnonzero(allowances == 0))
@@ -108,14 +94,14 @@ class LengthController:
         self._best_speedup = best.speedup
         if best.speedup >= config.least_speedup:
             self._num_failed = 0
-            return Decision.PREDICT, self._plan(best, step, trust, left)
+            return self._plan(best, step, trust, left)
         if plan := self._probe(step, left):
-            return Decision.PROBE, plan
-        if self._predictor.runs_ahead and step.times.is_trusted:
+            return plan
+        if step.times.runs_ahead and step.times.is_trusted:
             best = most_tokens_per_second(replace(step, times=PredictionTimes(step.times.sequences)))
             if best.speedup >= config.least_speedup:
-                return Decision.LATER, nothing
-        return Decision.NONE, nothing
+                return replace(nothing, decision=Decision.LATER)
+        return nothing
 
     def _estimate(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> StepEstimate:
         """Everything that the lengths depend on. While the draft's time to read a sequence is unknown, the target's is
@@ -135,7 +121,7 @@ class LengthController:
             size=size,
             times=times,
             reading=config.wait_margin * np.array(readings) / horizons,
-            wait_price=config.wait_margin if self._predictor.runs_ahead else 1.0,
+            wait_price=config.wait_margin if times.runs_ahead else 1.0,
         )
 
     def _best(self, step: StepEstimate, trust: float, left: float) -> BestLengths:
@@ -156,6 +142,7 @@ class LengthController:
         expected = self._config.wait_margin * (best.wait + reading) * step.times.is_trusted
         return SpeculationPlan(
             best.lengths,
+            Decision.PREDICT,
             speedup=best.speedup,
             own_speedups=best.own_speedups,
             max_wait=max(expected, min(left, self._config.loss_seconds) / self._config.wait_margin),
@@ -178,7 +165,7 @@ class LengthController:
         config, lengths = self._config, self._config.rehearsed_lengths
         length = min(lengths[self._num_speculative % len(lengths)], size.spare_rows // len(most))
         max_wait = max(config.longest_wait, config.wait_margin * self._passes.seconds(1))
-        return SpeculationPlan([min(length, each) for each in most], max_wait=max_wait)
+        return SpeculationPlan([min(length, each) for each in most], Decision.REHEARSE, max_wait=max_wait)
 
     def _probe(self, step: StepEstimate, left: float) -> SpeculationPlan | None:
         """One prediction for the sequence that is read soonest, if its time is a small share of the time since the last
@@ -198,4 +185,5 @@ class LengthController:
         if (reading or 0.0) >= longest or not (is_due or is_won):
             return None
         self._num_failed += cost > 0
-        return SpeculationPlan([int(each == index) for each in range(len(step.most))], max_wait=longest)
+        lengths = [int(each == index) for each in range(len(step.most))]
+        return SpeculationPlan(lengths, Decision.PROBE, max_wait=longest)

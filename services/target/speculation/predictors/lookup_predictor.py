@@ -1,7 +1,7 @@
 """LookupPredictor: predicts that a text continues as it did after the last occurrence of the same tokens."""
 
-import math
 import sys
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 from services.engine.config import MOST_PREDICTIONS
@@ -9,7 +9,7 @@ from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
-from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.predictors.predictor import PredictionRequest, Predictor
 
 
 class LookupPredictor:
@@ -21,17 +21,11 @@ class LookupPredictor:
 
     source = PredictionSource.LOOKUP
     num_predictions = MOST_PREDICTIONS
-    num_arrivals = 0
-    is_busy = runs_ahead = False
 
     def __init__(self, index: ContextIndex, *, lengths: range) -> None:
         """Only matches of these lengths, in tokens, are used; predictors with different ones may share an index."""
         self._index = index
         self._lengths = lengths
-
-    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other lookup of these lengths
-        """True: it serves every sequence."""
-        return True
 
     def why_none(self, sequence: Sequence) -> str:
         """The reason for no prediction: the request forbids it, or there is no match of these lengths."""
@@ -44,17 +38,11 @@ class LookupPredictor:
         """No time: predictions are found at once."""
         return PredictionTimes([SequenceTimes()] * len(sequences))
 
-    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Do nothing: predictions are found when they are needed."""
-
-    def keep(self, sequence: Sequence) -> None:
-        """Do nothing, as above."""
-
-    def send(self) -> None:
-        """Do nothing, as above."""
-
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:  # noqa: ARG002 - as above
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
         """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
+        return (self._predict(request.sequence, request.length) for request in requests)
+
+    def _predict(self, sequence: Sequence, limit: int) -> Seq[int]:
         length, end = self._index.match(sequence)
         if length not in self._lengths:
             return []

@@ -41,6 +41,9 @@ class PredictionTimes:
     is_trusted: bool = True
     """Whether answers were measured, and the last wait for one was not in vain."""
 
+    runs_ahead: bool = False
+    """Whether it predicts on other cores while the target computes, so that missing predictions come a pass later."""
+
     def waits(self, most: int) -> NDArray[np.float64]:
         """The seconds until 1 to `most` predictions are there for each sequence alone, [sequences, most]."""
         ready = np.array([[each.num_ready] for each in self.sequences])

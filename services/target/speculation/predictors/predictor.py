@@ -1,18 +1,37 @@
 """Predictor: the interface of a source of predictions of the target's next tokens."""
 
+import math
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from services.engine.events import FollowCounts, PredictionSource
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.prediction_times import PredictionTimes
 
 
-class Predictor(Protocol):
-    """Predicts a sequence's next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
+class PredictionRequest(NamedTuple):
+    """A request for predictions of a sequence's next tokens."""
 
-    All methods are called by the engine thread; `predict` may wait for predictions that are under way, the others
-    return at once.
+    sequence: Sequence
+
+    length: int
+    """The most predictions of use in this step; 0 only for a draft, which then pauses."""
+
+    max_wait: float = math.inf
+    """Seconds that the step may wait from the first wait on; if that is infinite, the predictor limits it."""
+
+    least_chance: float = 0.0
+    """The probability that all predictions are right below which no further one is of use."""
+
+    keeps_earlier: bool = False
+    """Whether a draft that runs ahead keeps its earlier request for the sequence, or gets one, instead of a pause."""
+
+
+class Predictor(Protocol):
+    """Predicts sequences' next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
+
+    All methods are called by the engine thread.
     """
 
     source: PredictionSource
@@ -21,45 +40,15 @@ class Predictor(Protocol):
     num_predictions: int
     """How many to verify in a pass if the request wants ALWAYS without a number."""
 
-    @property
-    def num_arrivals(self) -> int:
-        """How often its draft has been linked; measurements from before the last link are void."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it is computing on the target's own cores, and continues even if no step waits."""
-
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether it computes elsewhere while the target computes, so that missing predictions come a pass later."""
-
-    def serves(self, sequence: Sequence) -> bool:
-        """Whether it predicts for the sequence, for which only one draft does.
-
-        Only `commit`, `ask` and `close` are called for other sequences too.
-        """
-
     def why_none(self, sequence: Sequence) -> str:
         """The reason for no prediction for a sequence at present; empty if there may be some."""
 
     def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
-        """The expected times of predictions for sequences that it serves."""
+        """The expected times of predictions for the sequences."""
 
-    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Request `limit` predictions, or none for now; `send` is called after the requests for all sequences.
-
-        A draft may stop when the probability that all of them are right falls below `least_chance`.
-        """
-
-    def keep(self, sequence: Sequence) -> None:
-        """Keep the last request, or request some predictions if that was for none."""
-
-    def send(self) -> None:
-        """Send all requests together, so that a draft serves them in the same passes."""
-
-    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
-        """At most `limit` of the requested ids that may follow `sequence.tokens`; it waits no longer than `until`, on
-        the monotonic clock.
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        """Begin to predict for all requests of a step, and return at once; the iterator waits for the ids of each
+        request in turn, which may follow `sequence.tokens`.
         """
 
     def commit(self, sequence: Sequence) -> FollowCounts:
@@ -71,3 +60,25 @@ class Predictor(Protocol):
 
     def close(self, sequence: Sequence) -> FollowCounts:
         """Forget a sequence that has ended or was dropped; returns what happened since the last `commit`."""
+
+
+@runtime_checkable
+class DraftPredictor(Predictor, Protocol):
+    """A draft service, which may be lost and found, may share the target's cores, and may serve some sequences only."""
+
+    @property
+    def num_arrivals(self) -> int:
+        """How often the draft has been linked; measurements from before the last link are void."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is computing on the target's own cores, and continues even if no step waits."""
+
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether it predicts for the sequence, for which only one draft does.
+
+        Only `commit`, `rest` and `close` are called for other sequences too.
+        """
+
+    def rest(self, sequence: Sequence) -> None:
+        """Note that another source serves the sequence in this step: a draft on the target's cores pauses."""

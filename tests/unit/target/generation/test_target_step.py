@@ -49,7 +49,7 @@ class Foresight(SilentPredictor):
         self.followed: set[Sequence] = set()
         self.num_tokens: list[int] = []  # of the sequences, at each commit
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         history = [*sequence.tokens]
         for _ in range(limit):
             history.append(next_token(history))

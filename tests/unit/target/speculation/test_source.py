@@ -9,7 +9,7 @@ from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import StepSize
-from services.target.speculation.source import Source
+from services.target.speculation.source import DraftSource, Source
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Clock
@@ -40,7 +40,7 @@ def insistent(num_predictions: int | None = None, **options: int) -> Sequence:
 
 def make_source(predictor: SilentPredictor | None = None, clock: Clock | None = None) -> Source:
     config = PolicyConfig()
-    return Source(predictor or Excused(), PassCost(config), Regret(config, clock or Clock()), config)
+    return DraftSource(predictor or Excused(), PassCost(config), Regret(config, clock or Clock()), config)
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     config, clock = PolicyConfig(), clock or Clock()
     cost, regret = PassCost(config), Regret(config, clock)
     regret.join(sequence)
-    source, counts = Source(predictor, cost, regret, config), []
+    source, counts = DraftSource(predictor, cost, regret, config), []
     for _ in range(num_steps):
         plan = source.plan([sequence], StepSize(1, 64))
         (count,) = plan.lengths
@@ -86,7 +86,7 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
     sequences = [insistent(2) for _ in range(num_insistent)] + [make() for _ in range(12 - num_insistent)]
     config, clock = PolicyConfig(), Clock()
     cost, regret = PassCost(config), Regret(config, clock)
-    source, asked = Source(Excused(), cost, regret, config), []
+    source, asked = DraftSource(Excused(), cost, regret, config), []
     for sequence in sequences:
         regret.join(sequence)
     for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then

@@ -35,7 +35,7 @@ class Reciter(SilentPredictor):
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         self.asked.append(limit)
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         return self._tokens
 
     def commit(self, sequence: Sequence) -> FollowCounts:

@@ -6,6 +6,7 @@ from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.predictor import PredictionRequest
 from tests.unit.sequences import draw, make_request, make_sequence
 
 MUCH = 1 << 20  # tokens that a draft has room for
@@ -40,7 +41,8 @@ class Pool:
         """As the engine calls it: every predictor hears of every sequence."""
         for shared in self._shared.values():
             sequence.speculation.follow(shared.commit(sequence))
-            shared.ask(sequence, 4)
+            if shared.serves(sequence):
+                shared.predict([PredictionRequest(sequence, 4)])
 
     def close(self, sequence: Sequence) -> None:
         for shared in self._shared.values():

@@ -84,7 +84,7 @@ class LinkMachine(RuleBasedStateMachine):
     @rule(data=st.data(), num_right=st.integers(0, 4), others=SOME)
     def commit(self, data: st.DataObject, num_right: int, others: list[int]) -> None:
         each = self._any(data)
-        self._commit(each, [*self.predictor.predict(each, num_right), *others])
+        self._commit(each, [*self.predictor.take(each, num_right), *others])
 
     @precondition(lambda self: self.sequences)
     @rule(data=st.data(), num_tokens=st.integers(1, 5))
@@ -94,7 +94,7 @@ class LinkMachine(RuleBasedStateMachine):
         if kept < len(each.tokens):
             del each.tokens[kept:]
             each.speculation.follow(self.predictor.commit(each))
-            assert self.predictor.predict(each, 100) == []
+            assert self.predictor.take(each, 100) == []
             each.rewind()
 
     @precondition(lambda self: self.sequences)
@@ -183,7 +183,7 @@ class LinkMachine(RuleBasedStateMachine):
             self.wire += self.draft.predict_alternate(each.sequence_id, num_right, token_ids[-1], token_ids)
         if not is_late:
             self.settle()
-        self._commit(each, [*self.predictor.predict(each, num_right), *others])
+        self._commit(each, [*self.predictor.take(each, num_right), *others])
         if then_pauses:
             self._ask(each, 0)
 
@@ -194,7 +194,7 @@ class LinkMachine(RuleBasedStateMachine):
         for each in self.sequences:
             each.speculation.follow(self.predictor.commit(each))
             assert each.speculation.losses == each.num_losses
-            self._check_predictions(each, self.predictor.predict(each, 100))
+            self._check_predictions(each, self.predictor.take(each, 100))
         awaited = [each.is_awaited for each in self.sequences]
         if None not in awaited:
             assert self.predictor.is_busy == bool(self.draft and not self.draft.run_ahead and any(awaited))
@@ -206,11 +206,11 @@ class LinkMachine(RuleBasedStateMachine):
         each.tokens += grown
         each.speculation.follow(self.predictor.commit(each))
         if grown:
-            is_predicted = bool(self.predictor.predict(each, 1))
+            is_predicted = bool(self.predictor.take(each, 1))
             each.grow(self._told(each), run_ahead=self.run_ahead, is_predicted=is_predicted)
 
     def _ask(self, each: ExpectedSequence, limit: int) -> None:
-        is_question = limit and not each.window and not each.is_released and not self.predictor.predict(each, 1)
+        is_question = limit and not each.window and not each.is_released and not self.predictor.take(each, 1)
         self.predictor.ask(each, limit)
         self.predictor.send()
         each.window = limit + self.run_ahead if limit else 0
@@ -269,9 +269,10 @@ class LinkMachine(RuleBasedStateMachine):
         elif isinstance(message, Release):
             assert is_useful
             each.release()
-        elif is_useful and self.predictor.predict(each, 1):
+        elif is_useful and (predictions := self.predictor.take(each, 100)):
+            is_whole = self.draft.run_ahead > 0 or len(predictions) >= (each.window or 0)
             is_first = self.draft.run_ahead > 0 and not each.has_answered
-            is_answer = isinstance(message, Prediction) and each.has_answered and each.is_awaited
+            is_answer = isinstance(message, Prediction) and is_whole and each.has_answered and each.is_awaited
             assert not (is_observed and (is_first or each.is_overdue)), "that is no delay of an answer"
             assert is_observed or not is_answer or each.is_overdue is not False, "that is one"
             each.answer()
@@ -294,7 +295,7 @@ class LinkMachine(RuleBasedStateMachine):
         if each.window is not None:
             assert side.window == each.window
         if each.is_strict and side.tokens == each.tokens and side.num_told == len(side.chain) > 0:
-            assert self.predictor.predict(each, 100) == side.chain
+            assert self.predictor.take(each, 100) == side.chain
 
 
 LinkMachine.TestCase.settings = settings(max_examples=35, stateful_step_count=40)

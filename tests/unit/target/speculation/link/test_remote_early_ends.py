@@ -34,7 +34,7 @@ async def test_a_run_that_has_ended_is_taken_as_it_is(predictor):
     predictor.sent()
     assert num_ready(predictor, sequence) == 0
     predictor.remote.hear(Prediction(1, 1, 5, (*b"ab",), ends=True))
-    assert predictor.remote.predict(sequence, 4) == [*b"ab"]
+    assert predictor.remote.take(sequence, 4) == [*b"ab"]
     assert num_ready(predictor, sequence) >= 4, "no others come"
 
 

@@ -222,7 +222,7 @@ async def test_a_vain_wait_for_a_draft_prefill_lengthens_its_estimate(monkeypatc
     predictor.remote.ask(first, 4)
     predictor.sent()
     now += 1.0
-    assert predictor.remote.predict(first, 4, until=now + 1e-9) == []
+    assert predictor.remote.take(first, 4, until=now + 1e-9) == []
     assert reading(predictor, second) == pytest.approx(2 * 1.5)
     assert 0 < reading(predictor, first) < 1.0, "of it a second is over"
 
@@ -232,7 +232,7 @@ async def test_a_silent_draft_running_ahead_is_not_expected_at_once():
     sequence = predictor.add(b"x" * 40)
     predictor.sent()
     assert wait_for(predictor, sequence, 4) == 0, "it may have read while the target did"
-    assert predictor.remote.predict(sequence, 4, until=time.monotonic() + 0.01) == []
+    assert predictor.remote.take(sequence, 4, until=time.monotonic() + 0.01) == []
     assert wait_for(predictor, sequence, 4) >= 0.015
 
 
@@ -243,5 +243,5 @@ async def test_after_a_new_link_no_step_waits_for_the_old_requests():
     predictor.remote.ask(sequence, 4)
     predictor.remote.disconnected("gone")
     predictor.connect(run_ahead=0)
-    assert predictor.remote.predict(sequence, 4, until=time.monotonic() + 60.0) == []
+    assert predictor.remote.take(sequence, 4, until=time.monotonic() + 60.0) == []
     assert predictor.remote.granted == 0

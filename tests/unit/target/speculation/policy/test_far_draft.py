@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from services.target.speculation.policy.length_controller import Decision
+from services.target.speculation.policy.speculation_plan import Decision
 from tests.harness.further import further
 from tests.unit.ahead_draft import AheadDraft
 from tests.unit.simulation import Simulation, World

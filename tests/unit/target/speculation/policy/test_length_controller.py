@@ -122,16 +122,16 @@ async def test_a_draft_that_never_answers_costs_no_more_than_allowed(prompt):
 async def test_a_draft_that_falls_silent_delays_a_stream_briefly():
     simulation = Simulation(replace(CODER, num_tokens=4000)).rehearse()
     waits: list[float] = []
-    predict = simulation.draft.predict
+    take = simulation.draft.take
 
     def timed(sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         simulation.world.is_silent = len(waits) > 1000
         began = simulation.clock.now
-        predictions = predict(sequence, limit, until=until)
+        predictions = take(sequence, limit, until=until)
         waits.append(simulation.clock.now - began)
         return predictions
 
-    simulation.draft.predict = timed
+    simulation.draft.take = timed
     simulation.run(1)
     silent, (life,) = waits[1001:], simulation.lives
     assert 0 < sum(silent) < 2 * CONFIG.loss_seconds + CONFIG.loss_share * (life.ends[-1] - life.ends[0])

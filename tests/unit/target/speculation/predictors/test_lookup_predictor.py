@@ -3,8 +3,10 @@
 import pytest
 
 from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.lookup_predictor import LookupPredictor
+from services.target.speculation.predictors.predictor import PredictionRequest
 from tests.unit.sequences import make_output, make_request, make_sequence, records_of
 
 MANY = 100
@@ -21,7 +23,11 @@ class Lookup:
         self.predictor.commit(self.sequence)
 
     def predict(self, limit: int = MANY) -> bytes:
-        return bytes(self.predictor.predict(self.sequence, limit))
+        return self.predict_for(self.sequence, limit)
+
+    def predict_for(self, sequence: Sequence, limit: int) -> bytes:
+        (token_ids,) = self.predictor.predict([PredictionRequest(sequence, limit)])
+        return bytes(token_ids)
 
     def draw(self, tokens: bytes) -> None:
         self.output.commit(records_of(tokens))
@@ -101,7 +107,7 @@ async def test_sequences_do_not_see_each_other():
     lookup = Lookup(b"abcdefgh")
     other = make_sequence(make_request(b"zzab"))
     lookup.predictor.commit(other)
-    assert [*lookup.predictor.predict(other, MANY)] == []
+    assert lookup.predict_for(other, MANY) == b""
 
 
 async def test_tokens_that_were_taken_back_were_never_there():
