@@ -93,6 +93,17 @@ class BlockManager:
         """Return whether all of the sequences can grow to their numbers of tokens at the same time."""
         return sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths]) <= self.num_free
 
+    def grow_together(self, lengths: Iterable[tuple[CachedTokens, int]]) -> bool:
+        """Grow all of the sequences to their numbers of tokens, as `grow`; return False if they cannot."""
+        lengths = [*lengths]
+        num_missing = sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths])
+        if num_missing > self.num_free:
+            return False
+        if num_missing or self.has_states:  # else they have all that they need
+            for text, num_tokens in lengths:
+                self.grow(text, num_tokens)
+        return True
+
     def _num_missing(self, text: CachedTokens, num_tokens: int) -> int:
         """Return how many free blocks growing to `num_tokens` takes."""
         num_kept = len(text.blocks) if self._may_write_next(text) else text.num_computed // self.block_size

@@ -20,11 +20,11 @@ class ScheduledRows:
     predictions: list[int] = field(default_factory=list)
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds waited for the predictions
+    is_decode: bool = field(init=False)
+    """Whether the run is the last token alone."""
 
-    @property
-    def is_decode(self) -> bool:
-        """Whether the run is the last token alone."""
-        return self.draws and self.num_tokens == 1 and self.num_negative <= 1
+    def __post_init__(self) -> None:
+        self.is_decode = self.draws and self.num_tokens == 1 and self.num_negative <= 1
 
     @property
     def num_rows(self) -> int:

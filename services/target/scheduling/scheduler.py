@@ -162,9 +162,8 @@ class Scheduler:
         """
         sequence, num_texts = rows.sequence, len(rows.sequence.texts)
         predictions = predictions[: self._spare_rows // num_texts]
-        while predictions and not self._blocks.can_grow_together(_lengths(sequence, len(predictions))):
+        while predictions and not self._blocks.grow_together(_lengths(sequence, len(predictions))):
             predictions = predictions[:-1]
-        self._grow(_lengths(sequence, len(predictions)))
         self._spare_rows -= num_texts * len(predictions)
         self.num_prediction_rows += num_texts * len(predictions)
         rows.predictions = predictions
@@ -218,7 +217,7 @@ class Scheduler:
             if (victim := self._youngest_paused()) is None:
                 return False
             self._preempt(victim)
-        self._grow(_lengths(sequence, 0))
+        self._blocks.grow_together(_lengths(sequence, 0))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
             sequence.num_cached = sequence.text.num_computed
@@ -269,17 +268,12 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence, lengths: _Lengths) -> bool:
         """Allocate blocks for a sequence's texts, preempting others if necessary; False if it was preempted itself."""
-        while not self._blocks.can_grow_together(lengths):
+        while not self._blocks.grow_together(lengths):
             victim = self._youngest_paused() or self.running[-1]
             self._preempt(victim)
             if victim is sequence:
                 return False
-        self._grow(lengths)
         return True
-
-    def _grow(self, lengths: _Lengths) -> None:
-        for text, num_tokens in lengths:
-            self._blocks.grow(text, num_tokens)
 
     def _release(self, sequence: Sequence) -> None:
         for text in sequence.texts:
