@@ -76,7 +76,7 @@ def _computing(decoder: Decoder) -> float:
     num_blocks = _TOKENS // BLOCK_SIZE
     batch = Batch(max_rows=_TOKENS, max_sequences=1, max_blocks=num_blocks)
     batch.append([1] * _TOKENS, position=0, blocks=range(num_blocks), num_logits=1)
-    return _times(lambda _: decoder.forward(batch).numpy(), [PageKey(b"", ())] * 5) / num_blocks
+    return _times(lambda _: decoder.forward(batch).logits.numpy(), [PageKey(b"", ())] * 5) / num_blocks
 
 
 if __name__ == "__main__":

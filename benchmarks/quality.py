@@ -125,7 +125,7 @@ def _log_probabilities(model: LoadedModel, token_ids: Window) -> NDArray[np.floa
     """Return the log-probabilities of the token after each one of the window.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
     batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)
-    return log_probabilities(model.decoder.forward(batch).numpy())
+    return log_probabilities(model.decoder.forward(batch).logits.numpy())
 
 
 if __name__ == "__main__":

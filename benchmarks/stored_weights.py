@@ -83,7 +83,7 @@ def _batch(token_ids: Seq[int], position: int = 0) -> Batch:
 
 def _log_probabilities(decoder: Decoder, prompts: Seq[Seq[int]]) -> list[NDArray[np.float32]]:
     """Return the log-probabilities of the token after each one of a prompt.  # for each prompt: [tokens, vocab]"""
-    return [log_probabilities(decoder.forward(_batch(prompt)).numpy()) for prompt in prompts]
+    return [log_probabilities(decoder.forward(_batch(prompt)).logits.numpy()) for prompt in prompts]
 
 
 def _milliseconds(decoder: Decoder) -> float:

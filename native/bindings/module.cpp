@@ -8,7 +8,7 @@ PYBIND11_MODULE(_native, module) {
     module.attr("BLOCK_SIZE") = outrider::kBlockSize;
     outrider::register_device(module);
     outrider::register_batch(module);
-    outrider::register_logits(module);
+    outrider::register_pass(module);
     outrider::register_sampling(module);
     outrider::register_decoder(module);
     outrider::register_read_probe(module);

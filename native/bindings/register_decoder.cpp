@@ -230,18 +230,6 @@ std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, S
     return run_ahead(decoder, batch, sampler, runs);
 }
 
-py::array_t<float> hidden_states(Decoder& decoder, int first_row, int num_rows) {
-    const int width = decoder.config().hidden_size;
-    std::vector<float> values;
-    {
-        const py::gil_scoped_release release;
-        values = decoder.hidden_states(first_row, num_rows);
-    }
-    py::array_t<float> states({num_rows, width});
-    std::copy(values.begin(), values.end(), states.mutable_data());
-    return states;
-}
-
 using Page = py::array_t<uint8_t, py::array::c_style>;
 
 void require_page(const KvCache& memory, const Page& page) {
@@ -306,9 +294,9 @@ void register_decoder(py::module_& module) {
         .def("add_adapter", &add_adapter, py::arg("scale"), py::arg("updates"))
         .def("remove_adapter", &remove_adapter, py::arg("number"))
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
-        .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
+        .def("forward", &Decoder::forward, py::arg("batch"), py::keep_alive<0, 1>(),
+             py::call_guard<py::gil_scoped_release>())
         .def("padded_rows", &Decoder::padded_rows, py::arg("num_rows"))
-        .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"))
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
              py::arg("counts"), py::arg("masks") = MaskArrays{},
              py::arg("least_chances") = std::vector<double>{})

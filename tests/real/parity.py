@@ -102,4 +102,4 @@ def our_logits(path: Path, prompts: list[list[int]]) -> Iterator[NDArray[np.floa
     for prompt in prompts:
         batch = Batch(max_rows=len(prompt), max_sequences=1, max_blocks=model.max_blocks)
         batch.append(prompt, position=0, blocks=range(model.max_blocks), num_logits=len(prompt))
-        yield model.decoder.forward(batch).numpy()
+        yield model.decoder.forward(batch).logits.numpy()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from services.engine.cache.block_manager import BlockManager
-from services.engine.decoder.native import Batch, Logits
+from services.engine.decoder.native import Batch, Pass
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import make_logits
 from services.engine.events import Chunk, Event, Finished, FinishReason, FollowCounts, PredictionSource
@@ -25,7 +25,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_output, make_request, make_stream
-from tests.unit.toy_model import DEVICE
+from tests.unit.toy_model import DEVICE, ToyPass
 
 BLOCK_SIZE = 4
 
@@ -59,12 +59,12 @@ class Decoder:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def forward(self, batch: Batch) -> Logits:
+    def forward(self, batch: Batch) -> ToyPass:
         self._clock.now += 1.0 + batch.num_rows * self._clock.seconds_per_row
         asked = batch.logit_rows[: batch.num_logits]
         values = np.zeros((batch.num_logits, VOCAB_SIZE), dtype=np.float32)
         values[np.arange(len(asked)), next_tokens(batch.token_ids[asked], batch.positions[asked])] = 1.0
-        return make_logits(DEVICE, values)
+        return ToyPass(make_logits(DEVICE, values))
 
 
 class Runner(ModelRunner):
@@ -72,7 +72,7 @@ class Runner(ModelRunner):
 
     batch: list[ScheduledRows]
 
-    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Pass:
         self.batch = [*scheduled]
         return super().forward(scheduled)
 

@@ -7,6 +7,7 @@ says, and a block that is read after it was given back stops it.
 import zlib
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +72,13 @@ def next_token_alone(history: Seq[int]) -> NDArray[np.float32]:
     return values
 
 
+@dataclass(frozen=True)
+class ToyPass:
+    """Takes the place of the results of a pass."""
+
+    logits: Logits
+
+
 class ToyModel:
     """Takes the place of the model runner."""
 
@@ -89,16 +97,16 @@ class ToyModel:
         self._cells = [_POISON] * (blocks.num_blocks * blocks.block_size)
         self.batch: list[ScheduledRows] = []  # the latest
 
-    def forward(self, scheduled: Iterable[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Iterable[ScheduledRows]) -> ToyPass:
         """Write every row into the cache, then read what each asked row sees."""
         self.batch = [*scheduled]
         for rows in self.batch:
             self._write(rows)
         histories = [history for rows in self.batch for history in self._histories(rows)]
         values = [self._logits_of(history) for history in histories]
-        return make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
+        return ToyPass(make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size)))
 
-    def pool(self, scheduled: Iterable[ScheduledRows]) -> None:
+    def pool(self, computed: ToyPass, scheduled: Iterable[ScheduledRows]) -> None:
         """It has no hidden states, and no test asks it for any."""
         assert all(rows.sequence.request.pooling is None for rows in scheduled)
 

@@ -47,9 +47,11 @@ std::vector<size_t> Decoder::block_bytes() const {
     return each;
 }
 
-Logits Decoder::forward(const Batch& batch) {
+Pass Decoder::forward(const Batch& batch) {
     place(batch, used_blocks(batch));
-    return pass(batch.num_rows, batch.num_logits);
+    pass(batch.num_rows, batch.num_logits);
+    const Logits logits(device_, workspace_.logits, batch.num_logits, config_.vocab_size);
+    return Pass(*this, logits, batch.num_rows, results_version_);
 }
 
 NextRows Decoder::place(const Batch& batch, int num_blocks) {
@@ -65,7 +67,8 @@ NextRows Decoder::place(const Batch& batch, int num_blocks) {
     return workspace_.rows.next();
 }
 
-Logits Decoder::pass(int num_rows, int num_logits) {
+void Decoder::pass(int num_rows, int num_logits) {
+    ++results_version_;
     PassShape shape = passes_->padded({num_rows, num_logits, 1});
     shape.blocks = workspace_.rows.places().max_blocks;
     workspace_.rows.narrow(shape.rows);
@@ -75,7 +78,6 @@ Logits Decoder::pass(int num_rows, int num_logits) {
     } else {
         passes_->run(shape, [&] { enqueue(shape.logits); });
     }
-    return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
 
 int Decoder::record_passes(int max_rows, int max_blocks, double seconds) {
@@ -107,6 +109,7 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
     require_range("max_logits", num_logits, 0, kMostRows);
     require_range("max_sequences", num_sequences, 1, kMostRows);
     require_range("max_blocks", num_blocks, 1, kMostBlocks);
+    ++results_version_;
     PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
     shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // also enough for passes over fewer rows
     try {

@@ -191,12 +191,12 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
     std::copy(runners.rows.begin(), runners.rows.end(), first.logit_rows.begin());
     const int num_going_on = runners.num_going_on();
     if (num_going_on == 0) {
-        return sampler.sample_ahead(decoder.forward(first), runners.sequences, runners.counts,
+        return sampler.sample_ahead(decoder.forward(first).logits(), runners.sequences, runners.counts,
                                     runners.least_chances, {}, {});
     }
     // Reserve first, so that no memory moves between the passes.
     decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
-    const Logits logits = decoder.forward(first);
+    const Logits logits = decoder.forward(first).logits();
     const NextRows next = decoder.place(first_step(batch, runners, num_blocks), num_blocks);
     return sampler.sample_ahead(logits, runners.sequences, runners.counts, runners.least_chances, next,
                                 [&](int num_rows) { decoder.pass(num_rows, num_rows); });

@@ -22,7 +22,7 @@ def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
     batch = Batch(max_rows=num_tokens, max_sequences=1, max_blocks=1)
     token_ids = np.linspace(0, config.vocab_size - 1, num_tokens, dtype=np.int32).tolist()
     batch.append(token_ids, position=0, blocks=[0], num_logits=num_tokens, slot=0 if config.has_states else None)
-    if np.isfinite(decoder.forward(batch).numpy()).all():
+    if np.isfinite(decoder.forward(batch).logits.numpy()).all():
         return
     problem = "the model's logits are not finite"
     if (culprit := checkpoint.find_not_finite()) is None:

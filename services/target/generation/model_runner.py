@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Seq
 
 from services.engine.cache.cached_tokens import CachedTokens
-from services.engine.decoder.native import Batch, Decoder, Logits
+from services.engine.decoder.native import Batch, Decoder, Pass
 from services.engine.run import Run, fill
 from services.target.scheduling.scheduled_rows import ScheduledRows
 
@@ -19,8 +19,8 @@ class ModelRunner:
         self._decoder = decoder
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
-    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
-        """Run one pass, and return the logits of `num_logits` rows of each of `scheduled`, [rows, vocabulary].
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Pass:
+        """Run one pass, with the logits of `num_logits` rows of each of `scheduled`, [rows, vocabulary].
 
         Each sequence's are the rows of its prompt's records, then the row that draws, then its predictions' rows. After
         those of all sequences come the rows of the guided sequences' negative texts, one for each draw.
@@ -32,14 +32,14 @@ class ModelRunner:
         fill(self._batch, (run for run in runs if run.certain > run.text.num_computed))
         return self._decoder.forward(self._batch)
 
-    def pool(self, scheduled: Seq[ScheduledRows]) -> None:
+    def pool(self, computed: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         first_row = 0
         for rows in scheduled:
             text, work = rows.sequence.text, rows.sequence.prompt_results
             if positions := work.states(text.num_computed, rows.num_tokens):
                 row = first_row + positions.start - text.num_computed
-                work.take_states(self._decoder.hidden_states(row, len(positions)))
+                work.take_states(computed.hidden_states(row, len(positions)))
             first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences
 
 

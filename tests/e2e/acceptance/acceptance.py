@@ -86,7 +86,7 @@ class OfflineDraft:
 
     def agreement(self, prompt: Seq[int], answer: Seq[int], sampling: SamplingParams) -> list[bool]:
         """Whether it would draw each token of an answer that it has read up to there."""
-        logits = self._decoder.forward(_batch([*prompt, *answer[:-1]], num_logits=len(answer)))
+        logits = self._decoder.forward(_batch([*prompt, *answer[:-1]], num_logits=len(answer))).logits
         state = new_sampling_state(sampling, prompt=prompt, min_tokens=0, masked_ids=())
         samples = self._sampler.sample(logits, [state], [answer[:-1]])
         return [*(samples.token_ids == np.asarray(answer))]

@@ -73,7 +73,7 @@ class Reader:
         batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=self._num_blocks)
         places = range(NUM_PROMPT, len(tokens))
         batch.append(tokens[:-1], position=0, blocks=range(self._num_blocks), num_logits=len(places))
-        logits = self._decoder.forward(batch)
+        logits = self._decoder.forward(batch).logits
         states = [asked.state(tokens[:NUM_PROMPT], tokens[NUM_PROMPT:place]) for place in places]
         return self._sampler.sample(logits, states, [[] for _ in states])
 

@@ -13,7 +13,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import ring_rows
 from services.engine.decoder.model_loader import load_decoder
-from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
+from services.engine.decoder.native import BLOCK_SIZE, Device, Pass, isas
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
@@ -88,7 +88,7 @@ class CountingRunner(ModelRunner):
 
     num_tokens = 0
 
-    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Pass:
         """As the runner does."""
         self.num_tokens += sum(rows.num_tokens for rows in scheduled)
         return super().forward(scheduled)

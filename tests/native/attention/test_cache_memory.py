@@ -31,7 +31,7 @@ def logits(decoder: Decoder) -> torch.Tensor:
     batch = Batch(max_rows=len(TOKENS), max_sequences=1, max_blocks=len(TOKENS))
     blocks = range(-(-len(TOKENS) // BLOCK_SIZE))
     batch.append(TOKENS, position=0, blocks=blocks, num_logits=len(TOKENS))
-    return torch.from_numpy(decoder.forward(batch).numpy())
+    return torch.from_numpy(decoder.forward(batch).logits.numpy())
 
 
 @pytest.mark.process

@@ -64,7 +64,7 @@ def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch
         decoder.allocate_states(num_slots=1, ring_rows=8)
     slot = 0 if checkpoint.config.has_states else None
     batch.append(PROMPT, position=0, blocks=range(NUM_BLOCKS), num_logits=len(PROMPT), adapter=number, slot=slot)
-    return torch.from_numpy(decoder.forward(batch).numpy())
+    return torch.from_numpy(decoder.forward(batch).logits.numpy())
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_logits_come_in_the_order_asked(device_name, asked):
     every = decoder.forward([(0, position) for position in range(5)])
     decoder.batch.logit_rows[: len(asked)] = asked
     decoder.batch.num_logits = len(asked)
-    logits = decoder.decoder.forward(decoder.batch)
+    logits = decoder.decoder.forward(decoder.batch).logits
     assert (logits.num_rows, logits.vocab_size) == (len(asked), PLAIN.vocab_size)
     assert np.array_equal(logits.numpy(), every[asked])
 

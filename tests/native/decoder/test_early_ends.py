@@ -46,7 +46,7 @@ def drawn(engine: tuple[Decoder, Sampler], settings: Settings, least_chances: li
 def chances(decoder: Decoder, settings: Settings, prompt: list[int], tokens: list[int]) -> np.ndarray:
     """After each token, the chance that a larger model draws all so far: from margins, by their scores' formula."""
     batch = batch_of([[*prompt, *tokens[:-1]]], asked=[len(tokens)])
-    scores = decoder.forward(batch).numpy()
+    scores = decoder.forward(batch).logits.numpy()
     if settings.temperature:
         noise = [gumbel_noise(settings.seed, len(prompt) + place, 0, VOCAB_SIZE) for place in range(len(tokens))]
         scores = scores / np.float32(settings.temperature) + np.array(noise)

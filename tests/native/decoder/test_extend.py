@@ -144,7 +144,7 @@ def single_steps(kind: Kind | Further, device_name: str, run: Run) -> Steps:
     drawn: list[int] = []
     start = 0
     while True:
-        logits = decoder.forward(fill(batch, rows_of(0, tokens, start), [(0, len(tokens) - 1)]))
+        logits = decoder.forward(fill(batch, rows_of(0, tokens, start), [(0, len(tokens) - 1)])).logits
         state = run.settings.state(tokens[: run.num_prompt], tokens[run.num_prompt :])
         drawn += sampler.sample(logits, [state], [[]]).token_ids.tolist()
         if len(drawn) == run.count:
@@ -198,7 +198,7 @@ def test_running_ahead_is_single_steps(kind, device_name, threads):
     for run, tokens, each in zip(RUNS, drawn, steps, strict=True):
         *before, last = [*SEQUENCES[run.sequence].tokens[: run.end], *tokens[:-1]]
         position = len(before)
-        logits = decoder.forward(fill(batch, [(position, run.sequence, last)], [(run.sequence, position)]))
+        logits = decoder.forward(fill(batch, [(position, run.sequence, last)], [(run.sequence, position)])).logits
         assert logits.numpy().tobytes() == each.logits, "the cache does not hold the tokens drawn"
 
 
@@ -219,7 +219,7 @@ def test_a_call_that_asks_for_nothing_is_a_pass():
     poison(decoder, range(NUM_BLOCKS))
     batch = make_batch([len(tokens) - 1])
     assert decoder.extend(fill(batch, rows_of(0, tokens[:-1], 0)), sampler, [], [], []) == []
-    logits = decoder.forward(fill(batch, rows_of(0, tokens, len(tokens) - 1), [(0, len(tokens) - 1)]))
+    logits = decoder.forward(fill(batch, rows_of(0, tokens, len(tokens) - 1), [(0, len(tokens) - 1)])).logits
     assert logits.numpy().tobytes() == expected.logits
 
 

@@ -103,7 +103,7 @@ class Engine:
     def next_logits(self) -> bytes:
         """The logits of the row after the cached ones."""
         batch = replace(GOOD, positions=(LAST + 1,), asked=(0,)).batch()
-        return self.decoder.forward(batch).numpy().tobytes()
+        return self.decoder.forward(batch).logits.numpy().tobytes()
 
 
 @pytest.fixture(scope="module")

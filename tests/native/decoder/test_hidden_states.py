@@ -37,8 +37,7 @@ def native_states(folder: Path, device_name: str, dtype: str) -> torch.Tensor:
     decoder = load_decoder(load_checkpoint(folder), device, weights=dtype, kv=dtype, num_blocks=num_blocks)
     batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=num_blocks)
     batch.append(PROMPT, position=0, blocks=range(num_blocks), num_logits=0)
-    decoder.forward(batch)
-    return torch.from_numpy(decoder.hidden_states(0, len(PROMPT)))
+    return torch.from_numpy(decoder.forward(batch).hidden_states(0, len(PROMPT)))
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
@@ -71,22 +70,30 @@ def test_each_row_has_its_own_bits(model, device_name):
     lone = PagedDecoder(model, make_device(device_name, threads=1), "bf16", tokens=tokens)
     alone = np.empty((2, 20, model.hidden_size), np.float32)
     for sequence in range(2):
-        lone.forward([(sequence, position) for position in range(20)])
-        alone[sequence] = lone.decoder.hidden_states(0, 20)
+        alone[sequence] = lone.run([(sequence, position) for position in range(20)]).hidden_states(0, 20)
     mixed = PagedDecoder(model, make_device(device_name, threads=2), "bf16", tokens=tokens, seed=1)
     for rows in random_passes(np.random.default_rng(1), 2, 20):
-        mixed.forward(rows)
+        computed = mixed.run(rows)
         middle = len(rows) // 2
-        first, last = (mixed.decoder.hidden_states(*part) for part in ((0, middle + 1), (middle, len(rows) - middle)))
+        first, last = (computed.hidden_states(*part) for part in ((0, middle + 1), (middle, len(rows) - middle)))
         assert same_bits(np.concatenate([first[:middle], last]), np.stack([alone[row] for row in rows]))
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
 def test_hidden_states_of_rows_outside_the_pass_are_refused(device_name):
     paged = PagedDecoder(PLAIN, make_device(device_name, threads=1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
-    with pytest.raises(ValueError, match="num_rows is 1"):
-        paged.decoder.hidden_states(0, 1)
-    paged.forward([(0, position) for position in range(4)])
-    for first_row, num_rows, said in ((0, 0, "num_rows is 0"), (-1, 2, "first_row is -1"), (0, 10**6, "num_rows is")):
+    computed = paged.run([(0, position) for position in range(4)])
+    for first_row, num_rows, said in ((0, 0, "num_rows is 0"), (-1, 2, "first_row is -1"), (0, 5, "num_rows is 5")):
         with pytest.raises(ValueError, match=said):
-            paged.decoder.hidden_states(first_row, num_rows)
+            computed.hidden_states(first_row, num_rows)
+
+
+def test_results_of_an_earlier_pass_are_refused():
+    paged = PagedDecoder(PLAIN, make_device(DEVICES[0], threads=1), "bf16", tokens=random_tokens(PLAIN, 1, 4))
+    first, last = (paged.run([(0, position)]) for position in range(2))
+    last.hidden_states(0, 1)
+    with pytest.raises(RuntimeError, match="another pass"):
+        first.hidden_states(0, 1)
+    paged.decoder.reserve(max_rows=4, max_logits=4, max_sequences=1, max_blocks=1)
+    with pytest.raises(RuntimeError, match="another pass"):
+        last.hidden_states(0, 1)

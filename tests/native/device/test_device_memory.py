@@ -130,7 +130,7 @@ def test_no_pass_and_no_draw_takes_memory(load, has_states):
     for num_rows in (3, 16) if has_states else (1, 3, 16, 64):
         batch.clear()
         batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows, slot=slot)
-        logits = model.decoder.forward(batch)
+        logits = model.decoder.forward(batch).logits
         replays += 1  # each shape was recorded when the model was loaded
         assert count_replays() == replays
         state = EVERYTHING.state(prompt=range(vocab_size))

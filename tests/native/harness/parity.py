@@ -78,7 +78,7 @@ def native_model(checkpoint: Checkpoint, device_name: str, dtype: str, kv: str |
         blocks, count = range(num_blocks)[::-1], len(token_ids)
         batch.append(token_ids, position=position, blocks=blocks, num_logits=count, slot=slot, state_position=position)
         position += count
-        return torch.from_numpy(decoder.forward(batch).numpy())
+        return torch.from_numpy(decoder.forward(batch).logits.numpy())
 
     return model
 

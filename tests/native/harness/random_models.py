@@ -20,7 +20,7 @@ from services.engine.checkpoint.model_config import (
 )
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
-from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device, Pass
 from services.engine.decoder.native.testing import poison
 
 Row = tuple[int, int]
@@ -178,7 +178,11 @@ class PagedDecoder:
         self.batch.block_tables[:] = scattered[: num_sequences * blocks_each].reshape(num_sequences, blocks_each)
 
     def forward(self, rows: Seq[Row]) -> NDArray[np.float32]:
-        """One pass over these rows.  # [rows, vocab]"""
+        """The logits of one pass over these rows.  # [rows, vocab]"""
+        return self.run(rows).logits.numpy()
+
+    def run(self, rows: Seq[Row]) -> Pass:
+        """One pass over these rows."""
         batch, count = self.batch, len(rows)
         batch.sequences[:count] = [sequence for sequence, _ in rows]
         batch.positions[:count] = [position for _, position in rows]
@@ -186,7 +190,7 @@ class PagedDecoder:
         batch.logit_rows[:count] = np.arange(count)
         batch.num_rows = batch.num_logits = count
         batch.num_sequences = len(self.tokens)
-        return self.decoder.forward(batch).numpy()
+        return self.decoder.forward(batch)
 
 
 def random_tokens(config: ModelConfig, num_sequences: int, length: int, seed: int = 0) -> NDArray[np.int32]:

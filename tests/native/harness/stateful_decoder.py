@@ -63,7 +63,7 @@ class StatefulDecoder:
         self._batch.clear()
         for index, (token_ids, num_certain) in runs.items():
             self._append(index, token_ids, num_certain, num_logits=len(token_ids), kept=kept)
-        logits = self.decoder.forward(self._batch).numpy()
+        logits = self.decoder.forward(self._batch).logits.numpy()
         ends = np.cumsum([len(token_ids) for token_ids, _ in runs.values()])
         for index, (_, num_certain) in runs.items():
             sequence = self.sequences[index]

@@ -138,7 +138,7 @@ def test_masked_running_ahead_draws_what_a_pass_and_a_draw_do(device_name):
     tokens = SEQUENCES[run.sequence].tokens[: run.end]
     decoder, sampler = make_decoder(Kind.LLAMA, device_name, 1)
     batch = fill(make_batch([run.end]), rows_of(0, tokens, 0), [(0, run.end - 1)])
-    logits = decoder.forward(batch)
+    logits = decoder.forward(batch).logits
     plain = int(sampler.sample(logits, [run.settings.state(tokens)], [[]]).token_ids[0])
     mask = np.full((1, 16), 0xFFFFFFFF, np.uint32)
     mask[0, plain // 32] &= ~np.uint32(1 << plain % 32)

@@ -21,7 +21,7 @@ def native_logits(folder, weights: str) -> tuple[torch.Tensor, int]:
     decoder = load_decoder(load_checkpoint(folder), device, weights=weights, kv="f32", num_blocks=_BLOCKS)
     batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=_BLOCKS)
     batch.append(PROMPT, position=0, blocks=range(_BLOCKS), num_logits=len(PROMPT))
-    return torch.from_numpy(decoder.forward(batch).numpy()), decoder.weight_bytes
+    return torch.from_numpy(decoder.forward(batch).logits.numpy()), decoder.weight_bytes
 
 
 @pytest.mark.parametrize("way", ["gptq reordered", "awq of 64", "int4 packed with zero points", "float8 in blocks"])

@@ -35,7 +35,7 @@ def load(checkpoint: Checkpoint, weights: str, isa: str, cache: Path | None = No
 def logits(decoder: Decoder) -> np.ndarray:
     batch = Batch(max_rows=len(TOKENS), max_sequences=1, max_blocks=4)
     batch.append(TOKENS, position=0, blocks=range(4), num_logits=len(TOKENS))
-    return decoder.forward(batch).numpy()
+    return decoder.forward(batch).logits.numpy()
 
 
 @on_cpus

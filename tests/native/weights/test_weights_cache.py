@@ -29,7 +29,7 @@ def load(folder: Path, isa: str, weights: str, kind: Kind = Kind.LLAMA_LINEAR) -
 def logits(decoder: Decoder) -> torch.Tensor:
     batch = Batch(max_rows=len(TOKENS), max_sequences=1, max_blocks=4)
     batch.append(TOKENS, position=0, blocks=range(4), num_logits=len(TOKENS))
-    return torch.from_numpy(decoder.forward(batch).numpy())
+    return torch.from_numpy(decoder.forward(batch).logits.numpy())
 
 
 def packed_file(folder: Path) -> Path:

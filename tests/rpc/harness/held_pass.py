@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-from services.engine.decoder.native import Logits
+from services.engine.decoder.native import Pass
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from tests.harness.servers.server import RunningTarget
 
@@ -20,7 +20,7 @@ class HeldPass:
         self._forward = self._runner.forward
         self._runner.forward = self._hold  # type: ignore[method-assign]
 
-    def _hold(self, scheduled: Seq[ScheduledRows]) -> Logits:
+    def _hold(self, scheduled: Seq[ScheduledRows]) -> Pass:
         (rows,) = scheduled
         if self._condition(rows):
             self._runner.forward = self._forward  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ def listed(model: LoadedModel) -> set[int]:
     """The tokens that a pass computes logits of."""
     batch = Batch(max_rows=1, max_sequences=1, max_blocks=1)
     batch.append([3], position=0, blocks=[0], num_logits=1)
-    return {*np.flatnonzero(np.isfinite(model.decoder.forward(batch).row(0))).tolist()}
+    return {*np.flatnonzero(np.isfinite(model.decoder.forward(batch).logits.row(0))).tolist()}
 
 
 def mask_of(*token_ids: int) -> np.ndarray:

@@ -16,8 +16,8 @@
 #include "outrider/decoder/expert_mlp.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/linear.h"
-#include "outrider/decoder/logits.h"
 #include "outrider/decoder/next_rows.h"
+#include "outrider/decoder/pass.h"
 #include "outrider/decoder/short_head.h"
 #include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
@@ -75,26 +75,27 @@ class Decoder {
     /// The number of bytes of weights that a pass over one row must read.
     int64_t weight_bytes() const;
 
-    /// Writes the keys and values of the batch's rows and returns the requested logits. Throws
+    /// Writes the keys and values of the batch's rows and computes the requested logits. Throws
     /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
     /// missing.
-    Logits forward(const Batch& batch);
+    Pass forward(const Batch& batch);
+    /// Another number after each change that the results of the last pass do not outlive.
+    int64_t results_version() const { return results_version_; }
 
     /// The number of rows that the device computes for a pass over `num_rows` rows.
     int padded_rows(int num_rows) const { return passes_->padded({num_rows, 0, 1}).rows; }
-
-    /// Returns the unrounded outputs of the final norm for rows of the last pass. Throws
-    /// std::invalid_argument for rows outside that pass.  # [num_rows, hidden_size]
-    std::vector<float> hidden_states(int first_row, int num_rows);
 
     /// Uploads the batch for passes whose block tables have `num_blocks` columns; throws as `forward` does. A
     /// pass sees the changes that the device makes to these rows before it.
     NextRows place(const Batch& batch, int num_blocks);
     /// Runs a pass over the first `num_rows` uploaded rows. The rows after them that pad the pass must be
     /// inactive.
-    Logits pass(int num_rows, int num_logits);
+    void pass(int num_rows, int num_logits);
 
   private:
+    friend class Pass;
+
+    std::vector<float> normed_states(int first_row, int num_rows);
     std::vector<size_t> block_bytes() const;
     bool reserve_layers(const PassShape& shape, int num_states);
     void require_complete();
@@ -126,6 +127,7 @@ class Decoder {
     std::unique_ptr<ExpertMlp> experts_;  // null: the model has no experts
     std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
+    int64_t results_version_ = 0;
     int recorded_rows_ = 0;  // rows of the largest pass that record_passes has run before recording it
 };
 

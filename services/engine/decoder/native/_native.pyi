@@ -141,6 +141,20 @@ class Logits:
         """Return a copy of one row on the host.  # [vocab]"""
 
 @final
+class Pass:
+    """The results of one pass, on the device; valid until the decoder's next one."""
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def logits(self) -> Logits: ...
+    def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
+        """Return the final norm's output for some rows, unrounded.  # [num_rows, hidden_size]
+
+        Raises ValueError for rows that the pass did not have, RuntimeError after another pass.
+        """
+
+@final
 class Decoder:
     """The transformer with its weights and its paged KV cache."""
 
@@ -245,17 +259,11 @@ class Decoder:
         DeviceError.
         """
 
-    def forward(self, batch: Batch) -> Logits:
-        """Run one pass over the batch's rows: write their keys and values, and return the requested logits."""
+    def forward(self, batch: Batch) -> Pass:
+        """Run one pass over the batch's rows: write their keys and values, and compute the requested logits."""
 
     def padded_rows(self, num_rows: int) -> int:
         """Return the rows that the device computes for a pass of so many: no fewer."""
-
-    def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
-        """Return the final norm's output for rows of the last pass, unrounded.  # [num_rows, hidden_size]
-
-        Raises ValueError for rows that the pass did not have.
-        """
 
     def extend(
         self,

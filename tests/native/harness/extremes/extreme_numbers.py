@@ -148,7 +148,7 @@ class World:
         self._forward(batch)
 
     def _forward(self, batch: Batch) -> None:
-        self.decoder.forward(batch).numpy()
+        self.decoder.forward(batch).logits.numpy()
 
     def _of_decoders(self) -> Iterable[tuple[str, Call]]:
         decoder, device = self.decoder, self.device
@@ -174,9 +174,12 @@ class World:
         yield "Decoder.extend.counts", lambda number: self._extend(count=number)
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
         yield "Decoder.padded_rows.num_rows", decoder.padded_rows
-        yield "Decoder.hidden_states.first_row", lambda number: decoder.hidden_states(number, 1)
-        yield "Decoder.hidden_states.num_rows", lambda number: decoder.hidden_states(0, number)
+        yield "Pass.hidden_states.first_row", lambda number: self._hidden_states(number, 1)
+        yield "Pass.hidden_states.num_rows", lambda number: self._hidden_states(0, number)
         yield "Logits.row.row", lambda number: testing.make_logits(device, np.zeros((2, 3), np.float32)).row(number)
+
+    def _hidden_states(self, first_row: int, num_rows: int) -> None:
+        self.decoder.forward(self.batch()).hidden_states(first_row, num_rows)
 
     def _configure(self, **changes: Any) -> DecoderConfig:
         DecoderConfig(PLAIN)  # can be made; with the change it may not

@@ -1,20 +1,25 @@
-// Hidden states: the input of the lm_head, before it is rounded.
-#include <algorithm>
+#include "outrider/decoder/pass.h"
+
+#include <stdexcept>
 
 #include "outrider/decoder/decoder.h"
 #include "require_range.h"
 
 namespace outrider {
 
+std::vector<float> Pass::hidden_states(int first_row, int num_rows) const {
+    if (decoder_->results_version() != version_) {
+        throw std::logic_error("the results are gone: the decoder has run another pass");
+    }
+    require_range("num_rows", num_rows, 1, num_rows_);
+    require_range("first_row", first_row, 0, num_rows_ - num_rows);
+    return decoder_->normed_states(first_row, num_rows);
+}
+
 /// Computes the final norm again: a pass leaves the sum of all layers in the residual, and no longer needs
 /// `delta`.
-std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
+std::vector<float> Decoder::normed_states(int first_row, int num_rows) {
     const int width = config_.hidden_size;
-    // A buffer is smaller than the pass if its allocation has failed.
-    const size_t held = std::min(workspace_.residual.size(), workspace_.delta.size()) / width;
-    const int64_t most = std::min<int64_t>(rows(), static_cast<int64_t>(held));
-    require_range("num_rows", num_rows, 1, most);
-    require_range("first_row", first_row, 0, most - num_rows);
     float* const normed = workspace_.delta.data();
     device_->residual_norm({.residual = workspace_.residual.data() + int64_t{first_row} * width,
                             .norm = weights_.final_norm().weight.data(),
