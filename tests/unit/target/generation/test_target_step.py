@@ -270,9 +270,9 @@ async def test_text_is_made_while_a_gpu_computes(target: Target, monkeypatch):
     def watch(name: str) -> None:
         inner = getattr(target.model, name)
 
-        def watched(scheduled: list) -> Any:
+        def watched(*arguments: Any) -> Any:
             seen.append(stream._num_tokens)
-            return inner(scheduled)
+            return inner(*arguments)
 
         monkeypatch.setattr(target.model, name, watched)
 
