@@ -48,7 +48,6 @@ void register_pass(py::module_& module) {
         .def("numpy", &to_numpy)
         .def("row", &row_to_numpy, py::arg("row"));
     py::class_<Pass>(module, "Pass", py::is_final())
-        .def_property_readonly("num_rows", &Pass::num_rows)
         .def_property_readonly("logits", [](const Pass& pass) { return pass.logits(); })
         .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"));
 }

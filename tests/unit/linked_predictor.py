@@ -9,6 +9,7 @@ from services.target.output.output_pipeline import OutputPipeline
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.predictor import PredictionRequest
 from tests.unit.sequences import make_output, make_request, records_of
 
 RUN_AHEAD = 8
@@ -45,10 +46,10 @@ class LinkedPredictor:
         """Take its changes, and count what has happened to it."""
         sequence.speculation.follow(self.remote.commit(sequence))
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, max_wait: float = math.inf) -> list[int]:
         """Ask, and take what is there."""
-        self.remote.ask(sequence, limit)
-        return self.remote.take(sequence, limit, until=until)
+        (token_ids,) = self.remote.predict([PredictionRequest(sequence, limit, max_wait)])
+        return [*token_ids]
 
     def sent(self) -> list[TargetMessage]:
         return [*self.remote.outgoing()]

@@ -8,8 +8,8 @@
 namespace outrider {
 
 std::vector<float> Pass::hidden_states(int first_row, int num_rows) const {
-    if (decoder_->results_version() != version_) {
-        throw std::logic_error("the results are gone: the decoder has run another pass");
+    if (decoder_->results_version_ != version_) {
+        throw std::logic_error("the results are gone: the decoder has run another pass, or reserved memory");
     }
     require_range("num_rows", num_rows, 1, num_rows_);
     require_range("first_row", first_row, 0, num_rows_ - num_rows);

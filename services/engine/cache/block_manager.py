@@ -6,11 +6,15 @@ needed: then the least recently used one is evicted.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
 
 from services.engine.cache.cached_tokens import CachedTokens, KeptState
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.prefix_cache import Key, PrefixCache
 from services.engine.cache.state_checkpoints import StateCheckpoints
+
+Lengths = Seq[tuple[CachedTokens, int]]
+"""Sequences, and the number of tokens for which each is to have blocks."""
 
 _FAR_APART = 1024  # tokens between two states that are kept of a long prompt
 
@@ -89,20 +93,24 @@ class BlockManager:
         """Return whether the sequence's blocks can grow to `num_tokens` without preemption of another sequence."""
         return self._num_missing(text, num_tokens) <= self.num_free
 
-    def can_grow_together(self, lengths: Iterable[tuple[CachedTokens, int]]) -> bool:
+    def can_grow_together(self, lengths: Lengths) -> bool:
         """Return whether all of the sequences can grow to their numbers of tokens at the same time."""
-        return sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths]) <= self.num_free
+        return self._num_missing_together(lengths) <= self.num_free
 
-    def grow_together(self, lengths: Iterable[tuple[CachedTokens, int]]) -> bool:
-        """Grow all of the sequences to their numbers of tokens, as `grow`; return False if they cannot."""
-        lengths = [*lengths]
-        num_missing = sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths])
+    def grow_together(self, lengths: Lengths) -> bool:
+        """Grow all of the sequences to their numbers of tokens, each of which is beyond its computed tokens, as `grow`
+        does; return False, and change nothing, if there are too few free blocks.
+        """
+        num_missing = self._num_missing_together(lengths)
         if num_missing > self.num_free:
             return False
-        if num_missing or self.has_states:  # else they have all that they need
+        if num_missing or self.has_states:  # else each has its blocks, and may write the next one
             for text, num_tokens in lengths:
                 self.grow(text, num_tokens)
         return True
+
+    def _num_missing_together(self, lengths: Lengths) -> int:
+        return sum([self._num_missing(text, num_tokens) for text, num_tokens in lengths])
 
     def _num_missing(self, text: CachedTokens, num_tokens: int) -> int:
         """Return how many free blocks growing to `num_tokens` takes."""

@@ -64,7 +64,7 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        predictors: Seq[Predictor] = (),
+        make_predictors: Callable[[LoadedModel], Seq[Predictor]] = lambda _: (),
         policy: PolicyConfig | None = None,
         deliveries: Deliveries | None = None,
         pulse_memory: PulseMemory | None = None,
@@ -91,7 +91,7 @@ class TargetEngine:
             returns_early=model.device.memory is not None,
         )
         self.speculation = Speculation(
-            predictors,
+            make_predictors(model),
             vocab_size=model.checkpoint.config.vocab_size,
             config=self._policy,
             padded=model.decoder.padded_rows,
@@ -131,7 +131,7 @@ class TargetEngine:
         engine = cls(
             model,
             config,
-            predictors=make_predictors(model),
+            make_predictors=make_predictors,
             policy=policy,
             deliveries=deliveries,
             pulse_memory=pulse_memory,

@@ -32,14 +32,14 @@ class ModelRunner:
         fill(self._batch, (run for run in runs if run.certain > run.text.num_computed))
         return self._decoder.forward(self._batch)
 
-    def pool(self, computed: Pass, scheduled: Seq[ScheduledRows]) -> None:
+    def pool(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         first_row = 0
         for rows in scheduled:
             text, work = rows.sequence.text, rows.sequence.prompt_results
             if positions := work.states(text.num_computed, rows.num_tokens):
                 row = first_row + positions.start - text.num_computed
-                work.take_states(computed.hidden_states(row, len(positions)))
+                work.take_states(results.hidden_states(row, len(positions)))
             first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences
 
 

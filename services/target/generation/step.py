@@ -100,11 +100,11 @@ class TargetStep:
         began, before = time.monotonic(), self._pass_ended
         waiting = sum(rows.waiting for rows in batch)
         host = None if before is None else began - before - waiting
-        computed = self._runner.forward(batch)
+        results = self._runner.forward(batch)
         if self._runner.returns_early:  # the device computes meanwhile
             self._deliver()
-        sampled = self._sampler.sample(computed.logits, batch)
-        self._runner.pool(computed, batch)
+        sampled = self._sampler.sample(results.logits, batch)
+        self._runner.pool(results, batch)
         self._pass_ended = time.monotonic()
         self.seconds.computing += self._pass_ended - began
         self._scheduler.observe(batch, self._pass_ended - began)

@@ -21,7 +21,7 @@ class ScheduledRows:
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds waited for the predictions
     is_decode: bool = field(init=False)
-    """Whether the run is the last token alone."""
+    """Whether the run is the last token alone; stored, since each step reads it often."""
 
     def __post_init__(self) -> None:
         self.is_decode = self.draws and self.num_tokens == 1 and self.num_negative <= 1

@@ -4,8 +4,7 @@ import math
 import time
 from bisect import insort
 
-from services.engine.cache.block_manager import BlockManager
-from services.engine.cache.cached_tokens import CachedTokens
+from services.engine.cache.block_manager import BlockManager, Lengths
 from services.engine.events import FinishReason, Scheduled
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
@@ -13,8 +12,6 @@ from services.target.scheduling.limits import SchedulerConfig, StepLimit
 from services.target.scheduling.prompt_pace import PromptPace
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
-
-_Lengths = list[tuple[CachedTokens, int]]  # in tokens
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass; each takes 0.6 MB with a vocabulary of 150 000 tokens
 
@@ -217,7 +214,8 @@ class Scheduler:
             if (victim := self._youngest_paused()) is None:
                 return False
             self._preempt(victim)
-        self._blocks.grow_together(_lengths(sequence, 0))
+        for text, num_tokens in _lengths(sequence, 0):
+            self._blocks.grow(text, num_tokens)
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
             sequence.num_cached = sequence.text.num_computed
@@ -266,7 +264,7 @@ class Scheduler:
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
 
-    def _make_room(self, sequence: Sequence, lengths: _Lengths) -> bool:
+    def _make_room(self, sequence: Sequence, lengths: Lengths) -> bool:
         """Allocate blocks for a sequence's texts, preempting others if necessary; False if it was preempted itself."""
         while not self._blocks.grow_together(lengths):
             victim = self._youngest_paused() or self.running[-1]
@@ -320,7 +318,7 @@ def _split(sequence: Sequence, num_rows: int) -> tuple[int, int]:
     return min(num_rows - num_negative, own - 1), num_negative
 
 
-def _lengths(sequence: Sequence, num_further: int) -> _Lengths:
+def _lengths(sequence: Sequence, num_further: int) -> Lengths:
     """The length of each text with `num_further` more tokens."""
     return [(text, len(text.tokens) + num_further) for text in sequence.texts]
 

@@ -1,4 +1,4 @@
-"""Source: a predictor, and the number of predictions requested from it in each step; DraftSource: of a draft."""
+"""Source: a predictor, and the number of predictions requested from it in each step; a DraftSource has a draft."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
@@ -57,8 +57,8 @@ class Source:
         """Whether it computes on the target's cores during the pass."""
         return False
 
-    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - a draft's may be others
-        """Whether it predicts for the sequence, which is then requested from it."""
+    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - only a draft may serve some
+        """Whether it predicts for the sequence."""
         return True
 
     @property
@@ -87,7 +87,7 @@ class Source:
         """Begin to predict, and return at once; the iterator waits for the predictions of each sequence in turn that
         the plan gives any.
         """
-        requests = self._requests(sequences, plan)
+        requests = [*map(plan.request, sequences, plan.lengths)]
         answers = zip(requests, self.predictor.predict(requests), strict=True)
         return (token_ids[: request.length] for request, token_ids in answers if request.length)
 
@@ -111,13 +111,11 @@ class Source:
         """The reason for no predictions for a sequence in the step with this plan."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        is_asked = any(plan.automatic.lengths) or plan.automatic.decision is Decision.LATER
-        if is_automatic(sequence) and not is_asked:
+        if is_automatic(sequence) and plan.automatic.decision is Decision.NONE:
             return NoSpeculation.SLOWER, self._controller.why_none
+        if is_automatic(sequence) and plan.automatic.decision is Decision.MEASURE:
+            return NoSpeculation.UNAVAILABLE, "the speed without predictions was measured"
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
-
-    def _requests(self, sequences: Seq[Sequence], plan: SourcePlan) -> list[PredictionRequest]:
-        return [plan.request(*each) for each in zip(sequences, plan.lengths, strict=True) if each[1]]
 
     def _max_length(self, sequence: Sequence, spare_rows: int) -> int:
         """The most predictions for a sequence: the last remaining token is always the target's own."""
@@ -128,35 +126,33 @@ class Source:
 
 
 class DraftSource(Source):
-    """Of a draft service, which is also told for which of its sequences nothing is requested."""
+    """A Source of a draft service, which may be lost and found, and rests where another source serves a sequence."""
+
+    predictor: DraftPredictor
 
     def __init__(self, predictor: DraftPredictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
         super().__init__(predictor, passes, regret, config)
-        self._draft = predictor
         self._num_arrivals = predictor.num_arrivals  # at the controller's last reset
 
     @property
     def is_busy(self) -> bool:
         """Whether the draft computes on the target's cores."""
-        return self._draft.is_busy
+        return self.predictor.is_busy
 
     def serves(self, sequence: Sequence) -> bool:
         """Whether the sequence was given to the draft."""
-        return self._draft.serves(sequence)
+        return self.predictor.serves(sequence)
 
     def plan(self, sequences: Seq[Sequence], size: StepSize) -> SourcePlan:
         """As that of any source; measurements of a lost draft are forgotten first."""
-        if self._draft.num_arrivals != self._num_arrivals:
-            self._num_arrivals = self._draft.num_arrivals
+        if self.predictor.num_arrivals != self._num_arrivals:
+            self._num_arrivals = self.predictor.num_arrivals
             self._controller.reset()
         return super().plan(sequences, size)
 
     def rest(self, sequence: Sequence) -> None:
         """Pause a draft on the target's cores for a sequence that another source serves in this step."""
-        self._draft.rest(sequence)
-
-    def _requests(self, sequences: Seq[Sequence], plan: SourcePlan) -> list[PredictionRequest]:
-        return [*map(plan.request, sequences, plan.lengths)]
+        self.predictor.rest(sequence)
 
 
 def is_automatic(sequence: Sequence) -> bool:

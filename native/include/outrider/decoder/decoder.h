@@ -79,8 +79,6 @@ class Decoder {
     /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
     /// missing.
     Pass forward(const Batch& batch);
-    /// Another number after each change that the results of the last pass do not outlive.
-    int64_t results_version() const { return results_version_; }
 
     /// The number of rows that the device computes for a pass over `num_rows` rows.
     int padded_rows(int num_rows) const { return passes_->padded({num_rows, 0, 1}).rows; }
@@ -95,6 +93,7 @@ class Decoder {
   private:
     friend class Pass;
 
+    /// The input of the lm_head, before it is rounded, for rows of the last pass.
     std::vector<float> normed_states(int first_row, int num_rows);
     std::vector<size_t> block_bytes() const;
     bool reserve_layers(const PassShape& shape, int num_states);
@@ -127,8 +126,8 @@ class Decoder {
     std::unique_ptr<ExpertMlp> experts_;  // null: the model has no experts
     std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
-    int64_t results_version_ = 0;
-    int recorded_rows_ = 0;  // rows of the largest pass that record_passes has run before recording it
+    int64_t results_version_ = 0;  // changes whenever the results of the last pass are overwritten
+    int recorded_rows_ = 0;        // rows of the largest pass that record_passes has run before recording it
 };
 
 }  // namespace outrider

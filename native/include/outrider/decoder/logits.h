@@ -9,7 +9,7 @@
 
 namespace outrider {
 
-/// A light handle; copies share the memory, which the decoder's next forward overwrites.
+/// A light handle; copies share the memory, which the decoder's next pass overwrites.
 class Logits {
   public:
     Logits(std::shared_ptr<Device> device, std::shared_ptr<DeviceBuffer<float>> values, int num_rows,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "outrider/decoder/logits.h"
@@ -17,7 +18,6 @@ class Pass {
     Pass(Decoder& decoder, Logits logits, int num_rows, int64_t version)
         : decoder_(&decoder), logits_(std::move(logits)), num_rows_(num_rows), version_(version) {}
 
-    int num_rows() const { return num_rows_; }
     const Logits& logits() const { return logits_; }
 
     /// Returns the unrounded outputs of the final norm for some rows. Throws std::invalid_argument for rows that

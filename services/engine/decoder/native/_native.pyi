@@ -129,7 +129,7 @@ class Batch:
 
 @final
 class Logits:
-    """The requested rows' logits, on the device; valid until the decoder's next forward."""
+    """The requested rows' logits, on the device; valid until the decoder's next pass or `reserve`."""
 
     @property
     def num_rows(self) -> int: ...
@@ -142,16 +142,15 @@ class Logits:
 
 @final
 class Pass:
-    """The results of one pass, on the device; valid until the decoder's next one."""
+    """The results of one pass, on the device; valid until the decoder's next pass or `reserve`."""
 
     @property
-    def num_rows(self) -> int: ...
-    @property
-    def logits(self) -> Logits: ...
+    def logits(self) -> Logits:
+        """The requested rows' logits; that they are still valid is not checked."""
     def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
         """Return the final norm's output for some rows, unrounded.  # [num_rows, hidden_size]
 
-        Raises ValueError for rows that the pass did not have, RuntimeError after another pass.
+        Raises ValueError for rows that the pass did not have, RuntimeError if the results are gone.
         """
 
 @final

@@ -13,7 +13,7 @@ from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.predictors.predictor import DraftPredictor
 
 
 class DraftPool:
@@ -57,7 +57,7 @@ class DraftPool:
         self._shared = {address: self._share(address) for address in different}
 
     @property
-    def predictors(self) -> Seq[Predictor]:
+    def predictors(self) -> Seq[DraftPredictor]:
         """The predictors for a new engine."""
         return [self._shared[address] for address in self._clients] if self._is_shared else self.remotes
 
@@ -83,7 +83,7 @@ class DraftPool:
         for client in self._clients.values():
             client.start(vocabulary=vocabulary, vocab_size=vocab_size)
 
-    def add(self, address: str) -> Predictor:
+    def add(self, address: str) -> DraftPredictor:
         """Link to another draft from now on; it is given sequences once it is admitted."""
         client = self._clients[address] = self._connect(address, on_linked=partial(self._on_linked, address))
         client.start(vocabulary=self._vocabulary, vocab_size=self._vocab_size)

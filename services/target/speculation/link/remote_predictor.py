@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemotePredictor:
-    """A Predictor for the engine thread; for the link, the source of messages to send and the sink of those received.
+    """A DraftPredictor for the engine thread; for the link, the source of messages and the sink of those received.
 
     The link is up from `connected` to `disconnected`; otherwise `absence` is the reason. Each sequence's state on the
     link is a RemoteSequence.
@@ -126,8 +126,9 @@ class RemotePredictor:
         """Grant the draft credit for all requests together, so that it serves them in the same passes; the iterator
         waits for the answers.
         """
+        runs_ahead = self._runs_ahead
         for sequence, length, _, least_chance, keeps_earlier in requests:
-            if keeps_earlier and self._runs_ahead:
+            if keeps_earlier and runs_ahead:
                 self.keep(sequence)
             else:
                 self.ask(sequence, length, least_chance)

@@ -12,7 +12,7 @@ from services.target.speculation.predictors.predictor import PredictionRequest
 
 
 class SharedPredictor:
-    """Called like any Predictor with every sequence; ignores those of other drafts."""
+    """A DraftPredictor that ignores the sequences of other drafts."""
 
     source = PredictionSource.DRAFT
 

@@ -30,7 +30,7 @@ class SpeculationPlan:
     """Speculation lengths of one step. Times are in seconds."""
 
     lengths: list[int]  # predictions to verify, for each sequence
-    decision: Decision = Decision.NONE
+    decision: Decision = Decision.NONE  # also without sequences
     speedup: float = 1.0  # expected mean tokens per second, over those of the same step without predictions
     own_speedups: Seq[float] = ()  # the same for each sequence; empty if none is expected
     max_wait: float = 0.0  # the longest wait for predictions

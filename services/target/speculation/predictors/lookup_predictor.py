@@ -39,10 +39,11 @@ class LookupPredictor:
         return PredictionTimes([SequenceTimes()] * len(sequences))
 
     def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
-        """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
-        return (self._predict(request.sequence, request.length) for request in requests)
+        """Predictions for each request, which take no time."""
+        return (self._predict(request.sequence, request.length) if request.length else () for request in requests)
 
     def _predict(self, sequence: Sequence, limit: int) -> Seq[int]:
+        """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
         length, end = self._index.match(sequence)
         if length not in self._lengths:
             return []

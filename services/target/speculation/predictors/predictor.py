@@ -16,7 +16,7 @@ class PredictionRequest(NamedTuple):
     sequence: Sequence
 
     length: int
-    """The most predictions of use in this step; 0 only for a draft, which then pauses."""
+    """The most predictions of use in this step; if it is 0, a draft pauses unless `keeps_earlier`."""
 
     max_wait: float = math.inf
     """Seconds that the step may wait from the first wait on; if that is infinite, the predictor limits it."""
@@ -31,7 +31,7 @@ class PredictionRequest(NamedTuple):
 class Predictor(Protocol):
     """Predicts sequences' next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
 
-    All methods are called by the engine thread.
+    All methods are called by the engine thread and return at once; only the iterator of `predict` may wait.
     """
 
     source: PredictionSource
@@ -47,8 +47,8 @@ class Predictor(Protocol):
         """The expected times of predictions for the sequences."""
 
     def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
-        """Begin to predict for all requests of a step, and return at once; the iterator waits for the ids of each
-        request in turn, which may follow `sequence.tokens`.
+        """Begin to predict for all requests of a step; the iterator waits for the ids of each request in turn, which
+        may follow `sequence.tokens`. It may be left early; ids beyond a request's length are of no use.
         """
 
     def commit(self, sequence: Sequence) -> FollowCounts:

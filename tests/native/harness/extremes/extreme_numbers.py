@@ -179,7 +179,9 @@ class World:
         yield "Logits.row.row", lambda number: testing.make_logits(device, np.zeros((2, 3), np.float32)).row(number)
 
     def _hidden_states(self, first_row: int, num_rows: int) -> None:
-        self.decoder.forward(self.batch()).hidden_states(first_row, num_rows)
+        batch = self.batch()
+        batch.append([1, 2], position=0, blocks=[0], num_logits=1)
+        self.decoder.forward(batch).hidden_states(first_row, num_rows)
 
     def _configure(self, **changes: Any) -> DecoderConfig:
         DecoderConfig(PLAIN)  # can be made; with the change it may not

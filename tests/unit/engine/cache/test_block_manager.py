@@ -54,6 +54,18 @@ def test_can_grow_counts_the_blocks_a_sequence_has(blocks, pair):
     assert not blocks.can_grow(second, 9)
 
 
+def test_sequences_grow_together_or_not_at_all(blocks, pair):
+    first, second = pair
+    assert blocks.grow_together([(first, 8), (second, 9)])
+    assert [len(each.blocks) for each in pair] == [2, 3]
+    assert blocks.num_free == 1
+    assert not blocks.grow_together([(first, 12), (second, 13)]), "each alone could"
+    assert [len(each.blocks) for each in pair] == [2, 3]
+    assert blocks.grow_together([(first, 8), (second, 12)]), "they have all that they need"
+    assert blocks.num_free == 1
+    blocks.check_integrity(pair)
+
+
 def test_lost_blocks_are_found(blocks, pair):
     blocks.grow(pair[0], 5)
     pair[0].blocks.pop()

@@ -1,5 +1,8 @@
 """Source: a request's own number of predictions is asked of its predictor; otherwise its controller decides."""
 
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+
 import pytest
 
 from services.engine.events import NoSpeculation
@@ -8,7 +11,10 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
-from services.target.speculation.policy.speculation_plan import StepSize
+from services.target.speculation.policy.speculation_plan import Decision, StepSize
+from services.target.speculation.predictors.context_index import ContextIndex
+from services.target.speculation.predictors.lookup_predictor import LookupPredictor
+from services.target.speculation.predictors.predictor import PredictionRequest
 from services.target.speculation.source import DraftSource, Source
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
@@ -128,6 +134,31 @@ async def test_a_predictor_with_an_excuse_is_not_asked():
     assert counts == [0] * MANY
     plan = source.plan([sequence], StepSize(1, 64))
     assert source.why_none(sequence, plan) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
+
+
+async def test_a_source_without_a_draft_asks_for_what_the_plan_says():
+    class Lister(LookupPredictor):
+        asked: list[int]
+
+        def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+            self.asked = [request.length for request in requests]
+            return ([7] * 9 for _ in requests)
+
+    predictor, config = Lister(ContextIndex(), lengths=range(1, 9)), PolicyConfig()
+    source = Source(predictor, PassCost(config), Regret(config, Clock()), config)
+    sequences = [insistent(2), insistent(0), insistent(3)]
+    plan = source.plan(sequences, StepSize(3, 64))
+    predictions = source.predict(sequences, plan)
+    assert predictor.asked == [2, 0, 3]
+    assert [*predictions] == [[7, 7], [7, 7, 7]], "cut, and none of the second, which gets none"
+    assert (source.is_busy, source.serves(sequences[0])) == (False, True)
+
+
+async def test_a_step_that_measures_says_so():
+    sequence, source = make(), make_source()
+    plan = source.plan([sequence], StepSize(1, 64))
+    assert plan.automatic.decision is Decision.MEASURE
+    assert source.why_none(sequence, plan) == (NoSpeculation.UNAVAILABLE, "the speed without predictions was measured")
 
 
 async def test_a_predictor_that_returns_is_tried_again():

@@ -4,6 +4,7 @@ import pytest
 
 from services.draft_protocol.messages import Close, Commit, Open, Window
 from services.draft_protocol.protocol import MAX_COMMIT
+from services.target.speculation.predictors.predictor import PredictionRequest
 from tests.unit.linked_predictor import PROMPT, RUN_AHEAD, LinkedPredictor
 
 
@@ -91,6 +92,41 @@ async def test_a_step_without_predictions_stops_a_draft_in_the_way():
     predictor.draw(sequence, b"b")
     predictor.remote.ask(sequence, 0)
     assert predictor.sent() == [], "it rests already"
+
+
+@pytest.mark.parametrize("run_ahead", [0, RUN_AHEAD])
+async def test_an_earlier_request_is_kept_where_the_draft_runs_ahead(run_ahead):
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=run_ahead)
+    first, second = predictor.add(), predictor.add()
+    [*predictor.remote.predict([PredictionRequest(first, 3), PredictionRequest(second, 0)])]
+    assert predictor.remote.granted == 3 + run_ahead
+    [*predictor.remote.predict([PredictionRequest(each, 0, keeps_earlier=True) for each in (first, second)])]
+    kept = predictor.remote.granted
+    assert kept == (3 + 4 + 2 * run_ahead if run_ahead else 0), "one that had no request gets the default"
+    predictor.remote.rest(first)
+    assert predictor.remote.granted == kept
+
+
+async def test_a_draft_in_the_way_rests_where_another_source_serves():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    first, second = predictor.add(), predictor.add()
+    [*predictor.remote.predict([PredictionRequest(first, 3), PredictionRequest(second, 2)])]
+    predictor.remote.rest(first)
+    assert predictor.remote.granted == 2
+
+
+async def test_all_requests_of_a_step_are_sent_at_once_and_before_any_wait():
+    predictor = LinkedPredictor()
+    first, second = predictor.add(), predictor.add()
+    predictor.sent()
+    answers = predictor.remote.predict([PredictionRequest(first, 2), PredictionRequest(second, 6, max_wait=0.0)])
+    windows = [message for message in predictor.sent() if isinstance(message, Window)]
+    assert windows == [Window(1, 2 + RUN_AHEAD), Window(2, 6 + RUN_AHEAD)]
+    assert predictor.hear(5, b"abc")
+    assert next(answers) == [*b"ab"]
+    assert next(answers) == []
 
 
 async def test_answers_of_a_draft_that_catches_up_are_not_timed():

@@ -1,7 +1,5 @@
 """RemotePredictor: what a draft is sent where tokens were taken back, and which of its answers are still useful."""
 
-import time
-
 from services.draft_protocol.messages import Commit
 from tests.unit.linked_predictor import PROMPT, LinkedPredictor
 
@@ -38,14 +36,14 @@ async def test_a_rewind_ends_the_wait_and_counts_as_no_delay():
     predictor = LinkedPredictor(longest_wait=60.0)
     predictor.connect(run_ahead=0)
     sequence = predictor.add()
-    predictor.predict(sequence, 2, until=0.0)
+    predictor.predict(sequence, 2, max_wait=0.0)
     predictor.sent()
     predictor.draw(sequence, b"abc")
-    predictor.predict(sequence, 2, until=0.0)
+    predictor.predict(sequence, 2, max_wait=0.0)
     predictor.sent()
     del sequence.tokens[-2:]
     predictor.follow(sequence)
-    assert predictor.predict(sequence, 2, until=time.monotonic() + 60.0) == []
+    assert predictor.predict(sequence, 2, max_wait=60.0) == []
     times = predictor.remote.times([sequence])
     assert times.delay == 0.0
     assert times.sequences[0].elapsed == 0.0
