@@ -98,8 +98,8 @@ class BlockManager:
         return self._num_missing_together(lengths) <= self.num_free
 
     def grow_together(self, lengths: Lengths) -> bool:
-        """Grow all of the sequences to their numbers of tokens, each of which is beyond its computed tokens, as `grow`
-        does; return False, and change nothing, if there are too few free blocks.
+        """Grow all of the sequences to their numbers of tokens, which lie beyond the computed ones, as `grow` does;
+        return False, and change nothing, if there are too few free blocks.
         """
         num_missing = self._num_missing_together(lengths)
         if num_missing > self.num_free:

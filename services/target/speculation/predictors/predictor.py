@@ -16,13 +16,13 @@ class PredictionRequest(NamedTuple):
     sequence: Sequence
 
     length: int
-    """The most predictions of use in this step; if it is 0, a draft pauses unless `keeps_earlier`."""
+    """The most predictions that this step can use; if it is 0, a draft pauses unless `keeps_earlier`."""
 
     max_wait: float = math.inf
     """Seconds that the step may wait from the first wait on; if that is infinite, the predictor limits it."""
 
     least_chance: float = 0.0
-    """The probability that all predictions are right below which no further one is of use."""
+    """The probability that all predictions are right below which no further one is useful."""
 
     keeps_earlier: bool = False
     """Whether a draft that runs ahead keeps its earlier request for the sequence, or gets one, instead of a pause."""
@@ -48,7 +48,7 @@ class Predictor(Protocol):
 
     def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
         """Begin to predict for all requests of a step; the iterator waits for the ids of each request in turn, which
-        may follow `sequence.tokens`. It may be left early; ids beyond a request's length are of no use.
+        may follow `sequence.tokens`. It may be left early; ids beyond a request's length are ignored.
         """
 
     def commit(self, sequence: Sequence) -> FollowCounts:

@@ -117,7 +117,7 @@ async def test_a_draft_in_the_way_rests_where_another_source_serves():
     assert predictor.remote.granted == 2
 
 
-async def test_all_requests_of_a_step_are_sent_at_once_and_before_any_wait():
+async def test_requests_of_a_step_are_sent_before_any_wait():
     predictor = LinkedPredictor()
     first, second = predictor.add(), predictor.add()
     predictor.sent()
