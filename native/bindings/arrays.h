@@ -77,5 +77,7 @@ inline const Names<Activation> kActivations{{"silu", Activation::silu},
 inline const Names<NormKind> kNormKinds{{"rms", NormKind::rms}, {"layer", NormKind::layer}};
 inline const Names<QkNorm> kQkNorms{
     {"none", QkNorm::none}, {"head", QkNorm::head}, {"each", QkNorm::each}, {"full", QkNorm::full}};
+inline const Names<FeatureNorm> kFeatureNorms{
+    {"none", FeatureNorm::none}, {"all", FeatureNorm::all}, {"each", FeatureNorm::each}};
 
 }  // namespace outrider

@@ -87,6 +87,22 @@ void read(const char*, const py::handle& from, std::optional<Experts>& to) {
                  .have_biases = from.attr("have_biases").cast<bool>()};
 }
 
+void read(const char*, const py::handle& from, std::optional<Features>& to) {
+    if (from.is_none()) {
+        return;
+    }
+    if (!py::hasattr(from, "norm_carried")) {
+        throw py::cast_error("no features");
+    }
+    to = Features{.count = from.attr("count").cast<int>(),
+                  .width = from.attr("width").cast<int>(),
+                  .norm = parse("features.norm", from.attr("norm").cast<std::string>(), kFeatureNorms),
+                  .norm_residual = from.attr("norm_residual").cast<bool>(),
+                  .norm_carried = from.attr("norm_carried").cast<bool>(),
+                  .own_embedding = from.attr("own_embedding").cast<bool>(),
+                  .head_size = from.attr("head_size").cast<int>()};
+}
+
 /// Reads each field from the attribute of the same name.
 DecoderConfig make_config(const py::object& source) {
     DecoderConfig config;
@@ -124,14 +140,15 @@ void register_config(py::module_& module) {
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
                                       const std::string& weights, const std::string& kv,
                                       std::optional<int> num_blocks,
-                                      const std::unordered_map<std::string, std::string>& blocks) {
+                                      const std::unordered_map<std::string, std::string>& blocks,
+                                      const Decoder* target) {
     WeightKinds weight_kinds{parse("weights", weights, kWeightFormats)};
     for (const auto& [name, type] : blocks) {
         weight_kinds.own[name] = find_block_type(type).kind;
     }
     const KvFormat kv_format = parse("kv", kv, kKvFormats);
     const py::gil_scoped_release release;
-    auto decoder = std::make_unique<Decoder>(std::move(device), config, weight_kinds, kv_format);
+    auto decoder = std::make_unique<Decoder>(std::move(device), config, weight_kinds, kv_format, target);
     if (num_blocks) {
         decoder->allocate_cache(*num_blocks);
     }
@@ -269,7 +286,8 @@ void register_decoder(py::module_& module) {
     py::class_<Decoder>(module, "Decoder", py::is_final())
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
              py::arg("kv"), py::arg("num_blocks") = std::nullopt,
-             py::arg("blocks") = std::unordered_map<std::string, std::string>{})
+             py::arg("blocks") = std::unordered_map<std::string, std::string>{}, py::arg("target") = nullptr,
+             py::keep_alive<1, 8>())
         .def("reserve", &Decoder::reserve, py::kw_only(), py::arg("max_rows"), py::arg("max_logits"),
              py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
         .def("record_passes", &Decoder::record_passes, py::kw_only(), py::arg("max_rows"),
@@ -295,6 +313,12 @@ void register_decoder(py::module_& module) {
         .def("remove_adapter", &remove_adapter, py::arg("number"))
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::keep_alive<0, 1>(),
+             py::call_guard<py::gil_scoped_release>())
+        .def("keep_features", &Decoder::keep_features, py::arg("boundaries"),
+             py::call_guard<py::gil_scoped_release>())
+        .def("set_head_tokens", &Decoder::set_head_tokens, py::arg("token_ids"),
+             py::call_guard<py::gil_scoped_release>())
+        .def("read_features", &Decoder::read_features, py::arg("results"), py::arg("rows"),
              py::call_guard<py::gil_scoped_release>())
         .def("padded_rows", &Decoder::padded_rows, py::arg("num_rows"))
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),

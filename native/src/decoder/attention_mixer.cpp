@@ -21,10 +21,11 @@ std::vector<NamedPart> head_norm(const DecoderConfig& config, const std::string&
 
 }  // namespace
 
-void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, const std::string& prefix) {
+void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, int layer,
+                           const std::string& prefix) {
     const int q_size = config.q_size();
     const int kv_size = config.kv_size();
-    builder.add_fused(qkv, config.hidden_size,
+    builder.add_fused(qkv, config.attention_input_size(layer),
                       {{prefix + "q", q_size}, {prefix + "k", kv_size}, {prefix + "v", kv_size}});
     if (config.attention_bias) {
         builder.add_vectors(
@@ -73,7 +74,7 @@ bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
         moved |= gates_.reserve(device_, rows * config_.q_size());
     }
     moved |= attended_.reserve(device_, shape.rows);
-    moved |= linear.reserve(shape.rows, config_.qkv_size(), config_.hidden_size);
+    moved |= linear.reserve(shape.rows, config_.qkv_size(), config_.attention_input_size(0));
     moved |= linear.reserve(shape.rows, config_.hidden_size, config_.q_size());
     return moved;
 }

@@ -60,6 +60,7 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "parallel_mlp", .member = &DecoderConfig::parallel_mlp},
     ConfigField{.name = "tied_embeddings", .member = &DecoderConfig::tied_embeddings},
     ConfigField{.name = "experts", .member = &DecoderConfig::experts},
+    ConfigField{.name = "features", .member = &DecoderConfig::features},
 };
 
 /// Calls `visit` with each ConfigField.

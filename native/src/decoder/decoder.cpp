@@ -11,19 +11,30 @@
 namespace outrider {
 namespace {
 
-DecoderConfig validated(DecoderConfig config, const Device& device) {
+DecoderConfig validated(DecoderConfig config, const Device& device, const DecoderConfig* target) {
     config.validate(device);
+    if (config.features.has_value() != (target != nullptr)) {
+        throw std::invalid_argument(
+            "target: must be given for an attached drafter, and for no other decoder");
+    }
+    if (target) {
+        require_range("features.width", config.features->width, target->hidden_size, target->hidden_size);
+        require_range("vocab_size", config.vocab_size, target->vocab_size, target->vocab_size);
+    }
+    if (target && !(config.features->own_embedding && config.features->head_size > 0)) {
+        require_range("hidden_size", config.hidden_size, target->hidden_size, target->hidden_size);
+    }
     return config;
 }
 
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights,
-                 KvFormat kv)
+                 KvFormat kv, const Decoder* target)
     : device_(std::move(device)),
-      config_(validated(std::move(config), *device_)),
+      config_(validated(std::move(config), *device_, target ? &target->config_ : nullptr)),
       kv_(kv),
-      weights_(device_, config_, weights),
+      weights_(device_, config_, weights, target ? &target->weights_ : nullptr),
       adapters_(device_, weights_, weights.format == WeightFormat::f32 ? Format::f32 : Format::bf16),
       linear_(device_, adapters_),
       attention_(device_, config_, device_->activation_format(weights.format), kv),
@@ -34,7 +45,16 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       experts_(config_.experts
                    ? std::make_unique<ExpertMlp>(device_, config_, device_->activation_format(weights.format))
                    : nullptr),
-      passes_(device_->make_pass_recorder()) {}
+      feature_input_(config_.features ? std::make_unique<FeatureInput>(
+                                            device_, config_, device_->activation_format(weights.format))
+                                      : nullptr),
+      passes_(device_->make_pass_recorder()) {
+    if (const int size = config_.features ? config_.features->head_size : 0;
+        size > 0 && size < config_.vocab_size) {
+        columns_ = std::make_unique<TokenColumns>(device_, size, config_.vocab_size);
+        columns_are_set_ = false;
+    }
+}
 
 /// The bytes of each layer in one cache block.
 std::vector<size_t> Decoder::block_bytes() const {
@@ -63,6 +83,7 @@ NextRows Decoder::place(const Batch& batch, int num_blocks) {
     adapters_.select(batch);
     const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, num_blocks});
     reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
+    require_features(batch.num_rows);
     workspace_.rows.upload(device_, batch, shape);
     return workspace_.rows.next();
 }
@@ -77,6 +98,9 @@ void Decoder::pass(int num_rows, int num_logits) {
         enqueue(shape.logits);
     } else {
         passes_->run(shape, [&] { enqueue(shape.logits); });
+    }
+    if (feature_input_) {
+        feature_input_->note_carried(num_logits);
     }
 }
 
@@ -117,7 +141,7 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
         const int num_states = states_ ? std::min(num_sequences, states_->num_blocks()) : 0;
         const bool rows_moved =
             workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks, num_states);
-        const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
+        const bool head_moved = columns() && columns()->reserve(shape.logits);
         const bool layers_moved = reserve_layers(shape, num_states);
         if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || layers_moved) {
             passes_->forget();
@@ -144,7 +168,54 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     if (experts_) {
         moved |= experts_->reserve(shape.rows);
     }
+    if (feature_input_) {
+        moved |= feature_input_->reserve(std::max(shape.rows, shape.logits), linear_);
+    }
+    moved |= features_.reserve(device_, shape.rows * boundaries_.size() * config_.hidden_size);
     return moved;
+}
+
+void Decoder::keep_features(const std::vector<int>& boundaries) {
+    require_range("the number of boundaries", static_cast<int64_t>(boundaries.size()), 0, kMostStreams);
+    for (const int boundary : boundaries) {
+        require_range("boundaries", boundary, 0, config_.num_layers());
+    }
+    passes_->forget();
+    ++results_version_;
+    boundaries_ = boundaries;
+}
+
+void Decoder::set_head_tokens(const std::vector<int32_t>& token_ids) {
+    const int size = columns_ ? config_.features->head_size : 0;
+    require_range("the number of token_ids", static_cast<int64_t>(token_ids.size()), size, size);
+    for (const int32_t id : token_ids) {
+        require_range("token_ids", id, 0, config_.vocab_size - 1);
+    }
+    if (columns_) {
+        columns_->set(token_ids);
+        columns_are_set_ = true;
+    }
+}
+
+void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) {
+    const Decoder& target = *pass.decoder_;
+    const auto num_streams = static_cast<int64_t>(target.boundaries_.size());
+    if (!feature_input_) {
+        throw std::invalid_argument("features: the decoder is no attached drafter");
+    }
+    if (target.device_ != device_ || target.config_.hidden_size != config_.features->width) {
+        throw std::invalid_argument("pass: is another model's, or on another device");
+    }
+    pass.require_fresh();
+    require_range("the features of the pass", num_streams, config_.features->count, config_.features->count);
+    require_range("the number of rows", static_cast<int64_t>(rows.size()), 1, kMostRows);
+    for (const int32_t row : rows) {
+        require_range("rows", row, 0, pass.num_rows_ - 1);
+    }
+    require_complete();
+    const auto count = static_cast<int>(rows.size());
+    reserve(count, count, 1, 1);  // so that no pass over these rows moves them
+    feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
 void Decoder::allocate_cache(int num_blocks) {
@@ -177,6 +248,9 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
         require_range("token_ids", id, 0, config_.vocab_size - 1);
     }
     require_loaded();
+    if (config_.features) {
+        throw std::invalid_argument("token_ids: an attached drafter's lm_head cannot be shortened");
+    }
     const auto num_tokens = static_cast<int>(token_ids.size());
     if ((short_head_ ? short_head_->num_tokens() : 0) != num_tokens) {
         passes_->forget();
@@ -187,8 +261,8 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
     }
     if (!short_head_) {
         auto head = std::make_unique<ShortHead>(device_, weights_.lm_head(), num_tokens);
-        head->reserve(workspace_.logits ? static_cast<int>(workspace_.logits->size() / config_.vocab_size)
-                                        : 0);
+        head->columns().reserve(
+            workspace_.logits ? static_cast<int>(workspace_.logits->size() / config_.vocab_size) : 0);
         short_head_ = std::move(head);
     }
     short_head_->choose(token_ids);
@@ -211,7 +285,16 @@ void Decoder::require_complete() {
         throw std::runtime_error("the KV cache has no blocks yet");
     }
     require_states();
+    if (!columns_are_set_) {
+        throw std::runtime_error("the tokens of the lm_head are not set yet");
+    }
     complete_ = true;
+}
+
+void Decoder::require_features(int num_rows) const {
+    if (feature_input_) {
+        require_range("num_rows", num_rows, 1, feature_input_->num_rows());
+    }
 }
 
 void Decoder::require_states() const {

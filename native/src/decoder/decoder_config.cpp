@@ -125,6 +125,27 @@ void validate_mlp(const DecoderConfig& config) {
     require_range("experts.size", experts.size, 1, kMostFeatures / 2);
 }
 
+/// A drafter's first layer reads two vectors at once, which only attention does.
+void validate_features(const DecoderConfig& config) {
+    if (!config.features) {
+        return;
+    }
+    const Features& features = *config.features;
+    require_range("features.count", features.count, 1, kMostStreams);
+    require_range("features.width", features.width, 1, kMostFeatures / kMostStreams);
+    require_range("features.head_size", features.head_size, 0, config.vocab_size);
+    require(2 * int64_t{config.hidden_size} <= kMostFeatures,
+            "hidden_size is " + std::to_string(config.hidden_size) +
+                "; with features, two of it must be at most " + std::to_string(kMostFeatures));
+    require(config.layers.front().kind == LayerKind::attention,
+            "layers[0] has no attention; with features it must have");
+    require(
+        config.norm == NormKind::rms && config.pre_norm && !config.post_norm && !config.parallel_mlp,
+        "norm, pre_norm, post_norm and parallel_mlp must be \"rms\", true, false and false with features");
+    require(!config.attention_gate, "attention_gate is true; with features it must be false");
+    require(!config.tied_embeddings, "tied_embeddings is true; with features it must be false");
+}
+
 }  // namespace
 
 void DecoderConfig::validate() const {
@@ -136,6 +157,7 @@ void DecoderConfig::validate() const {
     }
     validate_norms(*this);
     validate_mlp(*this);
+    validate_features(*this);
 }
 
 int64_t DecoderConfig::position_bytes(KvFormat format) const {

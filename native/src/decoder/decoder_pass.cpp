@@ -13,13 +13,32 @@ void Decoder::enqueue(int num_logits) {
 }
 
 void Decoder::embed() {
+    float* const embedded = feature_input_ ? workspace_.delta.data() : workspace_.residual.data();
     device_->embed({.table = &weights_.embedding(),
                     .token_ids = workspace_.rows.token_ids(),
                     .scale = config_.embedding_scale,
-                    .residual = workspace_.residual.data(),
+                    .residual = embedded,
                     .rows = rows()});
+    if (feature_input_) {
+        feature_input_->begin(weights_.features(), embedded, weights_.layer(0).attention_norm.weight.data(),
+                              workspace_.residual.data(), rows());
+    }
     if (config_.has(LayerKind::attention)) {
         attention_.rotate(workspace_.rows.places());
+    }
+}
+
+/// Copies the residual stream if it is kept after so many layers.
+void Decoder::keep_feature(int boundary) {
+    const int width = config_.hidden_size;
+    const auto count = static_cast<int>(boundaries_.size());
+    for (int index = 0; index < count; ++index) {
+        if (boundaries_[index] == boundary) {
+            device_->residual_norm({.residual = workspace_.residual.data(),
+                                    .out = {features_.data() + index * width, Format::f32, count * width},
+                                    .rows = rows(),
+                                    .width = width});
+        }
     }
 }
 
@@ -29,9 +48,13 @@ void Decoder::mix(int index) {
     // The previous layer's output is added in the same operation as this layer's norm.
     float* const delta = workspace_.delta.data();
     const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
-    add_and_normalise(index > 0 ? delta : nullptr, delta_norm, layer.attention_norm);
+    const bool reads_features = feature_input_ && index == 0;
+    if (!reads_features) {
+        add_and_normalise(index > 0 ? delta : nullptr, delta_norm, layer.attention_norm);
+    }
+    keep_feature(index);
     const LayerConfig& config = config_.layers[index];
-    const Activations input = workspace_.normed.view();
+    const Activations input = reads_features ? feature_input_->attention_input() : workspace_.normed.view();
     const RowPlaces& places = workspace_.rows.places();
     void* const blocks = cache_.blocks(index);
     switch (config.kind) {
@@ -84,13 +107,18 @@ void Decoder::activate(const LayerWeights& layer) {
 void Decoder::lm_head(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers() - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
+    keep_feature(config_.num_layers());
+    if (feature_input_) {
+        feature_input_->carry(workspace_.residual.data(), weights_.final_norm().weight.data(),
+                              workspace_.rows.logit_rows(), num_logits);
+    }
     device_->gather_rows({.in = workspace_.normed.view(),
                           .indices = workspace_.rows.logit_rows(),
                           .out = workspace_.lm_head_input.view(),
                           .rows = num_logits,
                           .width = config_.hidden_size});
     const PackedWeight& head = short_head_ ? short_head_->matrix() : weights_.lm_head();
-    float* const logits = short_head_ ? short_head_->logits() : workspace_.logits->data();
+    float* const logits = columns() ? columns()->logits() : workspace_.logits->data();
     device_->product({.input = workspace_.lm_head_input.view(),
                       .weight = &head,
                       .out = logits,
@@ -101,8 +129,8 @@ void Decoder::lm_head(int num_logits) {
                            .cap = config_.logit_softcap,
                            .count = int64_t{num_logits} * head.out_features()});
     }
-    if (short_head_) {
-        short_head_->spread(workspace_.logits->data(), num_logits);
+    if (columns()) {
+        columns()->spread(workspace_.logits->data(), num_logits);
     }
 }
 

@@ -91,7 +91,7 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
     }
     switch (config.layers[index].kind) {
         case LayerKind::attention:
-            layer.attention.add(builder, config, prefix);
+            layer.attention.add(builder, config, index, prefix);
             break;
         case LayerKind::short_convolution:
             layer.convolution.add(builder, config, config.layers[index].taps, prefix);
@@ -116,19 +116,26 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
 }  // namespace
 
 DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
-                               const WeightKinds& kinds)
-    : layers_(config.layers.size()), slots_(device) {
+                               const WeightKinds& kinds, const DecoderWeights* target)
+    : target_(target), layers_(config.layers.size()), slots_(device) {
     WeightBuilder builder(device, kinds, slots_);
     const WeightFormat head = head_format(kinds.format);
     const WeightFormat table = config.tied_embeddings ? head : table_format(kinds.format);
-    embedding_ = builder.add_table({"embedding", config.vocab_size}, config.hidden_size, table);
+    const std::optional<Features>& features = config.features;
+    if (!features || features->own_embedding) {
+        embedding_ = builder.add_table({"embedding", config.vocab_size}, config.hidden_size, table);
+    }
+    if (features) {
+        features_.add(builder, config);
+    }
     for (int index = 0; index < config.num_layers(); ++index) {
         add_layer(builder, config, index, layers_[index]);
     }
     // Scaling the norm scales the logits.
     add_norm(builder, config, "final_norm", final_norm_, config.logit_scale);
-    if (!config.tied_embeddings) {
-        lm_head_ = builder.add_table({"lm_head", config.vocab_size}, config.hidden_size, head);
+    if (const int rows = features ? features->head_size : config.vocab_size;
+        rows > 0 && !config.tied_embeddings) {
+        lm_head_ = builder.add_table({"lm_head", rows}, config.hidden_size, head);
     }
     for (const auto& own : kinds.own) {
         if (device->activation_format(slots_.matrix(own.first).format()) != builder.activation_format()) {

@@ -7,10 +7,14 @@
 
 namespace outrider {
 
-std::vector<float> Pass::hidden_states(int first_row, int num_rows) const {
+void Pass::require_fresh() const {
     if (decoder_->results_version_ != version_) {
         throw std::logic_error("the results are gone: the decoder has run another pass, or reserved memory");
     }
+}
+
+std::vector<float> Pass::hidden_states(int first_row, int num_rows) const {
+    require_fresh();
     require_range("num_rows", num_rows, 1, num_rows_);
     require_range("first_row", first_row, 0, num_rows_ - num_rows);
     return decoder_->normed_states(first_row, num_rows);

@@ -22,7 +22,7 @@ ShortHead::ShortHead(std::shared_ptr<Device> device, const PackedWeight& whole, 
       whole_(whole),
       matrix_(device_->make_weight(short_kind(whole.kind()), num_tokens, whole.in_features())),
       token_ids_(num_tokens, kNoToken),
-      columns_(device_, token_ids_.size()),
+      columns_(device_, num_tokens, whole.out_features()),
       values_(device_, kRowsAtOnce * whole.in_features()) {}
 
 void ShortHead::choose(const std::vector<int32_t>& token_ids) {
@@ -30,7 +30,7 @@ void ShortHead::choose(const std::vector<int32_t>& token_ids) {
     if (before == token_ids_) {
         return;
     }
-    device_->upload(columns_.data(), token_ids_.data(), token_ids_.size() * sizeof(int32_t));
+    columns_.set(token_ids_);
     for (size_t first = 0, end; first < token_ids_.size(); first = end) {
         end = first;
         while (end < token_ids_.size() && token_ids_[end] != before[end] && end - first < kRowsAtOnce) {
@@ -47,24 +47,13 @@ void ShortHead::choose(const std::vector<int32_t>& token_ids) {
 /// Reads rows of the whole head by embedding their tokens.
 void ShortHead::take(size_t first, size_t end) {
     const auto count = static_cast<int>(end - first);
-    device_->embed(
-        {.table = &whole_, .token_ids = columns_.data() + first, .residual = values_.data(), .rows = count});
+    device_->embed({.table = &whole_,
+                    .token_ids = columns_.token_ids() + first,
+                    .residual = values_.data(),
+                    .rows = count});
     std::vector<float> values(static_cast<size_t>(count) * whole_.in_features());
     device_->download(values.data(), values_.data(), values.size() * sizeof(float));
     matrix_->store(static_cast<int>(first), count, values.data(), SourceType::f32);
-}
-
-bool ShortHead::reserve(int rows) {
-    return logits_.reserve(device_, static_cast<size_t>(rows) * num_tokens());
-}
-
-void ShortHead::spread(float* out, int rows) {
-    device_->spread_columns({.in = logits_.data(),
-                             .columns = columns_.data(),
-                             .count = num_tokens(),
-                             .out = out,
-                             .rows = rows,
-                             .width = whole_.out_features()});
 }
 
 }  // namespace outrider

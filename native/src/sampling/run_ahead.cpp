@@ -113,7 +113,9 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
         const int row = batch.logit_rows[i];
         require_in_vocabulary(runs[i], i, decoder.config().vocab_size);
         require_unguided(runs[i], i);
-        require_start(runs[i], i, batch.positions[row]);
+        if (!decoder.config().features) {  // an attached drafter counts its own positions
+            require_start(runs[i], i, batch.positions[row]);
+        }
         require_room(runs[i], i, batch, row, decoder);
         require_fitting_mask(runs[i], i, decoder.config().vocab_size);
     }

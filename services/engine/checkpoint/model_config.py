@@ -87,6 +87,27 @@ class Experts:
     have_biases: bool = False  # of the experts and the router
 
 
+class FeatureNorm(StrEnum):
+    """How the features of a row are normed."""
+
+    NONE = "none"
+    ALL = "all"  # as one vector
+    EACH = "each"  # each by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """The input of an attached drafter beside its tokens: residual streams of its target."""
+
+    count: int  # residual streams, each after some of the target's layers
+    width: int  # of each, the target's hidden size
+    norm: FeatureNorm = FeatureNorm.NONE
+    norm_residual: bool = False  # the residual begins with the normed hidden vector
+    norm_carried: bool = False  # the next row's hidden vector is normed
+    own_embedding: bool = False  # else it is the target's
+    head_size: int = 0  # rows of an output matrix of its own; 0: the target's
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """A decoder-only transformer, independent of the names its checkpoint uses."""
@@ -123,6 +144,7 @@ class ModelConfig:
     gated_mlp: bool = True
     parallel_mlp: bool = False  # the MLP has the same input as attention
     experts: Experts | None = None  # an MLP for all tokens beside them is gated
+    features: Features | None = None  # of an attached drafter
 
     @property
     def has_states(self) -> bool:

@@ -1,9 +1,9 @@
 """Tensor names: the names of weights in the checkpoints of each architecture.
 
 A table maps a tensor's name in the file to ours. {i} stands for the layer, {e} for an expert, {t} for a tap of a
-convolution, {h} for a head of queries and {k} for a head of keys. A tensor that holds the rows of several of our
-weights maps to all of them in order, separated by spaces. A letter that only our name has means that the tensor holds
-all of that kind, one below the other.
+convolution, {h} for a head of queries, {k} for a head of keys and {f} for a feature of an attached drafter. A tensor
+that holds the rows of several of our weights maps to all of them in order, separated by spaces. A letter that only our
+name has means that the tensor holds all of that kind, one below the other.
 """
 
 _ENDS = {
@@ -156,6 +156,15 @@ _LFM2_MLP = {
     "model.layers.{i}.ffn_norm.weight": "layers.{i}.mlp_norm",
 }
 
+_EAGLE3_ENDS = {
+    "embed_tokens.weight": "embedding",
+    "fc.weight": "fc",
+    "input_norm.weight": "feature_norm",
+    "fc_norm.{f}.weight": "feature_norm.{f}",
+    "norm.weight": "final_norm",
+    "lm_head.weight": "lm_head",
+}
+
 LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
 PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
 QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
@@ -184,3 +193,13 @@ LFM2_NAMES = (
     | _LFM2_MLP
 )
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS
+_EAGLE3_LAYERS = {
+    name.removeprefix("model."): ours for name, ours in (_ATTENTION | _QK_NORMS | _MLP | _PRE_NORMS).items()
+}
+EAGLE3_NAMES = _EAGLE3_ENDS | _EAGLE3_LAYERS | {"layers.0.hidden_norm.weight": "hidden_norm"}
+MIDLAYER_NAMES = (
+    _EAGLE3_ENDS
+    | {name.replace("layers.{i}.", "midlayer."): ours.replace("{i}", "0") for name, ours in _EAGLE3_LAYERS.items()}
+    | {"midlayer.hidden_norm.weight": "hidden_norm"}
+)
+"""Where the first layer has a name of its own."""

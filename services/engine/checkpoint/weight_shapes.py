@@ -8,6 +8,8 @@ import math
 from services.engine.checkpoint.model_config import (
     Attention,
     Experts,
+    FeatureNorm,
+    Features,
     GatedDelta,
     Layer,
     ModelConfig,
@@ -24,11 +26,35 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     if not config.tied_embeddings:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
     shapes = {layer: _layer_shapes(config, layer) for layer in {*config.layers}}
-    return ends | {
+    layers = {
         f"layers.{index}.{name}": shape
         for index, layer in enumerate(config.layers)
         for name, shape in shapes[layer].items()
     }
+    if config.features is not None:
+        _adapt_to_features(ends, layers, config, config.features)
+    return ends | layers
+
+
+def _adapt_to_features(
+    ends: dict[str, Shape], layers: dict[str, Shape], config: ModelConfig, features: Features
+) -> None:
+    """Change the shapes to those of an attached drafter: what it shares with its target is not among its weights."""
+    hidden, width = config.hidden_size, features.width
+    if not features.own_embedding:
+        del ends["embedding"]
+    del ends["lm_head"]
+    if features.head_size:
+        ends["lm_head"] = (features.head_size, hidden)
+    ends |= {"fc": (hidden, features.count * width), "hidden_norm": (hidden,)}
+    match features.norm:
+        case FeatureNorm.ALL:
+            ends |= {"feature_norm": (features.count * width,)}
+        case FeatureNorm.EACH:
+            ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
+    for name in ("q", "k", "v"):
+        rows, _ = layers[f"layers.0.{name}"]
+        layers[f"layers.0.{name}"] = (rows, 2 * hidden)
 
 
 def count_parameters(config: ModelConfig) -> int:

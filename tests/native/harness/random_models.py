@@ -154,6 +154,7 @@ class PagedDecoder:
         tokens: NDArray[np.int32],
         seed: int = 0,
         blocks: Mapping[str, str] | None = None,
+        target: Decoder | None = None,
     ) -> None:
         """`tokens` are those of all sequences, [sequences, positions]; weights in blocks are left to the caller."""
         self.tokens = tokens
@@ -168,6 +169,7 @@ class PagedDecoder:
             kv=kv_format,
             num_blocks=num_blocks,
             blocks=blocks or {},
+            target=target,
         )
         for name, values in random_weights(config).items():
             if name not in (blocks or {}):

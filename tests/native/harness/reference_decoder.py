@@ -63,6 +63,7 @@ class ReferenceDecoder:
         """`weights` is the result of `Checkpoint.weights`."""
         self.config = config
         self.dtype = dtype
+        self.streams: list[Tensor] = []  # the residual before and after each layer of the last tokens, [tokens, hidden]
         self._weights = {name: _to_torch(values, _weight_dtype(name, dtype)) for name, values in weights}
 
     @torch.inference_mode()
@@ -71,16 +72,22 @@ class ReferenceDecoder:
         cache = KvCache() if cache is None else cache
         positions = torch.arange(cache.length, cache.length + len(token_ids))  # [tokens]
         hidden = self._weights["embedding"][torch.tensor(token_ids)] * self.config.embedding_scale
+        self.streams = [hidden]
         for layer in range(self.config.num_layers):
             hidden = self._layer(layer, hidden, positions, cache)
+            self.streams.append(hidden)
         cache.length += len(token_ids)
         hidden = self._norm("final_norm", hidden)
         head = self._weights["embedding" if self.config.tied_embeddings else "lm_head"]
         return _soft_cap((hidden @ head.T).float() * self.config.logit_scale, self.config.logit_softcap)
 
-    def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
+    def _layer(
+        self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache, read: Tensor | None = None
+    ) -> Tensor:
+        """Return the residual after a layer, whose attention reads the normed one before it or `read`."""
         config, prefix = self.config, f"layers.{layer}."
-        read = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
+        if read is None:
+            read = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
         match config.layers[layer]:
             case Attention() as own:
                 mixed = self._attention(layer, own, read, positions, cache)

@@ -28,7 +28,7 @@ struct AttentionWeights {
     FusedWeight output;
     DeviceBuffer<float> output_bias;
 
-    void add(WeightBuilder& builder, const DecoderConfig& config, const std::string& prefix);
+    void add(WeightBuilder& builder, const DecoderConfig& config, int layer, const std::string& prefix);
 };
 
 /// All layers with attention share the rotary angles of a pass, and the buffers.

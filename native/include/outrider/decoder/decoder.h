@@ -14,6 +14,7 @@
 #include "outrider/decoder/decoder_weights.h"
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_mlp.h"
+#include "outrider/decoder/feature_input.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/linear.h"
 #include "outrider/decoder/next_rows.h"
@@ -31,8 +32,10 @@ namespace outrider {
 /// weights' format.
 class Decoder {
   public:
-    /// Throws std::invalid_argument, naming the field, for an invalid configuration.
-    Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights, KvFormat kv);
+    /// `target` has the features and the tables of an attached drafter, and must outlive it. Throws
+    /// std::invalid_argument, naming the field, for an invalid configuration.
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights, KvFormat kv,
+            const Decoder* target = nullptr);
 
     /// Allocates memory for passes up to these sizes, so that none of them allocates. Throws
     /// std::invalid_argument for sizes below 1 (0 logits are allowed) or beyond the limits.
@@ -55,6 +58,19 @@ class Decoder {
     /// that differ are copied. Throws std::invalid_argument for a token outside the vocabulary or too many
     /// tokens, std::runtime_error while weights are missing.
     void shorten_head(const std::vector<int32_t>& token_ids);
+
+    /// Lets the following passes keep features for an attached drafter: the residual stream after so many layers,
+    /// which is the embedding after 0. Throws std::invalid_argument for a number out of range.
+    void keep_features(const std::vector<int>& boundaries);
+
+    /// Sets the tokens of an attached drafter's own lm_head that has fewer rows than the vocabulary; no pass can run
+    /// before. Throws std::invalid_argument for another number of tokens, and for a token outside the vocabulary.
+    void set_head_tokens(const std::vector<int32_t>& token_ids);
+
+    /// Computes the hidden vectors of an attached drafter's next rows, those of the next batch, from the features of
+    /// these rows of its target's pass. Throws std::invalid_argument for rows that the pass did not have,
+    /// std::logic_error if its results are gone.
+    void read_features(const Pass& pass, const std::vector<int32_t>& rows);
 
     /// The LoRA adapters that a batch's sequences may select.
     Adapters& adapters() { return adapters_; }
@@ -101,7 +117,10 @@ class Decoder {
     void enqueue(int num_logits);
     void require_loaded() const;
     void require_states() const;
+    void require_features(int num_rows) const;
+    TokenColumns* columns() { return short_head_ ? &short_head_->columns() : columns_.get(); }
     void embed();
+    void keep_feature(int boundary);
     void mix(int layer);
     void mlp(int layer);
     void activate(const LayerWeights& layer);
@@ -119,11 +138,16 @@ class Decoder {
     ConvolutionMixer convolution_;
     DeltaMixer delta_;
     std::unique_ptr<ShortHead> short_head_;  // null: logits are computed for all tokens
+    std::unique_ptr<TokenColumns> columns_;  // null: the lm_head has a row for each token
+    bool columns_are_set_ = true;
     KvCache cache_;
     std::unique_ptr<KvCache> states_;  // null: not allocated yet
     int ring_rows_ = 0;
     Workspace workspace_;
-    std::unique_ptr<ExpertMlp> experts_;  // null: the model has no experts
+    std::unique_ptr<ExpertMlp> experts_;           // null: the model has no experts
+    std::unique_ptr<FeatureInput> feature_input_;  // null: it is no attached drafter
+    std::vector<int> boundaries_;                  // after which features are kept
+    DeviceBuffer<float> features_;                 // [rows, boundaries * hidden]
     std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
     int64_t results_version_ = 0;  // changes whenever the results of the last pass are overwritten

@@ -39,6 +39,22 @@ struct Experts {
     bool have_biases = false;     // of the experts and of the router
 };
 
+/// How the features of a row are normed: not at all, all as one vector, or each by itself.
+enum class FeatureNorm { none, all, each };
+
+/// The input of an attached drafter beside its tokens: residual streams of its target, each after some of its layers.
+struct Features {
+    int count = 0;  // residual streams
+    int width = 0;  // of each, the target's hidden size
+    FeatureNorm norm = FeatureNorm::none;
+    bool norm_residual = false;  // the residual begins with the normed hidden vector
+    bool norm_carried = false;   // the next row's hidden vector is normed
+    bool own_embedding = false;  // else the target's
+    int head_size = 0;           // rows of an lm_head of its own; 0: the target's
+
+    int size() const { return count * width; }
+};
+
 struct DecoderConfig {
     std::vector<LayerConfig> layers;
     int hidden_size = 0;
@@ -70,7 +86,8 @@ struct DecoderConfig {
     bool gated_mlp = true;
     bool parallel_mlp = false;  // the MLP reads attention's input, not the residual after attention
     bool tied_embeddings = false;
-    std::optional<Experts> experts;  // added to the MLP for all rows, whose output is scaled by a gate
+    std::optional<Experts> experts;    // added to the MLP for all rows, whose output is scaled by a gate
+    std::optional<Features> features;  // of an attached drafter
 
     int q_size() const { return num_heads * head_dim; }
     int kv_size() const { return num_kv_heads * head_dim; }
@@ -90,6 +107,10 @@ struct DecoderConfig {
     int64_t position_bytes(KvFormat format) const;
     /// The bytes of one sequence's states, in all layers together.
     int64_t state_bytes(int ring_rows) const;
+    /// The inputs of a layer's queries, keys and values.
+    int attention_input_size(int layer) const {
+        return features && layer == 0 ? 2 * hidden_size : hidden_size;
+    }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
     /// Throws std::invalid_argument that names the invalid field.

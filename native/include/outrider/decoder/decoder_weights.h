@@ -11,6 +11,7 @@
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
+#include "outrider/decoder/feature_input.h"
 #include "outrider/decoder/fused_weight.h"
 #include "outrider/decoder/weight_builder.h"
 #include "outrider/decoder/weight_slots.h"
@@ -58,10 +59,11 @@ struct LayerWeights {
 
 class DecoderWeights {
   public:
-    /// Throws std::invalid_argument if `kinds` has a name that is not a matrix of the configuration, or a
-    /// kind that the device does not support.
+    /// `target` has the tables that an attached drafter shares, and must outlive it. Throws std::invalid_argument
+    /// if `kinds` has a name that is not a matrix of the configuration, or a kind that the device does not
+    /// support.
     DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
-                   const WeightKinds& kinds);
+                   const WeightKinds& kinds, const DecoderWeights* target);
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
@@ -76,14 +78,19 @@ class DecoderWeights {
     /// The number of bytes of weights that a pass over one row must read.
     int64_t bytes() const;
 
-    const PackedWeight& embedding() const { return *embedding_; }
-    const PackedWeight& lm_head() const { return lm_head_ ? *lm_head_ : *embedding_; }
+    const PackedWeight& embedding() const { return embedding_ ? *embedding_ : target_->embedding(); }
+    const PackedWeight& lm_head() const {
+        return lm_head_ ? *lm_head_ : target_ ? target_->lm_head() : *embedding_;
+    }
+    const FeatureWeights& features() const { return features_; }
     const NormWeights& final_norm() const { return final_norm_; }
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
-    std::unique_ptr<PackedWeight> embedding_;
-    std::unique_ptr<PackedWeight> lm_head_;
+    const DecoderWeights* target_;             // of an attached drafter
+    std::unique_ptr<PackedWeight> embedding_;  // null: the target's
+    std::unique_ptr<PackedWeight> lm_head_;    // null: the embedding, or the target's
+    FeatureWeights features_;
     NormWeights final_norm_;
     std::vector<LayerWeights> layers_;
     WeightSlots slots_;

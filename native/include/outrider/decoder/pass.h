@@ -25,6 +25,10 @@ class Pass {
     std::vector<float> hidden_states(int first_row, int num_rows) const;
 
   private:
+    friend class Decoder;
+
+    void require_fresh() const;
+
     Decoder* decoder_;
     Logits logits_;
     int num_rows_;

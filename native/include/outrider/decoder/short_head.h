@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "outrider/decoder/token_columns.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -18,16 +19,10 @@ class ShortHead {
 
     int num_tokens() const { return matrix_->out_features(); }
     const PackedWeight& matrix() const { return *matrix_; }
+    TokenColumns& columns() { return columns_; }
 
     /// Copies the rows of the tokens, except rows that are in the right place already.  # [num_tokens]
     void choose(const std::vector<int32_t>& token_ids);
-
-    /// Allocates logits for so many rows; returns whether they have moved.
-    bool reserve(int rows);
-    float* logits() const { return logits_.data(); }  // [rows, num_tokens]
-    /// Writes the logits to their tokens' columns, and minus infinity to all others.
-    /// # out: [rows, vocab_size]
-    void spread(float* out, int rows);
 
   private:
     void take(size_t first, size_t end);
@@ -36,9 +31,8 @@ class ShortHead {
     const PackedWeight& whole_;
     std::unique_ptr<PackedWeight> matrix_;
     std::vector<int32_t> token_ids_;
-    DeviceBuffer<int32_t> columns_;  // the token ids, in device memory
-    DeviceBuffer<float> values_;     // buffer for rows being copied
-    DeviceBuffer<float> logits_;
+    TokenColumns columns_;
+    DeviceBuffer<float> values_;  // buffer for rows being copied
 };
 
 }  // namespace outrider

@@ -59,6 +59,7 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
     counts = {
         **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
         **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(taps, default=0)},
+        "f": config.features.count if config.features else 0,
     }
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():

@@ -166,10 +166,12 @@ class Decoder:
         kv: str,
         num_blocks: int | None = None,
         blocks: Mapping[str, str] = {},
+        target: Decoder | None = None,
     ) -> None:
         """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8"; `kv` is one of these but "int4".
 
-        `blocks` are matrices that are held as blocks of the given type instead. If `num_blocks` is None, the KV cache
+        `blocks` are matrices that are held as blocks of the given type instead. `target` is that of an attached
+        drafter, and shares its tables with it. If `num_blocks` is None, the KV cache
         is allocated by `allocate_cache`. Raises DeviceError if the device has too little memory.
         """
 
@@ -260,6 +262,25 @@ class Decoder:
 
     def forward(self, batch: Batch) -> Pass:
         """Run one pass over the batch's rows: write their keys and values, and compute the requested logits."""
+
+    def keep_features(self, boundaries: Seq[int]) -> None:
+        """Let the following passes keep the residual stream after so many layers, for an attached drafter.
+
+        Raises ValueError for a number out of range, or for too many.
+        """
+
+    def set_head_tokens(self, token_ids: Seq[int]) -> None:
+        """Set the token of each row of an attached drafter's lm_head that has fewer rows than the vocabulary.
+
+        Raises ValueError for another number of tokens, and for a token outside the vocabulary.
+        """
+
+    def read_features(self, results: Pass, rows: Seq[int]) -> None:
+        """Compute the hidden vectors of an attached drafter's next batch, whose rows follow these of its target's pass.
+
+        Raises ValueError for rows that the pass did not have and for another target, RuntimeError if the results are
+        gone.
+        """
 
     def padded_rows(self, num_rows: int) -> int:
         """Return the rows that the device computes for a pass of so many: no fewer."""

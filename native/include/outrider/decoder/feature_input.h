@@ -1,0 +1,65 @@
+// FeatureInput: the input of an attached drafter beside its tokens (EAGLE-3, Li et al., arXiv 2503.01840).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "outrider/decoder/activation_buffer.h"
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/weight_builder.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+class Linear;
+
+/// The weights before a drafter's first layer.
+struct FeatureWeights {
+    FusedWeight fc;                   // of a row's features, one after another
+    DeviceBuffer<float> norm;         // [count * width]; null if features are not normed
+    DeviceBuffer<float> hidden_norm;  // [hidden]
+
+    void add(WeightBuilder& builder, const DecoderConfig& config);
+};
+
+/// Each row of a drafter has a token, and the hidden vector of the token before it: computed from the target's
+/// features of that token, or carried over from the drafter's own pass over it.
+class FeatureInput {
+  public:
+    /// `config` must outlive it, and has features.
+    FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
+
+    /// Allocates memory for so many rows; returns whether any buffer has moved, after which there are no
+    /// hidden vectors.
+    bool reserve(int rows, Linear& linear);
+    /// Computes the hidden vectors of some rows of the target's pass.  # features: [rows, count * width]
+    void read(const FeatureWeights& weights, const float* features, const std::vector<int32_t>& rows,
+              Linear& linear);
+    /// Notes that the last pass has carried so many rows over.
+    void note_carried(int num_rows) { num_rows_ = num_rows; }
+    /// The number of hidden vectors.
+    int num_rows() const { return num_rows_; }
+
+    /// Writes the input of the first layer's attention, and the residual.  # embedded, residual: [rows, hidden]
+    void begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm, float* residual,
+               int rows);
+    /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * hidden]
+    Activations attention_input() const { return attention_input_.view(); }
+    /// Keeps the residual of rows whose logits are requested as the hidden vectors of the rows after them.
+    void carry(float* residual, const float* final_norm, const int32_t* logit_rows, int num_logits);
+
+  private:
+    std::shared_ptr<Device> device_;
+    const DecoderConfig& config_;
+    int num_rows_ = 0;
+    DeviceBuffer<int32_t> indices_;     // [rows], rows of the target's pass
+    DeviceBuffer<float> gathered_;      // [rows, count * width]
+    ActivationBuffer fc_input_;         // [rows, count * width]
+    DeviceBuffer<float> hidden_;        // [rows, hidden]
+    DeviceBuffer<float> carried_;       // [rows, hidden], before they are normed
+    ActivationBuffer attention_input_;  // [rows, 2 * hidden]
+};
+
+}  // namespace outrider

@@ -1,0 +1,142 @@
+"""AttachedDrafter: a folder with an EAGLE-3 drafter, checked against its target."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, DrafterFields
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
+from services.engine.checkpoint.tensor_files import TensorFiles
+from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.json_fields import JsonFields
+from services.engine.forced_tokens import ForcedIds
+
+logger = logging.getLogger(__name__)
+
+_MOST_LAYERS = 16
+_OFFSETS, _MASK = "d2t", "t2d"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedDrafter:
+    """Its weights, and how it is attached to its target."""
+
+    checkpoint: Checkpoint
+    boundaries: tuple[int, ...]  # the target's layers after which it takes features
+    head_tokens: tuple[int, ...]  # of each row of its output matrix; empty: all tokens in their order
+    num_predictions: int  # of a step that it was trained for
+
+
+def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
+    """Read and check the configuration of a drafter for a target, and the names and shapes of its weights.
+
+    What the folder leaves open is logged. Raises CheckpointError naming the file, field or tensor at fault.
+    """
+    fields = DrafterFields.read(JsonFields.from_file(folder / "config.json"))
+    _, layers = read_architecture(fields.layers, LONGEST_CONTEXT)
+    tensors = TensorFiles(folder)
+    boundaries, is_said = fields.boundaries(target)
+    features = _read_features(fields, tensors, target, len(boundaries))
+    config = replace(layers, architecture="EAGLE-3", features=features, tied_embeddings=False)
+    _check_sizes(fields, config, target)
+    if not is_said:
+        logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
+    names = fitting_names((EAGLE3_NAMES, MIDLAYER_NAMES), config, {*tensors})
+    unused = {name for name in tensors if name in (_OFFSETS, _MASK) or name.startswith("verifier_")}
+    checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
+    return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)
+
+
+def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:
+    norm_residual, is_said = fields.flag("norm_before_residual", fields.is_of_speculators)
+    if not is_said:
+        logger.warning("%s: norm_before_residual is taken as %s, as no field says", fields.drafter.where, norm_residual)
+    norm = FeatureNorm.NONE
+    if "input_norm.weight" in tensors or fields.flag("norm_before_fc", False)[0]:
+        norm = FeatureNorm.ALL
+    elif "fc_norm.0.weight" in tensors or fields.flag("fc_norm", False)[0]:
+        norm = FeatureNorm.EACH
+    width = fields.drafter.integer("target_hidden_size", target.hidden_size)
+    return Features(
+        count=count,
+        width=width,
+        norm=norm,
+        norm_residual=norm_residual,
+        norm_carried=fields.flag("norm_output", False)[0],
+        own_embedding="embed_tokens.weight" in tensors,
+        head_size=_head_size(fields, tensors),
+    )
+
+
+def _head_size(fields: DrafterFields, tensors: TensorFiles) -> int:
+    if "lm_head.weight" not in tensors:
+        return 0
+    whole = fields.layers.integer("vocab_size")
+    return fields.drafter.integer("draft_vocab_size", whole, maximum=whole)
+
+
+def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig) -> None:
+    """Raise CheckpointError, with both numbers, for a drafter of another target."""
+    features = config.features
+    assert features is not None
+    if features.width != target.hidden_size:
+        problem = f"must be the target's hidden size, {target.hidden_size}, is {features.width}"
+        raise fields.drafter.error("target_hidden_size", problem)
+    if config.vocab_size != target.vocab_size:
+        problem = f"must be the target's vocabulary, {target.vocab_size}, is {config.vocab_size}"
+        raise fields.layers.error("vocab_size", problem)
+    shares = not (features.own_embedding and features.head_size)
+    if shares and config.hidden_size != target.hidden_size:
+        problem = f"must be the target's, {target.hidden_size}, as the folder lacks tables of its own, "
+        raise fields.layers.error("hidden_size", f"{problem}is {config.hidden_size}")
+    if config.num_layers > _MOST_LAYERS:
+        raise fields.layers.error("num_hidden_layers", f"must be at most {_MOST_LAYERS}, is {config.num_layers}")
+
+
+def _source(
+    folder: Path, config: ModelConfig, tensors: TensorFiles, names: dict[str, tuple[str, ...]], unused: set[str]
+) -> CheckpointSource:
+    return CheckpointSource(
+        path=folder,
+        described_by="config.json",
+        config=config,
+        generation={},
+        token_rules={},
+        forced_ids=ForcedIds(),
+        eos_token_ids=(),
+        tensors=tensors,
+        names=names,
+        folder_names={},
+        ignored=frozenset(unused),
+        norms_are_offsets=False,
+    )
+
+
+def _read_head_tokens(tensors: TensorFiles, config: ModelConfig) -> tuple[int, ...]:
+    """The token of each row of a small output matrix: its own number plus an offset.
+
+    Raises CheckpointError for tokens outside the vocabulary, or twice the same.
+    """
+    assert config.features is not None
+    count = config.features.head_size
+    if count in (0, config.vocab_size):
+        return ()
+    if _OFFSETS not in tensors or tensors.kind(_OFFSETS) not in ("I64", "I32") or tensors.shape(_OFFSETS) != (count,):
+        where = tensors.path(_OFFSETS) if _OFFSETS in tensors else tensors.path("lm_head.weight")
+        raise CheckpointError(f"{where}: tensor {_OFFSETS!r} must hold {count} whole numbers, as draft_vocab_size says")
+    offsets = tensors.tensor(_OFFSETS).astype(np.int64)
+    least, most = int(offsets.min()), int(offsets.max())
+    token_ids = np.arange(count) + offsets
+    is_in_range = -count < least and most < config.vocab_size and token_ids.min() >= 0
+    if not is_in_range or token_ids.max() >= config.vocab_size or len(np.unique(token_ids)) < count:
+        raise CheckpointError(
+            f"{tensors.path(_OFFSETS)}: tensor {_OFFSETS!r} must lead to different tokens from 0 to "
+            f"{config.vocab_size - 1}"
+        )
+    return tuple(token_ids.tolist())

@@ -1,0 +1,39 @@
+"""An attached drafter in plain torch, by section 3 of EAGLE-3 (arXiv 2503.01840): the oracle of the native one."""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from services.engine.checkpoint.model_config import FeatureNorm
+from tests.native.harness.reference_decoder import KvCache, ReferenceDecoder
+
+
+class ReferenceDrafter(ReferenceDecoder):
+    """One sequence, whose rows have a token and the hidden vector of the token before it."""
+
+    def hidden(self, features: Tensor) -> Tensor:
+        """The hidden vectors of rows of the target.  # [rows, count * width] -> [rows, hidden]"""
+        shape = self.config.features
+        assert shape is not None
+        if shape.norm is FeatureNorm.ALL:
+            features = self._norm("feature_norm", features)
+        if shape.norm is FeatureNorm.EACH:
+            parts = features.split(shape.width, dim=-1)
+            features = torch.cat([self._norm(f"feature_norm.{index}", part) for index, part in enumerate(parts)], -1)
+        return self._linear("fc", features, has_bias=False)
+
+    @torch.inference_mode()
+    def read(self, hidden: Tensor, token_ids: Seq[int], cache: KvCache) -> tuple[Tensor, Tensor]:
+        """The logits of rows, [rows, head size], and the hidden vectors of the rows after them, [rows, hidden]."""
+        shape = self.config.features
+        assert shape is not None
+        positions = torch.arange(cache.length, cache.length + len(token_ids))
+        normed = self._norm("hidden_norm", hidden)
+        embedded = self._norm("layers.0.attention_norm", self._weights["embedding"][torch.tensor(token_ids)])
+        residual, read = normed if shape.norm_residual else hidden, torch.cat([embedded, normed], -1)
+        for layer in range(self.config.num_layers):
+            residual = self._layer(layer, residual, positions, cache, read if layer == 0 else None)
+        cache.length += len(token_ids)
+        last = self._norm("final_norm", residual)
+        return (last @ self._weights["lm_head"].T).float(), last if shape.norm_carried else residual
