@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from services.engine.checkpoint.model_config import Attention, Experts, GatedDelta, ModelConfig, ShortConvolution
+from services.engine.checkpoint.model_config import (
+    Attention,
+    Experts,
+    Features,
+    GatedDelta,
+    ModelConfig,
+    ShortConvolution,
+)
 from services.engine.decoder import native
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.harness.devices import DEVICES, emulated_device, needs_emulation
@@ -37,6 +44,7 @@ def test_no_number_is_forgotten() -> None:
     said = [name for stub in stubs for name in _numbers_in(ast.parse(stub.read_text()).body)]
     fields_of_models = {f"DecoderConfig.{field.name}" for field in fields(ModelConfig) if _ENDS.search(str(field.type))}
     fields_of_models |= {f"DecoderConfig.experts.{each.name}" for each in fields(Experts) if each.type is int}
+    fields_of_models |= {f"DecoderConfig.features.{each.name}" for each in fields(Features) if each.type is int}
     layers = (Attention, ShortConvolution, GatedDelta)
     fields_of_models |= {f"DecoderConfig.layers.{each.name}" for kind in layers for each in fields(kind)}
     assert fields_of_models >= {"DecoderConfig.experts.count", "DecoderConfig.hidden_size"}

@@ -36,6 +36,7 @@ from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.harness.devices import is_cuda, make_device
 from tests.native.harness.extremes.extreme_blocks import block_calls
 from tests.native.harness.extremes.extreme_experts import expert_calls
+from tests.native.harness.extremes.extreme_features import feature_calls
 from tests.native.harness.extremes.extreme_groups import grouped_calls
 from tests.native.harness.extremes.extreme_places import PLACES, places, wrapped
 from tests.native.harness.extremes.extreme_states import state_calls
@@ -89,6 +90,7 @@ class World:
             *(some(self.device) for some in others),
             block_calls(self.decoder),
             state_calls(self.device),
+            feature_calls(self.device),
         )
         return {name: call for part in parts for name, call in part}
 
