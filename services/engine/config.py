@@ -67,6 +67,7 @@ class EngineConfig:
     """The settings of one engine; sizes are in tokens unless they say otherwise."""
 
     model: ModelSource
+    head: ModelSource | None = None  # an attached drafter for it
     isa: str
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …
@@ -140,11 +141,12 @@ class EngineConfig:
         free, total = memory
         return int(self.gpu_memory_fraction * total) - (total - free)
 
-    def num_blocks(self, model: ModelConfig, left: int | None = None) -> int:
+    def num_blocks(self, model: ModelConfig, left: int | None = None, drafter: ModelConfig | None = None) -> int:
         """Return how many KV blocks to allocate: as many as all sequences could fill, within the allowed memory.
 
-        `left` is the result of `memory_left`. Raises ConfigError if the memory does not hold one block, or on a host
-        not the configured number of blocks; on a GPU the allocator finds that out.
+        `left` is the result of `memory_left`. A `drafter` has as many blocks: on a GPU both share the memory that is
+        left; on a host its own come on top, so that no answer ends earlier for it. Raises ConfigError if the memory
+        does not hold one block, or on a host not the configured number of blocks; on a GPU the allocator finds out.
         """
         block_bytes = self.block_bytes(model)
         if self.kv_blocks is not None:
@@ -161,7 +163,10 @@ class EngineConfig:
         memory = self.kv_memory or (HOST_KV_MEMORY if left is None else left)
         if memory < block_bytes:
             raise ConfigError(f"kv_memory is {memory} bytes; it must be at least {block_bytes}, one KV block")
-        return min(wanted, (memory if left is None else min(memory, left)) // block_bytes)
+        if left is None:
+            return min(wanted, memory // block_bytes)
+        both = block_bytes + (self.block_bytes(drafter) if drafter is not None else 0)
+        return min(wanted, memory // block_bytes, left // both)
 
     def check_host_memory(self, model: ModelConfig, weights: str) -> None:
         """Raise ConfigError, before anything is loaded, if weights and KV cache cannot fit in the host's memory."""

@@ -38,6 +38,7 @@ class PredictionSource(Enum):
 
     DRAFT = auto()
     LOOKUP = auto()
+    ATTACHED = auto()
 
 
 class TokenRecord(NamedTuple):  # which is made faster than a frozen dataclass

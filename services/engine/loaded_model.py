@@ -9,6 +9,7 @@ from pathlib import Path
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.state_checkpoints import StateCheckpoints
+from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig, ring_rows
 from services.engine.decoder.background_digest import BackgroundDigest
@@ -23,6 +24,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
 from services.engine.hub.fetch import fetch
+from services.engine.loaded_drafter import LoadedDrafter
 from services.engine.lora.adapter import Adapter
 from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.text.tokenizer import Tokenizer
@@ -37,6 +39,7 @@ class LoadedModel:
     grammars: GrammarCompiler
     device: Device
     decoder: Decoder
+    drafter: LoadedDrafter | None  # attached to it
     adapter_loader: AdapterLoader
     adapters: Mapping[str, Adapter]  # those that were loaded with it, by their names
     sampler: Sampler
@@ -61,6 +64,7 @@ class LoadedModel:
         and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
+        attached = None if config.head is None else load_drafter(fetch(config.head).path, checkpoint.config)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
@@ -78,7 +82,10 @@ class LoadedModel:
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
             adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
-            num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
+            drafter = None
+            if attached is not None:
+                drafter = LoadedDrafter.load(attached, decoder, device, weights=weights, kv=config.kv)
+            num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device, drafter)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
         return cls(
@@ -87,11 +94,12 @@ class LoadedModel:
             grammars=grammars,
             device=device,
             decoder=decoder,
+            drafter=drafter,
             adapter_loader=adapter_loader,
             adapters=adapters,
             sampler=sampler,
             weights=weights,
-            blocks=_make_blocks(config, checkpoint, decoder),
+            blocks=_make_blocks(config, checkpoint, decoder, drafter),
             digest=digest,
             context_length=config.resolve_context_length(checkpoint.config, num_blocks),
         )
@@ -110,11 +118,11 @@ class LoadedModel:
         Raises CheckpointError or DeviceError if the device cannot compute any more.
         """
         warm_up(self.checkpoint, self.decoder)
-        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder))
+        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder, self.drafter))
 
     def with_offload(self, config: EngineConfig, offload: KvOffload) -> "LoadedModel":
         """Return the same model with an empty KV cache that offloads evicted blocks."""
-        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder, offload))
+        return replace(self, blocks=_make_blocks(config, self.checkpoint, self.decoder, self.drafter, offload))
 
     @property
     def max_blocks(self) -> int:
@@ -123,13 +131,23 @@ class LoadedModel:
 
 
 def _make_blocks(
-    config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, offload: KvOffload | None = None
+    config: EngineConfig,
+    checkpoint: Checkpoint,
+    decoder: Decoder,
+    drafter: LoadedDrafter | None,
+    offload: KvOffload | None = None,
 ) -> BlockManager:
     model = checkpoint.config
+
+    def copy_block(source: int, target: int) -> None:
+        decoder.copy_block(source, target)
+        if drafter is not None:
+            drafter.decoder.copy_block(source, target)
+
     return BlockManager(
         num_blocks=decoder.num_blocks,
         block_size=BLOCK_SIZE,
-        copy_block=decoder.copy_block,
+        copy_block=copy_block,
         keeps_prefixes=config.prefix_cache,
         offload=offload,
         num_slots=config.max_sequences if model.has_states else 0,
@@ -174,7 +192,12 @@ def _leave_for_idle_time(decoder: Decoder, device: Device, weights: str, cache: 
 
 
 def _allocate_cache(
-    config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
+    config: EngineConfig,
+    checkpoint: Checkpoint,
+    decoder: Decoder,
+    sampler: Sampler,
+    device: Device,
+    drafter: LoadedDrafter | None,
 ) -> int:
     """Allocate the KV cache and return its number of blocks.
 
@@ -195,7 +218,11 @@ def _allocate_cache(
         sampler.reserve(model.vocab_size)
         # Graphs are lost when the cache is allocated; recording them first finds out how much memory they take.
         record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
-    num_blocks = config.num_blocks(model, config.memory_left(device))
+        if drafter is not None:
+            drafter.reserve(max_rows=max_rows, max_sequences=config.max_sequences, max_blocks=max_blocks)
+    num_blocks = config.num_blocks(model, config.memory_left(device), drafter.config if drafter is not None else None)
     decoder.allocate_cache(num_blocks)
+    if drafter is not None:
+        drafter.decoder.allocate_cache(num_blocks)
     record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     return num_blocks

@@ -47,6 +47,7 @@ _NO_SPECULATION_REASONS: dict[int, NoSpeculationReason] = {
 _SOURCES: dict[int, PredictionSource] = {
     common_pb2.PREDICTION_SOURCE_DRAFT: PredictionSource.DRAFT,
     common_pb2.PREDICTION_SOURCE_LOOKUP: PredictionSource.LOOKUP,
+    common_pb2.PREDICTION_SOURCE_ATTACHED: PredictionSource.ATTACHED,
 }
 
 

@@ -20,6 +20,8 @@ class PredictionSource(StrEnum):
     DRAFT = "draft"
     LOOKUP = "lookup"
     """An earlier place of the prompt and the answer that reads the same."""
+    ATTACHED = "attached"
+    """A drafter that is attached to the target."""
     UNKNOWN = "unknown"
     """The server named a source that this version of the client does not know."""
 

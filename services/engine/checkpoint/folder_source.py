@@ -56,7 +56,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     held = {*map(text_name, tensors)}
     of_text = fitting_names((architecture.names, architecture.stacked_names), config, held)
     names, others = _find_names(of_text, tensors)
-    _require_values(tensors, names)
+    require_values(tensors, names)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
     if architecture.stacks_experts or architecture.stacked_names:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
@@ -89,7 +89,7 @@ def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]
     return tensors, tensors.idle_biases()
 
 
-def _require_values(tensors: StoredTensors, names: Iterable[str]) -> None:
+def require_values(tensors: StoredTensors, names: Iterable[str]) -> None:
     """Raise CheckpointError for a weight whose values are no floats, unless it is a quantised matrix."""
     for name in names:
         is_matrix = isinstance(tensors, QuantisedTensors) and tensors.is_matrix(name)

@@ -35,20 +35,26 @@ def load_decoder(
 
 
 def new_decoder(
-    checkpoint: Checkpoint, device: Device, *, weights: str, kv: str, num_blocks: int | None = None
+    checkpoint: Checkpoint,
+    device: Device,
+    *,
+    weights: str,
+    kv: str,
+    num_blocks: int | None = None,
+    target: Decoder | None = None,
 ) -> Decoder:
     """Build a decoder without loading its weights; no weight file is read.
 
     `weights` and `kv` are formats that the configuration allows. Without `num_blocks` the KV cache must be allocated
-    later. Raises DeviceError if the device has too little memory, CheckpointError for a configuration that the decoder
-    refuses.
+    later. `target` is that of an attached drafter. Raises DeviceError if the device has too little memory,
+    CheckpointError for a configuration that the decoder refuses.
     """
     is_stored = weights == STORED
     held = find_blocks(checkpoint) if is_stored else {}
     others = "f32" if is_stored else weights  # exact, as the integers are
     try:
         config = DecoderConfig(checkpoint.config)
-        return Decoder(device, config, weights=others, kv=kv, num_blocks=num_blocks, blocks=held)
+        return Decoder(device, config, weights=others, kv=kv, num_blocks=num_blocks, blocks=held, target=target)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.path}: {error}") from error
     except DeviceError as error:

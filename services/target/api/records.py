@@ -12,6 +12,7 @@ _SOURCES = {
     None: common_pb2.PREDICTION_SOURCE_UNSPECIFIED,
     PredictionSource.DRAFT: common_pb2.PREDICTION_SOURCE_DRAFT,
     PredictionSource.LOOKUP: common_pb2.PREDICTION_SOURCE_LOOKUP,
+    PredictionSource.ATTACHED: common_pb2.PREDICTION_SOURCE_ATTACHED,
 }
 
 

@@ -1,11 +1,11 @@
 """OwnEngine: opens the engine of a model in this process, with links to its drafts."""
 
 from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
 from pathlib import Path
 
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.loaded_model import LoadedModel
 from services.engine.loop import PulseMemory
 from services.service.server_config import ServerConfig
 from services.target.engines.model_drafts import ModelDrafts, takes_drafts
@@ -61,8 +61,9 @@ class OwnEngine:
         if self.drafts is not None:
             await self.drafts.stop()
 
-    def _predictors(self, _: LoadedModel) -> list[Predictor]:
+    def _predictors(self, of_model: Seq[Predictor]) -> list[Predictor]:
         """The predictors in the order in which they are asked."""
         setup = self._setup
-        first = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
-        return with_lookup(*first, long_match=PolicyConfig().long_match) if setup.lookup else [*first]
+        drafts = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
+        first = [*of_model, *drafts]
+        return with_lookup(*first, long_match=PolicyConfig().long_match) if setup.lookup else first

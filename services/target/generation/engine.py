@@ -14,6 +14,7 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.engine.decoder.native import Batch
 from services.engine.events import Failed
 from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.trial import GrammarTrial
@@ -41,11 +42,16 @@ from services.target.sequence.generation import Generation
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
 
 _MOST_PREPARED = 2  # requests at once whose grammars are compiled or whose received tokens are replayed
+
+
+def _same(predictors: Seq[Predictor]) -> Seq[Predictor]:
+    return predictors
 
 
 class Order(NamedTuple):
@@ -64,14 +70,15 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        make_predictors: Callable[[LoadedModel], Seq[Predictor]] = lambda _: (),
+        make_predictors: Callable[[Seq[Predictor]], Seq[Predictor]] = _same,
         policy: PolicyConfig | None = None,
         deliveries: Deliveries | None = None,
         pulse_memory: PulseMemory | None = None,
         on_failure: Callable[[], None],
     ) -> None:
-        """`deliveries` are those of orders; without them generations are submitted, and read in this process.
-        The pulse is written to `pulse_memory`.
+        """`make_predictors` is called with the predictors that the model brings, and returns all. `deliveries` are
+        those of orders; without them generations are submitted, and read in this process. The pulse is written to
+        `pulse_memory`.
 
         Raises ConfigError for an offload that is not possible.
         """
@@ -83,15 +90,17 @@ class TargetEngine:
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.facts = _facts(model, config, fingerprint)
         self.scheduler = Scheduler(_limits(config), model.blocks)
+        attached = _attached(model, config, self._policy)
         runner = ModelRunner(
             model.decoder,
             max_rows=config.max_rows,
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
             returns_early=model.device.memory is not None,
+            on_pass=attached.see if attached is not None else None,
         )
         self.speculation = Speculation(
-            make_predictors(model),
+            make_predictors([attached] if attached is not None else []),
             vocab_size=model.checkpoint.config.vocab_size,
             config=self._policy,
             padded=model.decoder.padded_rows,
@@ -114,7 +123,7 @@ class TargetEngine:
         config: EngineConfig,
         *,
         loras: Mapping[str, Path] | None = None,
-        make_predictors: Callable[[LoadedModel], Seq[Predictor]] = lambda _: (),
+        make_predictors: Callable[[Seq[Predictor]], Seq[Predictor]] = _same,
         policy: PolicyConfig | None = None,
         deliveries: Deliveries | None = None,
         pulse_memory: PulseMemory | None = None,
@@ -124,8 +133,8 @@ class TargetEngine:
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread.
 
-        `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read, and
-        `make_predictors` once they are. Raises CheckpointError and ConfigError.
+        `loras` are the folders of its adapters by their names; `try_out` is called while the weights are read. Raises
+        CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress, try_out, loras)
         engine = cls(
@@ -350,6 +359,13 @@ class TargetEngine:
 def _wake(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # the loop is closed, so that nobody reads any more
         loop.call_soon_threadsafe(call)
+
+
+def _attached(model: LoadedModel, config: EngineConfig, policy: PolicyConfig) -> AttachedPredictor | None:
+    if model.drafter is None:
+        return None
+    batch = Batch(max_rows=config.max_rows, max_sequences=config.max_sequences, max_blocks=model.max_blocks)
+    return AttachedPredictor(model.drafter, model.sampler, batch, policy)
 
 
 def _limits(config: EngineConfig) -> SchedulerConfig:

@@ -1,5 +1,6 @@
 """ModelRunner: runs the decoder over scheduled rows; the logits stay on the device."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from services.engine.cache.cached_tokens import CachedTokens
@@ -12,10 +13,19 @@ class ModelRunner:
     """Runs one pass of the decoder over the scheduled rows of all sequences."""
 
     def __init__(
-        self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int, returns_early: bool = False
+        self,
+        decoder: Decoder,
+        *,
+        max_rows: int,
+        max_sequences: int,
+        max_blocks: int,
+        returns_early: bool = False,
+        on_pass: Callable[[Pass, Seq[ScheduledRows]], None] | None = None,
     ) -> None:
-        """`returns_early` is whether the device computes a pass while the host goes on, as a GPU does."""
-        self.returns_early = returns_early
+        """`returns_early` is whether the device computes a pass while the host goes on, as a GPU does; `on_pass` is
+        called with the results of each pass.
+        """
+        self.returns_early, self._on_pass = returns_early, on_pass
         self._decoder = decoder
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
@@ -30,7 +40,10 @@ class ModelRunner:
             for negative in rows.sequence.texts[1:]:
                 runs.append(_run(rows, negative, rows.num_negative, num_logits=rows.num_draws))
         fill(self._batch, (run for run in runs if run.certain > run.text.num_computed))
-        return self._decoder.forward(self._batch)
+        results = self._decoder.forward(self._batch)
+        if self._on_pass is not None:
+            self._on_pass(results, scheduled)
+        return results
 
     def pool(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""

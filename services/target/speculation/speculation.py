@@ -152,7 +152,7 @@ class Speculation:
         if not self._sources:
             return
         step = self._step
-        computing = self._clock() - step.began - sum(rows.waiting for rows in batch)
+        computing = self._clock() - step.began - step.drafting - sum(rows.waiting for rows in batch)
         only_decodes = all(rows.is_decode for rows in batch)
         if only_decodes and not step.is_disturbed:
             self._passes.observe(sum(rows.num_rows for rows in batch), computing)
@@ -160,7 +160,7 @@ class Speculation:
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
         if not automatic:
             return
-        if not (step.serving or step.is_disturbed or any(rows.waiting for rows in automatic)):
+        if not (step.serving or step.is_disturbed or step.drafting or any(rows.waiting for rows in automatic)):
             seconds = computing if only_decodes else self._passes.seconds(len(decoding))
             for rows in automatic:
                 rows.sequence.speculation.seconds.add(seconds, seconds, 1.0)
@@ -200,7 +200,10 @@ class Speculation:
         sequences = [rows.sequence for rows in unserved]
         plan = source.plan(sequences, size)
         self._step.plans.append(plan)
+        began = self._clock()
         predictions = source.predict(sequences, plan)
+        if source.kind is PredictionSource.ATTACHED:
+            self._step.drafting += self._clock() - began
         asked = [*compress(unserved, plan.lengths)]
         waits = source.kind is not PredictionSource.LOOKUP
         if asked and waits:

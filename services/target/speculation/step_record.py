@@ -28,6 +28,9 @@ class StepRecord:
     is_disturbed: bool = False
     """Whether a predictor computes on the target's cores during the pass."""
 
+    drafting: float = 0.0
+    """Seconds in which an attached drafter has computed."""
+
     @property
     def invested(self) -> float:
         """Seconds of waiting for a draft that reads, which later gains are trusted to return."""
@@ -48,4 +51,4 @@ class StepRecord:
         plain = passes.seconds(num_decoding)
         verifying = passes.seconds(num_decoding + sum(len(rows.predictions) for rows in automatic))
         seconds = max(verifying, computing) if self.is_disturbed else verifying
-        return plain, seconds, sum(rows.waiting for rows in automatic)
+        return plain, seconds, self.drafting + sum(rows.waiting for rows in automatic)

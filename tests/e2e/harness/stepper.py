@@ -9,14 +9,16 @@ from typing import Any
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.page_store import PageStore
 from services.engine.cache.state_checkpoints import StateCheckpoints
+from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import ring_rows
 from services.engine.decoder.model_loader import load_decoder
-from services.engine.decoder.native import BLOCK_SIZE, Device, Pass, isas
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, Pass, isas
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
+from services.engine.loaded_drafter import LoadedDrafter
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
 from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.open_offload import offload_to
@@ -39,6 +41,8 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 from tests.e2e.harness.models import folder
@@ -99,9 +103,10 @@ class Stepper:
 
     def __init__(
         self,
-        model: str,
+        model: str | Path,
         *,
         predictors: Seq[Predictor] = (),
+        drafter: Path | None = None,
         isa: str | None = None,
         weights: str = "bf16",
         kv: str = "bf16",
@@ -112,14 +117,24 @@ class Stepper:
         make_store: Callable[[int], PageStore] | None = None,
         num_checkpoints: int = 8,
     ) -> None:
-        """`make_store` makes what blocks are offloaded to, of the bytes of one."""
-        checkpoint = load_checkpoint(folder(model))
+        """`model` may be a folder, as `drafter` is. `make_store` makes what blocks are offloaded to, of the bytes of one."""
+        path = model if isinstance(model, Path) else folder(model)
+        checkpoint = load_checkpoint(path)
         device = Device.cpu(isa or isas()[0], 1)
-        self.model = model
-        self.tokenizer = Tokenizer.from_folder(folder(model))
+        self.model = str(model)
+        self.tokenizer = Tokenizer.from_folder(path)
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
         store = make_store(self._decoder.block_bytes) if make_store else None
+        self._drafter: Decoder | None = None
+        native_sampler, attached = NativeSampler(device), None
+        if drafter is not None:
+            read = load_drafter(drafter, checkpoint.config)
+            loaded = LoadedDrafter.load(read, self._decoder, device, weights=weights, kv=kv)
+            loaded.decoder.allocate_cache(num_blocks)
+            batch = Batch(max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks)
+            attached = AttachedPredictor(loaded, native_sampler, batch, PolicyConfig())
+            self._drafter, predictors = loaded.decoder, [attached, *predictors]
         self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
         has_states = checkpoint.config.has_states
         self.blocks = BlockManager(
@@ -137,12 +152,14 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self._adapters = AdapterLoader(checkpoint, self._decoder).load_all(loras or {})
         self.runner = CountingRunner(
-            self._decoder, max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks
+            self._decoder,
+            max_rows=_MAX_ROWS,
+            max_sequences=_MAX_SEQUENCES,
+            max_blocks=num_blocks,
+            on_pass=attached.see if attached is not None else None,
         )
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(
-            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
-        )
+        self._step = TargetStep(self.scheduler, self.runner, Sampler(native_sampler), speculation, DeferredCalls())
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
@@ -167,6 +184,8 @@ class Stepper:
     def step(self) -> bool:
         """One pass; False if no sequence has work."""
         poison(self._decoder, self.blocks.empty)
+        if self._drafter is not None:
+            poison(self._drafter, self.blocks.empty)
         if self.blocks.has_states:
             poison_states(self._decoder, self.blocks.empty_slots)
         did_work = self._step.step()
@@ -214,6 +233,8 @@ class Stepper:
     def _copy_block(self, source: int, target: int) -> None:
         self.num_copies += 1
         self._decoder.copy_block(source, target)
+        if self._drafter is not None:
+            self._drafter.copy_block(source, target)
 
 
 def request(prompt: Seq[int], **fields: Any) -> Request:

@@ -189,6 +189,8 @@ class _PredictionSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pred
     """A draft service."""
     PREDICTION_SOURCE_LOOKUP: _PredictionSource.ValueType  # 2
     """An earlier occurrence of the same text in the prompt and the answer (prompt lookup)."""
+    PREDICTION_SOURCE_ATTACHED: _PredictionSource.ValueType  # 3
+    """A drafter that is attached to the target."""
 
 class PredictionSource(_PredictionSource, metaclass=_PredictionSourceEnumTypeWrapper):
     """The source of a prediction."""
@@ -199,6 +201,8 @@ PREDICTION_SOURCE_DRAFT: PredictionSource.ValueType  # 1
 """A draft service."""
 PREDICTION_SOURCE_LOOKUP: PredictionSource.ValueType  # 2
 """An earlier occurrence of the same text in the prompt and the answer (prompt lookup)."""
+PREDICTION_SOURCE_ATTACHED: PredictionSource.ValueType  # 3
+"""A drafter that is attached to the target."""
 Global___PredictionSource: _TypeAlias = PredictionSource  # noqa: Y015
 
 class _FinishReason:

@@ -10,6 +10,7 @@ from services.engine.checkpoint.architectures.table import fitting_names, read_a
 from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, DrafterFields
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.folder_source import require_values
 from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
@@ -48,6 +49,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     if not is_said:
         logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
     names = fitting_names((EAGLE3_NAMES, MIDLAYER_NAMES), config, {*tensors})
+    require_values(tensors, names)
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or name.startswith("verifier_")}
     checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
     return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)

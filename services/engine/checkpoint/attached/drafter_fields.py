@@ -55,7 +55,8 @@ class DrafterFields:
         ids = fields.raw(name)
         boundaries = [2, depth // 2, depth - 3] if ids is None else ids
         if not _are_numbers(boundaries, depth):
-            raise fields.error(name, f"must be 1 to {_MOST_FEATURES} whole numbers from 0 to {depth}, is {shown(boundaries)}")
+            problem = f"must be 1 to {_MOST_FEATURES} whole numbers from 0 to {depth}, is {shown(boundaries)}"
+            raise fields.error(name, problem)
         if len({*boundaries}) < len(boundaries):
             raise fields.error(name, f"must be different numbers, is {shown(boundaries)}")
         return tuple(boundaries), ids is not None

@@ -140,6 +140,13 @@ def test_missing_tensors_are_named(tmp_path, target, name):
         read(tmp_path, target, original_fields(target), tensors)
 
 
+def test_weights_that_are_no_floats_are_refused(tmp_path, target):
+    tensors = drafter_tensors(target)
+    tensors["fc.weight"] = tensors["fc.weight"].astype(np.float64)
+    with pytest.raises(CheckpointError, match="'fc.weight' is F64"):
+        read(tmp_path, target, original_fields(target), tensors)
+
+
 def test_a_tensor_without_a_place_is_refused(tmp_path, target):
     tensors = drafter_tensors(target) | {"mask_hidden": np.zeros((1, 1, 384), np.float32)}
     with pytest.raises(CheckpointError, match="'mask_hidden' has no place in EAGLE-3"):

@@ -1,0 +1,39 @@
+"""LoadedDrafter: an attached drafter's weights on its target's device."""
+
+from dataclasses import dataclass
+
+from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.decoder.model_loader import fill_decoder, new_decoder
+from services.engine.decoder.native import Decoder, Device
+from services.engine.decoder.weight_choice import STORED
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDrafter:
+    """A decoder whose KV cache has the blocks of its target's."""
+
+    decoder: Decoder
+    config: ModelConfig
+    num_predictions: int  # of a step that it was trained for
+    ends_early: bool  # whether a run of draws may end before its last one
+
+    @classmethod
+    def load(
+        cls, drafter: AttachedDrafter, target: Decoder, device: Device, *, weights: str, kv: str
+    ) -> "LoadedDrafter":
+        """Load the weights, and let the target keep the features that they read; it still lacks its KV cache.
+
+        `weights` is the target's format. Raises CheckpointError and DeviceError.
+        """
+        weights = "int8" if weights == STORED else weights
+        target.keep_features(drafter.boundaries)
+        decoder = new_decoder(drafter.checkpoint, device, weights=weights, kv=kv, target=target)
+        fill_decoder(drafter.checkpoint, decoder, device, weights)
+        if drafter.head_tokens:
+            decoder.set_head_tokens(drafter.head_tokens)
+        return cls(decoder, drafter.checkpoint.config, drafter.num_predictions, device.memory is None)
+
+    def reserve(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+        """Allocate memory for passes of such sizes."""
+        self.decoder.reserve(max_rows=max_rows, max_logits=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)

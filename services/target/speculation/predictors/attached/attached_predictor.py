@@ -1,0 +1,167 @@
+"""AttachedPredictor: predicts with a drafter that reads the features of its target's passes (EAGLE-3)."""
+
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from typing import NamedTuple
+
+from services.engine.decoder.native import Batch, Pass, Sampler
+from services.engine.events import FollowCounts, PredictionSource
+from services.engine.loaded_drafter import LoadedDrafter
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.sequence.sequence import Sequence
+from services.target.speculation.link.draft_latency import DraftLatency
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.attached.drafter_context import DrafterContext
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import PredictionRequest
+
+_PARKED_AFTER = 64  # steps without a request, after which it reads nothing
+_READS_AGAIN_AFTER = 2048  # of such steps, so that its predictions can be tried again with a context
+_LEAST_CONTEXT = 16  # rows, for a text that it has not read from the beginning
+_MOST_TIMED = 16  # rows of a sequence, beyond which reading takes most of the time
+
+
+class _Place(NamedTuple):
+    """The rows of a sequence in the last pass: the first one's index, and its position."""
+
+    row: int
+    position: int
+
+
+class AttachedPredictor:
+    """A Predictor on the target's own device. Between two passes of the target it reads the features that the first one
+    has kept, for all sequences, and draws, in one native call.
+    """
+
+    source = PredictionSource.ATTACHED
+
+    def __init__(self, drafter: LoadedDrafter, sampler: Sampler, batch: Batch, config: PolicyConfig) -> None:
+        """`batch` has room for the rows of any pass of the target."""
+        self.num_predictions = drafter.num_predictions
+        self._drafter, self._sampler, self._batch = drafter, sampler, batch
+        self._latency = DraftLatency(config)
+        self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
+        self._results: Pass | None = None  # of the last pass
+        self._places: dict[Sequence, _Place] = {}  # in it
+        self._num_unused = 0  # steps in which no prediction was requested
+
+    def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
+        """Note a pass of the target, whose features are read before the next one."""
+        self._results, self._places = results, {}
+        row = 0
+        for rows in scheduled:
+            if rows.sequence in self._contexts:
+                self._places[rows.sequence] = _Place(row, rows.sequence.text.num_computed)
+            row += rows.num_tokens + len(rows.predictions)
+
+    def why_none(self, sequence: Sequence) -> str:
+        """The reason for no prediction: it is guided, or the drafter has not read its text."""
+        if sequence not in self._contexts:
+            return "a drafter does not predict for guided requests"
+        context = self._next_context(sequence)
+        if context is None or (context.start and context.length < _LEAST_CONTEXT):
+            return "the drafter has not read the text"
+        return ""
+
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        """The times as measured, which include that of reading."""
+        latency = self._latency
+        return PredictionTimes(
+            [SequenceTimes()] * len(sequences),
+            delay=max(0.0, latency.seconds(1) - latency.each),
+            each=latency.each,
+            growth=latency.growth,
+            is_trusted=latency.is_known,
+        )
+
+    def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
+        """Read the last pass's rows and draw; the predictions are there when it returns."""
+        wanted = {each.sequence: each for each in requests if each.length and each.sequence in self._contexts}
+        self._note_use(is_wanted=bool(wanted), is_decoding=bool(requests))
+        drawn = self._read_and_draw(wanted) if self._is_reading else {}
+        self._places.clear()
+        return (drawn.get(request.sequence, ()) for request in requests)
+
+    def commit(self, sequence: Sequence) -> FollowCounts:
+        """Follow a new sequence; changes of its text are seen when its rows are read."""
+        if len(sequence.texts) == 1:  # else each token depends on two passes
+            self._contexts.setdefault(sequence, None)
+        return FollowCounts()
+
+    def close(self, sequence: Sequence) -> FollowCounts:
+        """Forget a sequence that has ended."""
+        self._contexts.pop(sequence, None)
+        self._places.pop(sequence, None)
+        return FollowCounts()
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._num_unused <= _PARKED_AFTER
+
+    def _note_use(self, *, is_wanted: bool, is_decoding: bool) -> None:
+        if is_wanted or self._num_unused > _PARKED_AFTER + _READS_AGAIN_AFTER:
+            self._num_unused = 0
+        elif is_decoding:
+            self._num_unused += 1
+
+    def _next_context(self, sequence: Sequence) -> DrafterContext | None:
+        """The sequence's context after the last pass's rows; the present one if it had none."""
+        context = self._contexts[sequence]
+        if (place := self._places.get(sequence)) is None or not self._is_reading:
+            return context
+        return DrafterContext.after(context, sequence.text, place.position)
+
+    def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
+        rows, drawing = self._fill(wanted)
+        if not rows or self._results is None:
+            return {}
+        began, decoder = time.monotonic(), self._drafter.decoder
+        decoder.read_features(self._results, rows)
+        if not drawing:
+            decoder.forward(self._batch)
+            return {}
+        masks = [sequence.draw.allowed.masks() for sequence in drawing]
+        counts = [
+            1 if mask is not None else min(wanted[each].length, self._room(each))
+            for each, mask in zip(drawing, masks, strict=True)
+        ]
+        chances = [
+            wanted[each].least_chance if count > 1 and self._drafter.ends_early else 0.0
+            for each, count in zip(drawing, counts, strict=True)
+        ]
+        states = [sequence.draw.sampling for sequence in drawing]
+        drawn = decoder.extend(self._batch, self._sampler, states, [[]] * len(states), counts, masks, chances)
+        if len(rows) <= _MOST_TIMED * len(drawing):
+            self._latency.observe(max(counts), time.monotonic() - began, num_sequences=len(drawing))
+        return dict(zip(drawing, drawn, strict=True))
+
+    def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], list[Sequence]]:
+        """Fill the batch with all rows to read; returns their indices in the target's pass, and the sequences that draw
+        from their last row, in the batch's order.
+        """
+        self._batch.clear()
+        rows: list[int] = []
+        drawing: list[Sequence] = []
+        for sequence, place in self._places.items():
+            text, context = sequence.text, self._next_context(sequence)
+            self._contexts[sequence] = context
+            first = max(place.position, context.start) if context is not None else 0
+            if context is None or first >= context.end:
+                continue
+            draws = sequence in wanted and context.end == len(text.tokens) - 1 and self._room(sequence) > 0
+            self._batch.append(
+                text.tokens[first + 1 : context.end + 1],
+                position=first - context.start,
+                blocks=context.blocks(text),
+                num_logits=int(draws),
+            )
+            index = place.row + first - place.position
+            rows += range(index, index + context.end - first)
+            if draws:
+                drawing.append(sequence)
+        return rows, drawing
+
+    def _room(self, sequence: Sequence) -> int:
+        context = self._contexts[sequence]
+        return 0 if context is None else context.room(sequence.text)

@@ -1,0 +1,54 @@
+"""DrafterContext: the unbroken run of a sequence's rows that an attached drafter has read."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from services.engine.cache.cached_tokens import CachedTokens
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT
+from services.engine.decoder.native import BLOCK_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterContext:
+    """Rows from position `start` on, before position `end`; the drafter counts its positions from `start`.
+
+    It lies in the same blocks as the target's keys and values, so that it lasts as long as these do: rotary embeddings
+    depend on distances only, and a context may begin anywhere.
+    """
+
+    start: int
+    end: int
+    first_block: int  # in which it begins
+
+    @classmethod
+    def after(cls, context: "DrafterContext | None", text: CachedTokens, first: int) -> "DrafterContext | None":
+        """The context after the rows from `first` on that the last pass has computed, of those that are certain.
+
+        It goes on from an earlier context without a gap, or begins anew. None if there is nothing to read: all rows are
+        farther from the end than a drafter sees.
+        """
+        first = max(first, len(text.tokens) - LONGEST_CONTEXT) if context is None else first
+        end = text.num_computed
+        if first >= end:
+            return None
+        if context is not None and context._goes_on(text, first):
+            return cls(context.start, end, context.first_block)
+        return cls(first, end, text.blocks[first // BLOCK_SIZE])
+
+    def _goes_on(self, text: CachedTokens, first: int) -> bool:
+        index = self.start // BLOCK_SIZE
+        is_there = index < len(text.blocks) and text.blocks[index] == self.first_block
+        return is_there and self.start <= first <= self.end
+
+    @property
+    def length(self) -> int:
+        """The number of rows."""
+        return self.end - self.start
+
+    def blocks(self, text: CachedTokens) -> Seq[int]:
+        """The blocks of the context, and those after it that the text has."""
+        return text.blocks[self.start // BLOCK_SIZE :]
+
+    def room(self, text: CachedTokens) -> int:
+        """The most predictions for whose rows there are blocks: the last one has none."""
+        return len(self.blocks(text)) * BLOCK_SIZE - self.length + 1

@@ -1,0 +1,109 @@
+"""An attached drafter, right or wrong, changes no byte of any answer."""
+
+from pathlib import Path
+
+import pytest
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.events import PredictionSource
+from services.engine.guidance import Guidance
+from services.engine.request import Request
+from tests.e2e.harness.models import folder
+from tests.e2e.harness.stepper import Generation, Stepper, request
+from tests.e2e.matrix.streams import prompt_of, random_prompt
+from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
+from tests.harness.models.one_step_models import write_one_step_pair
+
+FEW_BLOCKS = 16
+
+
+@pytest.fixture(scope="module")
+def random_drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = load_checkpoint(folder("llama")).config
+    path = tmp_path_factory.mktemp("drafter")
+    return write_drafter(path, original_fields(target), drafter_tensors(target))
+
+
+@pytest.fixture(scope="module")
+def one_step(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A target whose next token depends on the last one only, and the drafter that knows it."""
+    return write_one_step_pair(tmp_path_factory.mktemp("one-step"))
+
+
+def requests(temperature: float, **fields: object) -> list[Request]:
+    options = {"temperature": temperature, "max_tokens": 100, "num_predictions": 4, **fields}
+    return [request(prompt_of("llama", seed), seed=seed, request_id=f"test-{seed}", **options) for seed in range(5)]
+
+
+def offered(generations: list[Generation]) -> tuple[int, int]:
+    """The predictions that were offered and accepted, all of them of the drafter."""
+    stats = [generation.end.speculation.by_source for generation in generations]
+    assert all({*each} <= {PredictionSource.ATTACHED} for each in stats)
+    sources = [each[PredictionSource.ATTACHED] for each in stats if each]
+    return sum(each.offered for each in sources), sum(each.accepted for each in sources)
+
+
+async def assert_same_bytes(
+    model: str | Path, drafter: Path, wanted: list[Request], **engine: object
+) -> tuple[Stepper, tuple[int, int]]:
+    alone = [await Stepper(model).complete(each) for each in wanted]
+    stepper = Stepper(model, drafter=drafter, **engine)
+    generations = [stepper.submit(each) for each in wanted]
+    stepper.run()
+    assert [await generation.transcript() for generation in generations] == alone
+    return stepper, offered(generations)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_a_drafter_that_knows_nothing_changes_no_byte(random_drafter, temperature):
+    _, (num_offered, num_accepted) = await assert_same_bytes("llama", random_drafter, requests(temperature))
+    assert num_offered > 1000
+    assert num_accepted < num_offered / 4
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_a_drafter_that_knows_everything_is_always_right(one_step, temperature):
+    target, drafter = one_step
+    _, (num_offered, num_accepted) = await assert_same_bytes(target, drafter, requests(temperature))
+    assert num_offered > 350
+    assert num_accepted > 0.99 * num_offered
+
+
+async def test_prompts_in_parts_and_preempted_sequences_are_read_anew(one_step):
+    target, drafter = one_step
+    stepper, (num_offered, num_accepted) = await assert_same_bytes(
+        target, drafter, requests(1.0), num_blocks=FEW_BLOCKS, prefill_chunk=16
+    )
+    assert stepper.scheduler.num_preemptions > 0
+    assert num_offered > 300
+    assert num_accepted > 0.99 * num_offered
+
+
+async def test_answers_after_a_prefix_that_was_cached(one_step):
+    target, drafter = one_step
+    first = request(random_prompt("long", 100), seed=1, max_tokens=100, num_predictions=4, prompt_logprobs=False)
+    stepper = Stepper(target, drafter=drafter)
+    once = await stepper.complete(first)
+    generation = stepper.submit(first)
+    stepper.run()
+    assert await generation.transcript() == once
+    assert generation.end.cached_tokens > 0
+    num_offered, num_accepted = offered([generation])
+    assert num_offered > 60
+    assert num_accepted > 0.99 * num_offered
+
+
+async def test_guided_requests_get_no_predictions_of_it(one_step):
+    target, drafter = one_step
+    guided = [
+        request(
+            prompt_of("llama", seed),
+            seed=seed,
+            max_tokens=30,
+            num_predictions=4,
+            guidance=Guidance(scale=1.5, negative_prompt=(3, 4)),
+        )
+        for seed in range(2)
+    ]
+    _, counts = await assert_same_bytes(target, drafter, guided)
+    assert counts == (0, 0)
