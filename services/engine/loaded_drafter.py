@@ -9,6 +9,11 @@ from services.engine.decoder.native import Decoder, Device
 from services.engine.decoder.weight_choice import STORED
 
 
+def drafter_weights(weights: str) -> str:
+    """The format of a drafter's weights beside a target's: the same one, where both can have it."""
+    return "int8" if weights == STORED else weights
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedDrafter:
     """A decoder whose KV cache has the blocks of its target's."""
@@ -19,14 +24,12 @@ class LoadedDrafter:
     ends_early: bool  # whether a run of draws may end before its last one
 
     @classmethod
-    def load(
-        cls, drafter: AttachedDrafter, target: Decoder, device: Device, *, weights: str, kv: str
-    ) -> "LoadedDrafter":
+    def load(cls, drafter: AttachedDrafter, target: Decoder, device: Device, weights: str, kv: str) -> "LoadedDrafter":
         """Load the weights, and let the target keep the features that they read; it still lacks its KV cache.
 
         `weights` is the target's format. Raises CheckpointError and DeviceError.
         """
-        weights = "int8" if weights == STORED else weights
+        weights = drafter_weights(weights)
         target.keep_features(drafter.boundaries)
         decoder = new_decoder(drafter.checkpoint, device, weights=weights, kv=kv, target=target)
         fill_decoder(drafter.checkpoint, decoder, device, weights)

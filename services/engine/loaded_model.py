@@ -9,7 +9,7 @@ from pathlib import Path
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.state_checkpoints import StateCheckpoints
-from services.engine.checkpoint.attached.attached_drafter import load_drafter
+from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig, ring_rows
 from services.engine.decoder.background_digest import BackgroundDigest
@@ -58,20 +58,18 @@ class LoadedModel:
     ) -> "LoadedModel":
         """Load the configured checkpoint, and run a first pass.
 
-        The weights load in the background while everything else is read and checked, so that its errors are reported
-        without waiting for the weights. `progress` is advanced as weights are loaded; `try_out` makes the caller's own
-        checks meanwhile. `loras` are the folders of LoRA adapters by their names. Raises its errors, CheckpointError,
+        The weights load in the background while all else is checked; `progress` is advanced, and `try_out` makes the
+        caller's own checks. `loras` are folders of LoRA adapters by their names. Raises their errors, CheckpointError,
         and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
-        attached = None if config.head is None else load_drafter(fetch(config.head).path, checkpoint.config)
+        attached = _read_drafter(config, checkpoint)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
         decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
-        digest, cache = _begin_digest(config, checkpoint)
-        progress = progress or LoadingProgress()
+        (digest, cache), progress = _begin_digest(config, checkpoint), progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
             filled = threads.submit(fill_decoder, checkpoint, decoder, device, weights, cache, progress)
             tried = threads.submit(try_out)
@@ -82,9 +80,7 @@ class LoadedModel:
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
             adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
-            drafter = None
-            if attached is not None:
-                drafter = LoadedDrafter.load(attached, decoder, device, weights=weights, kv=config.kv)
+            drafter = LoadedDrafter.load(attached, decoder, device, weights, config.kv) if attached else None
             num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device, drafter)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
@@ -128,6 +124,10 @@ class LoadedModel:
     def max_blocks(self) -> int:
         """The most KV blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
+
+
+def _read_drafter(config: EngineConfig, checkpoint: Checkpoint) -> AttachedDrafter | None:
+    return None if config.head is None else load_drafter(fetch(config.head).path, checkpoint.config)
 
 
 def _make_blocks(

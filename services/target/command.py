@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +78,16 @@ def _add_first(group: "argparse._ArgumentGroup") -> None:
 
 
 def _add_model(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--head",
+        dest="heads",
+        action="append",
+        type=NamedOption.parse,
+        default=[],
+        metavar="[NAME=]HEAD",
+        help="an EAGLE-3 drafter that was trained for the model, or for the one of that name, a folder or its name on "
+        "the hub: it predicts from what the model's own passes compute, on the same device",
+    )
     group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     group.add_argument(
         "--memory-budget",
@@ -228,6 +239,12 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
     names = {"", *(model.name for model in models)}
     if strange := next((draft.name for draft in arguments.draft if draft.name not in names), None):
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
+    if strange := next((head.name for head in arguments.heads if head.name not in names), None):
+        raise ConfigError(f"head is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
+    if len(models) > 1 and any(not head.name for head in arguments.heads):
+        raise ConfigError("head must be NAME=HEAD where several models are served: it was trained for one of them")
+    if len({head.name for head in arguments.heads}) < len(arguments.heads):
+        raise ConfigError("head must be given once for each model")
     if arguments.kv_offload_dir is not None and len(models) > 1:
         raise ConfigError("kv_offload_dir must not be set where several models are served")
     loras = loras_by_model(arguments.loras, [model.name for model in models])
@@ -235,8 +252,10 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
 
 
 def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, Path]) -> ModelSetup:
+    head = next((each.value for each in arguments.heads if each.name in ("", model.name)), None)
+    engine = engine_config(arguments, read_source(model.value))
     return ModelSetup(
-        engine=engine_config(arguments, read_source(model.value)),
+        engine=engine if head is None else replace(engine, head=read_source(head)),
         name=model.name,
         loras=loras,
         lora_dir=arguments.lora_dir,

@@ -41,8 +41,8 @@ from services.target.sequence.event_sink import EventSink
 from services.target.sequence.generation import Generation
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
+from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.rehearsal import rehearsal_request
 from services.target.speculation.speculation import Speculation
@@ -76,9 +76,8 @@ class TargetEngine:
         pulse_memory: PulseMemory | None = None,
         on_failure: Callable[[], None],
     ) -> None:
-        """`make_predictors` is called with the predictors that the model brings, and returns all. `deliveries` are
-        those of orders; without them generations are submitted, and read in this process. The pulse is written to
-        `pulse_memory`.
+        """`make_predictors` gets those of the model, and returns all. `deliveries` are those of orders; without them
+        generations are submitted, and read in this process. The pulse is written to `pulse_memory`.
 
         Raises ConfigError for an offload that is not possible.
         """
@@ -97,10 +96,10 @@ class TargetEngine:
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
             returns_early=model.device.memory is not None,
-            on_pass=attached.see if attached is not None else None,
+            on_pass=attached[0].see if attached else None,
         )
         self.speculation = Speculation(
-            make_predictors([attached] if attached is not None else []),
+            make_predictors(attached),
             vocab_size=model.checkpoint.config.vocab_size,
             config=self._policy,
             padded=model.decoder.padded_rows,
@@ -361,11 +360,12 @@ def _wake(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         loop.call_soon_threadsafe(call)
 
 
-def _attached(model: LoadedModel, config: EngineConfig, policy: PolicyConfig) -> AttachedPredictor | None:
+def _attached(model: LoadedModel, config: EngineConfig, policy: PolicyConfig) -> list[AttachedPredictor]:
+    """The predictor of the drafter that is attached to the model, if one is."""
     if model.drafter is None:
-        return None
+        return []
     batch = Batch(max_rows=config.max_rows, max_sequences=config.max_sequences, max_blocks=model.max_blocks)
-    return AttachedPredictor(model.drafter, model.sampler, batch, policy)
+    return [AttachedPredictor(model.drafter, model.sampler, batch, policy)]
 
 
 def _limits(config: EngineConfig) -> SchedulerConfig:

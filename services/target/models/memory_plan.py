@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
+from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
@@ -11,6 +12,7 @@ from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.weight_choice import STORED
 from services.engine.hub.fetch import fetch
+from services.engine.loaded_drafter import drafter_weights
 
 _BITS = {
     "f32": 32.0,
@@ -40,7 +42,8 @@ class MemoryShare:
 class _Need:
     engine: EngineConfig
     model: ModelConfig
-    weights: int  # bytes
+    weights: int  # bytes, those of its attached drafter included
+    drafter: ModelConfig | None = None
 
     @property
     def is_cache_set(self) -> bool:
@@ -48,11 +51,26 @@ class _Need:
 
     def cache(self, num_blocks: int) -> int:
         """Bytes of `num_blocks` blocks, and of the offload and the states."""
-        return num_blocks * self.engine.block_bytes(self.model) + self.engine.other_memory(self.model)
+        return num_blocks * (self.engine.block_bytes(self.model) + self.drafter_block_bytes) + self.others
+
+    @property
+    def others(self) -> int:
+        """Bytes of the offload and the states."""
+        return self.engine.other_memory(self.model)
+
+    @property
+    def drafter_block_bytes(self) -> int:
+        """Bytes of an attached drafter's part of each block."""
+        return self.engine.block_bytes(self.drafter) if self.drafter is not None else 0
+
+    def kv_memory(self, room: int) -> int:
+        """The bytes of `room` that are the model's own blocks."""
+        block_bytes = self.engine.block_bytes(self.model)
+        return (room - self.others) * block_bytes // (block_bytes + self.drafter_block_bytes)
 
     @property
     def least_cache(self) -> int:
-        return self.engine.cache_memory(self.model) if self.is_cache_set else self.cache(1)
+        return self.cache(self.engine.num_blocks(self.model) if self.is_cache_set else 1)
 
     @property
     def longest_cache(self) -> int:
@@ -81,7 +99,11 @@ def plan_memory(models: Seq[tuple[str, EngineConfig]], budget: int) -> list[Memo
 def _need(config: EngineConfig) -> _Need:
     checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
     held = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
-    return _Need(config, checkpoint.config, weight_memory(checkpoint, held))
+    weights = weight_memory(checkpoint, held)
+    if config.head is None:
+        return _Need(config, checkpoint.config, weights)
+    drafter = load_drafter(fetch(config.head).path, checkpoint.config).checkpoint
+    return _Need(config, checkpoint.config, weights + weight_memory(drafter, drafter_weights(held)), drafter.config)
 
 
 def _check(name: str, need: _Need, budget: int) -> None:
@@ -96,8 +118,8 @@ def _check(name: str, need: _Need, budget: int) -> None:
 def _share(need: _Need, room: int) -> MemoryShare:
     engine = need.engine
     if not need.is_cache_set:
-        engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, room - engine.other_memory(need.model)))
-    return MemoryShare(engine, need.weights, engine.cache_memory(need.model))
+        engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, need.kv_memory(room)))
+    return MemoryShare(engine, need.weights, need.cache(engine.num_blocks(need.model)))
 
 
 def weight_memory(checkpoint: Checkpoint, weights: str) -> int:

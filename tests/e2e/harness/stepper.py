@@ -41,8 +41,8 @@ from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
+from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 from tests.e2e.harness.models import folder
@@ -117,24 +117,21 @@ class Stepper:
         make_store: Callable[[int], PageStore] | None = None,
         num_checkpoints: int = 8,
     ) -> None:
-        """`model` may be a folder, as `drafter` is. `make_store` makes what blocks are offloaded to, of the bytes of one."""
+        """`model` may be a folder, as `drafter` is; `make_store` makes what blocks are offloaded to, by their bytes."""
         path = model if isinstance(model, Path) else folder(model)
         checkpoint = load_checkpoint(path)
         device = Device.cpu(isa or isas()[0], 1)
-        self.model = str(model)
-        self.tokenizer = Tokenizer.from_folder(path)
+        self.model, self.tokenizer = str(model), Tokenizer.from_folder(path)
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
         store = make_store(self._decoder.block_bytes) if make_store else None
         self._drafter: Decoder | None = None
-        native_sampler, attached = NativeSampler(device), None
+        sampler = NativeSampler(device)
+        attached: list[AttachedPredictor] = []
         if drafter is not None:
             read = load_drafter(drafter, checkpoint.config)
-            loaded = LoadedDrafter.load(read, self._decoder, device, weights=weights, kv=kv)
-            loaded.decoder.allocate_cache(num_blocks)
-            batch = Batch(max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks)
-            attached = AttachedPredictor(loaded, native_sampler, batch, PolicyConfig())
-            self._drafter, predictors = loaded.decoder, [attached, *predictors]
+            loaded = LoadedDrafter.load(read, self._decoder, device, weights, kv)
+            self._drafter, attached = loaded.decoder, [_attached(loaded, sampler, num_blocks)]
         self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
         has_states = checkpoint.config.has_states
         self.blocks = BlockManager(
@@ -147,19 +144,12 @@ class Stepper:
         )
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)
-        self.most_sequences = 0
-        self.num_copies = 0
+        self.most_sequences = self.num_copies = 0
         self._stream_capacity = stream_capacity
         self._adapters = AdapterLoader(checkpoint, self._decoder).load_all(loras or {})
-        self.runner = CountingRunner(
-            self._decoder,
-            max_rows=_MAX_ROWS,
-            max_sequences=_MAX_SEQUENCES,
-            max_blocks=num_blocks,
-            on_pass=attached.see if attached is not None else None,
-        )
-        speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(self.scheduler, self.runner, Sampler(native_sampler), speculation, DeferredCalls())
+        self.runner = _runner(self._decoder, num_blocks, attached)
+        speculation = Speculation([*attached, *predictors], vocab_size=self.vocab_size)
+        self._step = TargetStep(self.scheduler, self.runner, Sampler(sampler), speculation, DeferredCalls())
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
@@ -235,6 +225,19 @@ class Stepper:
         self._decoder.copy_block(source, target)
         if self._drafter is not None:
             self._drafter.copy_block(source, target)
+
+
+def _attached(drafter: LoadedDrafter, sampler: NativeSampler, num_blocks: int) -> AttachedPredictor:
+    drafter.decoder.allocate_cache(num_blocks)
+    batch = Batch(max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks)
+    return AttachedPredictor(drafter, sampler, batch, PolicyConfig())
+
+
+def _runner(decoder: Decoder, num_blocks: int, attached: Seq[AttachedPredictor]) -> CountingRunner:
+    on_pass = attached[0].see if attached else None
+    return CountingRunner(
+        decoder, max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks, on_pass=on_pass
+    )
 
 
 def request(prompt: Seq[int], **fields: Any) -> Request:

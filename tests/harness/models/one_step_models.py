@@ -17,6 +17,7 @@ from tests.harness.models.drafter_folders import BOUNDARIES, original_fields, wr
 _HEADS, _HEAD_DIM = 4, 32
 _SLOW = [*range(5, 16), *range(21, 32)]  # dimensions of a head that rotate hardly at all
 _SHARPNESS = 8.0
+_LONGEST = 64  # positions, so that most texts are longer
 
 
 def write_one_step_pair(folder: Path) -> tuple[Path, Path]:
@@ -60,5 +61,6 @@ def _write_drafter(folder: Path, target: Path) -> Path:
         "norm.weight": dict(checkpoint.weights())["final_norm"].astype(np.float32),
     }
     changes = {"num_key_value_heads": _HEADS, "intermediate_size": len(narrow), "rope_theta": 1e12}
+    changes["max_position_embeddings"] = _LONGEST
     fields = original_fields(config, norm_before_residual=True, **changes)
     return write_drafter(folder, fields, tensors)

@@ -11,7 +11,7 @@ from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, 
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import require_values
-from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
+from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, Layer, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
 from services.engine.files.checkpoint_error import CheckpointError
@@ -44,7 +44,14 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
     features = _read_features(fields, tensors, target, len(boundaries))
-    config = replace(layers, architecture="EAGLE-3", features=features, tied_embeddings=False)
+    config = replace(
+        layers,
+        architecture="EAGLE-3",
+        features=features,
+        layers=_limited(layers),
+        max_position=target.max_position,
+        tied_embeddings=False,
+    )
     _check_sizes(fields, config, target)
     if not is_said:
         logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
@@ -53,6 +60,15 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or name.startswith("verifier_")}
     checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
     return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)
+
+
+def _limited(config: ModelConfig) -> tuple[Layer, ...]:
+    """The layers, none of which looks farther back than the drafter was trained for: texts may be longer."""
+    most = config.max_position
+    return tuple(
+        replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
+        for layer in config.layers
+    )
 
 
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:

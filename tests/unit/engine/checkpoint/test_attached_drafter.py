@@ -40,7 +40,8 @@ def test_an_original_folder(tmp_path, target):
     assert (features.count, features.width, features.head_size) == (3, target.hidden_size, SMALL)
     assert (features.norm_residual, features.norm_carried, features.own_embedding) == (False, False, False)
     assert features.norm is FeatureNorm.NONE
-    assert config.layers == (Attention(),)
+    assert config.layers == (Attention(window=2048),)
+    assert config.max_position == target.max_position
     assert drafter.num_predictions == 3
     assert drafter.head_tokens == tuple(np.flatnonzero(tensors["t2d"]).tolist())
     weights = dict(drafter.checkpoint.weights())
@@ -143,7 +144,7 @@ def test_missing_tensors_are_named(tmp_path, target, name):
 def test_weights_that_are_no_floats_are_refused(tmp_path, target):
     tensors = drafter_tensors(target)
     tensors["fc.weight"] = tensors["fc.weight"].astype(np.float64)
-    with pytest.raises(CheckpointError, match="'fc.weight' is F64"):
+    with pytest.raises(CheckpointError, match=r"'fc\.weight' is F64"):
         read(tmp_path, target, original_fields(target), tensors)
 
 

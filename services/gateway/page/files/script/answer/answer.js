@@ -3,7 +3,7 @@
 import { Aligner, bytesOf } from "./aligner.js";
 
 /** The sources of tokens, in the order of the legend; "own" is the target's. */
-export const KINDS = ["draft", "alternate", "lookup", "own"];
+export const KINDS = ["draft", "alternate", "attached", "lookup", "own"];
 
 export class Answer {
   tokens = []; // {index, record, kind, pass, text}

@@ -7,7 +7,7 @@ const NEARLY_SAME = 0.05; // a difference of speeds that is not worth a claim
 const FEW_PASSES = 0.1; // a share of passes with predictions from which no speed follows
 const FEW_TOKENS = 50; // an answer from which no speed follows
 const ESTIMATED = "This is the server’s estimate; “Side by side” measures it, and compares every byte.";
-const SOURCES = { draft: "the draft", alternate: "the draft", lookup: "the lookup" };
+const SOURCES = { draft: "the draft", alternate: "the draft", attached: "the head", lookup: "the lookup" };
 const IN_FULL = { "the lookup": "the lookup in the text" };
 
 /** Returns {title, details, isFault}; `alone` is the same request's answer without predictions, null if there is none. */

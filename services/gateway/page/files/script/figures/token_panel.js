@@ -6,6 +6,7 @@ import { percent } from "./units.js";
 const SOURCES = {
   draft: "predicted by the draft",
   alternate: "predicted after an alternate",
+  attached: "predicted by the model’s head",
   lookup: "predicted from a repetition",
   own: "not predicted",
 };

@@ -10,9 +10,9 @@ from services.engine.events import FollowCounts, PredictionSource
 from services.engine.loaded_drafter import LoadedDrafter
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.attached.drafter_context import DrafterContext
 from services.target.speculation.link.draft_latency import DraftLatency
 from services.target.speculation.policy.policy_config import PolicyConfig
-from services.target.speculation.predictors.attached.drafter_context import DrafterContext
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 from services.target.speculation.predictors.predictor import PredictionRequest
 
@@ -106,11 +106,11 @@ class AttachedPredictor:
             self._num_unused += 1
 
     def _next_context(self, sequence: Sequence) -> DrafterContext | None:
-        """The sequence's context after the last pass's rows; the present one if it had none."""
+        """The sequence's context after the last pass's rows; None if rows are missing."""
         context = self._contexts[sequence]
-        if (place := self._places.get(sequence)) is None or not self._is_reading:
+        if (place := self._places.get(sequence)) is None:
             return context
-        return DrafterContext.after(context, sequence.text, place.position)
+        return DrafterContext.after(context, sequence.text, place.position) if self._is_reading else None
 
     def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
         rows, drawing = self._fill(wanted)

@@ -1,1 +1,0 @@
-"""The predictor that an attached drafter is, behind the target's passes and on the target's device."""
