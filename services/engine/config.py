@@ -155,23 +155,25 @@ class EngineConfig:
                 raise ConfigError(f"{problem}; it must be from 1 to {most}, for which this host has memory")
             return self.kv_blocks
         wanted = self.max_sequences * self.blocks_each(model)
-        if left is not None and left < block_bytes:
+        both = block_bytes + (self.block_bytes(drafter) if drafter is not None else 0)
+        if left is not None and left < both:
             raise ConfigError(
                 f"gpu_memory_fraction is {self.gpu_memory_fraction}; beside the weights and what else is on the GPU "
-                f"{max(left, 0)} bytes are left, but one KV block takes {block_bytes}"
+                f"{max(left, 0)} bytes are left, but one KV block takes {both}"
             )
         memory = self.kv_memory or (HOST_KV_MEMORY if left is None else left)
         if memory < block_bytes:
             raise ConfigError(f"kv_memory is {memory} bytes; it must be at least {block_bytes}, one KV block")
-        if left is None:
-            return min(wanted, memory // block_bytes)
-        both = block_bytes + (self.block_bytes(drafter) if drafter is not None else 0)
-        return min(wanted, memory // block_bytes, left // both)
+        most = memory // block_bytes
+        return min(wanted, most if left is None else min(most, left // both))
 
-    def check_host_memory(self, model: ModelConfig, weights: str) -> None:
+    def check_host_memory(self, model: ModelConfig, weights: str, drafter: ModelConfig | None = None) -> None:
         """Raise ConfigError, before anything is loaded, if weights and KV cache cannot fit in the host's memory."""
         kv = self.cache_memory(model)
         least = count_parameters(model) * _BITS[weights] // 8
+        if drafter is not None:
+            kv += self.num_blocks(model) * self.block_bytes(drafter)
+            least += count_parameters(drafter) * _BITS[weights] // 8
         for memory, whose in ((host_memory(), "what this host has"), (free_memory(), "what this host has left")):
             if least + kv > memory:
                 raise ConfigError(

@@ -7,6 +7,7 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.decoder.model_loader import fill_decoder, new_decoder
 from services.engine.decoder.native import Decoder, Device
 from services.engine.decoder.weight_choice import STORED
+from services.engine.files.checkpoint_error import CheckpointError
 
 
 def drafter_weights(weights: str) -> str:
@@ -21,7 +22,7 @@ class LoadedDrafter:
     decoder: Decoder
     config: ModelConfig
     num_predictions: int  # of a step that it was trained for
-    ends_early: bool  # whether a run of draws may end before its last one
+    device: Device
 
     @classmethod
     def load(cls, drafter: AttachedDrafter, target: Decoder, device: Device, weights: str, kv: str) -> "LoadedDrafter":
@@ -31,12 +32,21 @@ class LoadedDrafter:
         """
         weights = drafter_weights(weights)
         target.keep_features(drafter.boundaries)
+        if problem := drafter.checkpoint.find_not_finite():
+            raise CheckpointError(problem)
         decoder = new_decoder(drafter.checkpoint, device, weights=weights, kv=kv, target=target)
         fill_decoder(drafter.checkpoint, decoder, device, weights)
         if drafter.head_tokens:
             decoder.set_head_tokens(drafter.head_tokens)
-        return cls(decoder, drafter.checkpoint.config, drafter.num_predictions, device.memory is None)
+        return cls(decoder, drafter.checkpoint.config, drafter.num_predictions, device)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether a run of draws may end before its last one."""
+        return self.device.memory is None
 
     def reserve(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
         """Allocate memory for passes of such sizes."""
-        self.decoder.reserve(max_rows=max_rows, max_logits=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
+        self.decoder.reserve(
+            max_rows=max_rows, max_logits=max_sequences, max_sequences=max_sequences, max_blocks=max_blocks
+        )

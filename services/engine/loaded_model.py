@@ -67,7 +67,7 @@ class LoadedModel:
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
-            config.check_host_memory(checkpoint.config, weights)
+            config.check_host_memory(checkpoint.config, weights, attached.checkpoint.config if attached else None)
         decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
         (digest, cache), progress = _begin_digest(config, checkpoint), progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):

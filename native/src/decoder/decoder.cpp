@@ -34,6 +34,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_, target ? &target->config_ : nullptr)),
       kv_(kv),
+      target_(target),
       weights_(device_, config_, weights, target ? &target->weights_ : nullptr),
       adapters_(device_, weights_, weights.format == WeightFormat::f32 ? Format::f32 : Format::bf16),
       linear_(device_, adapters_),
@@ -52,7 +53,6 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
     if (const int size = config_.features ? config_.features->head_size : 0;
         size > 0 && size < config_.vocab_size) {
         columns_ = std::make_unique<TokenColumns>(device_, size, config_.vocab_size);
-        columns_are_set_ = false;
     }
 }
 
@@ -193,7 +193,6 @@ void Decoder::set_head_tokens(const std::vector<int32_t>& token_ids) {
     }
     if (columns_) {
         columns_->set(token_ids);
-        columns_are_set_ = true;
     }
 }
 
@@ -203,8 +202,8 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     if (!feature_input_) {
         throw std::invalid_argument("features: the decoder is no attached drafter");
     }
-    if (target.device_ != device_ || target.config_.hidden_size != config_.features->width) {
-        throw std::invalid_argument("pass: is another model's, or on another device");
+    if (&target != target_) {
+        throw std::invalid_argument("results: are another model's");
     }
     pass.require_fresh();
     require_range("the features of the pass", num_streams, config_.features->count, config_.features->count);
@@ -214,7 +213,7 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     }
     require_complete();
     const auto count = static_cast<int>(rows.size());
-    reserve(count, count, 1, 1);  // so that no pass over these rows moves them
+    reserve(count, 0, 1, 1);  // so that no pass over these rows moves their vectors
     feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
@@ -285,7 +284,7 @@ void Decoder::require_complete() {
         throw std::runtime_error("the KV cache has no blocks yet");
     }
     require_states();
-    if (!columns_are_set_) {
+    if (columns_ && !columns_->are_set()) {
         throw std::runtime_error("the tokens of the lm_head are not set yet");
     }
     complete_ = true;

@@ -46,11 +46,13 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
     bool moved = indices_.reserve(device_, count);
     moved |= gathered_.reserve(device_, count * config_.features->size());
     moved |= fc_input_.reserve(device_, rows);
-    moved |= hidden_.reserve(device_, count * config_.hidden_size);
+    if (hidden_.reserve(device_, count * config_.hidden_size)) {
+        num_rows_ = 0;
+        moved = true;
+    }
     moved |= carried_.reserve(device_, count * config_.hidden_size);
     moved |= attention_input_.reserve(device_, rows);
     moved |= linear.reserve(rows, config_.hidden_size, config_.features->size());
-    num_rows_ = moved ? 0 : num_rows_;
     return moved;
 }
 

@@ -9,6 +9,7 @@ TokenColumns::TokenColumns(std::shared_ptr<Device> device, int num_tokens, int v
 
 void TokenColumns::set(const std::vector<int32_t>& token_ids) {
     device_->upload(token_ids_.data(), token_ids.data(), token_ids.size() * sizeof(int32_t));
+    are_set_ = true;
 }
 
 bool TokenColumns::reserve(int rows) {

@@ -39,7 +39,7 @@ from services.engine.files.json_fields import JsonFields
 
 _FURTHER_HEADS = "mtp."  # layers that predict further tokens: not used
 # Old checkpoints store what config.json implies.
-_RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
+RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
 
 
@@ -62,7 +62,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED) or name.startswith(_FURTHER_HEADS)}
+    others |= idle | {name for name in tensors if name.endswith(RECOMPUTED) or name.startswith(_FURTHER_HEADS)}
     return CheckpointSource(
         path=folder,
         described_by="config.json",

@@ -98,7 +98,7 @@ class TargetStep:
 
     def _compute(self, batch: list[ScheduledRows]) -> tuple[list[SamplerOutput], _Spans]:
         began, before = time.monotonic(), self._pass_ended
-        waiting = sum(rows.waiting for rows in batch)
+        waiting = self._speculation.drafting + sum(rows.waiting for rows in batch)
         host = None if before is None else began - before - waiting
         results = self._runner.forward(batch)
         if self._runner.returns_early:  # the device computes meanwhile

@@ -8,6 +8,7 @@ from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.length_controller import LengthController
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -56,6 +57,11 @@ class Source:
     def is_busy(self) -> bool:
         """Whether it computes on the target's cores during the pass."""
         return False
+
+    @property
+    def computing(self) -> float:
+        """Seconds that it has computed on the target's device for this step."""
+        return 0.0
 
     def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - only a draft may serve some
         """Whether it predicts for the sequence."""
@@ -123,6 +129,17 @@ class Source:
         default = MOST_PREDICTIONS if is_automatic(sequence) else self.predictor.num_predictions
         asked = default if policy.num_predictions is None else policy.num_predictions
         return max(0, min(asked, sequence.num_remaining - 1, spare_rows))
+
+
+class AttachedSource(Source):
+    """A Source of an attached drafter, which computes between two passes of the target."""
+
+    predictor: AttachedPredictor
+
+    @property
+    def computing(self) -> float:
+        """Seconds that it has computed for this step."""
+        return self.predictor.seconds
 
 
 class DraftSource(Source):

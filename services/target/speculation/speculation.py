@@ -10,12 +10,13 @@ from services.engine.events import NoSpeculation, PredictionSource, SpeculationS
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import Decision, StepSize
 from services.target.speculation.predictors.predictor import DraftPredictor, Predictor
-from services.target.speculation.source import DraftSource, Source, is_automatic
+from services.target.speculation.source import AttachedSource, DraftSource, Source, is_automatic
 from services.target.speculation.speculation_totals import SpeculationTotals
 from services.target.speculation.step_record import StepRecord
 
@@ -128,6 +129,11 @@ class Speculation:
                 self._explain_none(rows.sequence, spare_rows)
         return runs
 
+    @property
+    def drafting(self) -> float:
+        """Seconds that an attached drafter has computed for this step."""
+        return self._step.drafting
+
     def withdraw(self, rows: ScheduledRows) -> None:
         """Note that there was no room for the predictions of a sequence."""
         rows.source = None
@@ -160,7 +166,7 @@ class Speculation:
         automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
         if not automatic:
             return
-        if not (step.serving or step.is_disturbed or step.drafting or any(rows.waiting for rows in automatic)):
+        if not (step.serving or step.is_disturbed or any(rows.waiting for rows in automatic)):
             seconds = computing if only_decodes else self._passes.seconds(len(decoding))
             for rows in automatic:
                 rows.sequence.speculation.seconds.add(seconds, seconds, 1.0)
@@ -190,6 +196,8 @@ class Speculation:
                 source.close(sequence)
 
     def _source(self, predictor: Predictor) -> Source:
+        if isinstance(predictor, AttachedPredictor):
+            return AttachedSource(predictor, self._passes, self._regret, self._config)
         if isinstance(predictor, DraftPredictor):
             return DraftSource(predictor, self._passes, self._regret, self._config)
         return Source(predictor, self._passes, self._regret, self._config)
@@ -200,12 +208,12 @@ class Speculation:
         sequences = [rows.sequence for rows in unserved]
         plan = source.plan(sequences, size)
         self._step.plans.append(plan)
-        began = self._clock()
-        predictions = source.predict(sequences, plan)
         if source.kind is PredictionSource.ATTACHED:
-            self._step.drafting += self._clock() - began
+            before_waiting()
+        predictions = source.predict(sequences, plan)
+        self._step.drafting += source.computing
         asked = [*compress(unserved, plan.lengths)]
-        waits = source.kind is not PredictionSource.LOOKUP
+        waits = source.kind is PredictionSource.DRAFT
         if asked and waits:
             before_waiting()
         runs: list[Run] = []

@@ -29,7 +29,7 @@ class StepRecord:
     """Whether a predictor computes on the target's cores during the pass."""
 
     drafting: float = 0.0
-    """Seconds in which an attached drafter has computed."""
+    """Seconds that an attached drafter has computed before the pass."""
 
     @property
     def invested(self) -> float:

@@ -131,6 +131,7 @@ class Decoder {
     std::shared_ptr<Device> device_;
     DecoderConfig config_;
     KvFormat kv_;
+    const Decoder* target_;  // null: it is no attached drafter
     DecoderWeights weights_;
     Adapters adapters_;
     Linear linear_;
@@ -139,7 +140,6 @@ class Decoder {
     DeltaMixer delta_;
     std::unique_ptr<ShortHead> short_head_;  // null: logits are computed for all tokens
     std::unique_ptr<TokenColumns> columns_;  // null: the lm_head has a row for each token
-    bool columns_are_set_ = true;
     KvCache cache_;
     std::unique_ptr<KvCache> states_;  // null: not allocated yet
     int ring_rows_ = 0;

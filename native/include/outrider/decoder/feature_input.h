@@ -31,8 +31,8 @@ class FeatureInput {
     /// `config` must outlive it, and has features.
     FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
 
-    /// Allocates memory for so many rows; returns whether any buffer has moved, after which there are no
-    /// hidden vectors.
+    /// Allocates memory for so many rows; returns whether any buffer has moved. There are no hidden vectors after
+    /// theirs has.
     bool reserve(int rows, Linear& linear);
     /// Computes the hidden vectors of some rows of the target's pass.  # features: [rows, count * width]
     void read(const FeatureWeights& weights, const float* features, const std::vector<int32_t>& rows,

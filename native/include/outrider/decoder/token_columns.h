@@ -16,6 +16,7 @@ class TokenColumns {
 
     /// Sets the token of each logit.  # [num_tokens]
     void set(const std::vector<int32_t>& token_ids);
+    bool are_set() const { return are_set_; }
     const int32_t* token_ids() const { return token_ids_.data(); }  // in device memory
 
     /// Allocates logits for so many rows; returns whether they have moved.
@@ -28,6 +29,7 @@ class TokenColumns {
   private:
     std::shared_ptr<Device> device_;
     int vocab_size_;
+    bool are_set_ = false;
     DeviceBuffer<int32_t> token_ids_;
     DeviceBuffer<float> logits_;
 };

@@ -10,7 +10,7 @@ from services.engine.checkpoint.architectures.table import fitting_names, read_a
 from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, DrafterFields
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
-from services.engine.checkpoint.folder_source import require_values
+from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
 from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, Layer, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
@@ -40,6 +40,8 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     What the folder leaves open is logged. Raises CheckpointError naming the file, field or tensor at fault.
     """
     fields = DrafterFields.read(JsonFields.from_file(folder / "config.json"))
+    if "quantization_config" in fields.layers:
+        raise fields.layers.error("quantization_config", "is not supported for a drafter: its weights must be floats")
     _, layers = read_architecture(fields.layers, LONGEST_CONTEXT)
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
@@ -52,18 +54,22 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         max_position=target.max_position,
         tied_embeddings=False,
     )
-    _check_sizes(fields, config, target)
+    _check_sizes(fields, config, target, has_midlayer=any(name.startswith("midlayer.") for name in tensors))
     if not is_said:
         logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
     names = fitting_names((EAGLE3_NAMES, MIDLAYER_NAMES), config, {*tensors})
     require_values(tensors, names)
-    unused = {name for name in tensors if name in (_OFFSETS, _MASK) or name.startswith("verifier_")}
+    unused = {name for name in tensors if name in (_OFFSETS, _MASK) or _is_redundant(name)}
     checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
     return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)
 
 
+def _is_redundant(tensor: str) -> bool:
+    return tensor.startswith("verifier_") or tensor.endswith(RECOMPUTED)
+
+
 def _limited(config: ModelConfig) -> tuple[Layer, ...]:
-    """The layers, none of which looks farther back than the drafter was trained for: texts may be longer."""
+    """The layers, each with a window of at most the length that the drafter was trained for: texts may be longer."""
     most = config.max_position
     return tuple(
         replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
@@ -75,11 +81,11 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
     norm_residual, is_said = fields.flag("norm_before_residual", fields.is_of_speculators)
     if not is_said:
         logger.warning("%s: norm_before_residual is taken as %s, as no field says", fields.drafter.where, norm_residual)
-    norm = FeatureNorm.NONE
-    if "input_norm.weight" in tensors or fields.flag("norm_before_fc", False)[0]:
-        norm = FeatureNorm.ALL
-    elif "fc_norm.0.weight" in tensors or fields.flag("fc_norm", False)[0]:
-        norm = FeatureNorm.EACH
+    has_one = "input_norm.weight" in tensors or fields.flag("norm_before_fc", False)[0]
+    has_each = "fc_norm.0.weight" in tensors or fields.flag("fc_norm", False)[0]
+    if has_one and has_each:
+        raise fields.drafter.error("fc_norm", "must not be true beside norm_before_fc")
+    norm = FeatureNorm.ALL if has_one else FeatureNorm.EACH if has_each else FeatureNorm.NONE
     width = fields.drafter.integer("target_hidden_size", target.hidden_size)
     return Features(
         count=count,
@@ -99,7 +105,7 @@ def _head_size(fields: DrafterFields, tensors: TensorFiles) -> int:
     return fields.drafter.integer("draft_vocab_size", whole, maximum=whole)
 
 
-def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig) -> None:
+def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig, *, has_midlayer: bool) -> None:
     """Raise CheckpointError, with both numbers, for a drafter of another target."""
     features = config.features
     assert features is not None
@@ -113,8 +119,9 @@ def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig
     if shares and config.hidden_size != target.hidden_size:
         problem = f"must be the target's, {target.hidden_size}, as the folder lacks tables of its own, "
         raise fields.layers.error("hidden_size", f"{problem}is {config.hidden_size}")
-    if config.num_layers > _MOST_LAYERS:
-        raise fields.layers.error("num_hidden_layers", f"must be at most {_MOST_LAYERS}, is {config.num_layers}")
+    most = 1 if has_midlayer else _MOST_LAYERS
+    if config.num_layers > most:
+        raise fields.layers.error("num_hidden_layers", f"must be at most {most}, is {config.num_layers}")
 
 
 def _source(

@@ -33,7 +33,7 @@ class DrafterFields:
         if "speculators_model_type" in config:
             config.choice("speculators_model_type", ("eagle3",))
             layers = config.required("transformer_layer_config")
-        elif is_drafter(config):
+        elif _is_drafter(config):
             layers = config
         else:
             raise config.error("architectures", f"{shown(config.raw('architectures'))} is no EAGLE-3 drafter")
@@ -53,7 +53,9 @@ class DrafterFields:
         fields = eagle if eagle is not None and name in eagle else self.drafter
         depth = target.num_layers
         ids = fields.raw(name)
-        boundaries = [2, depth // 2, depth - 3] if ids is None else ids
+        boundaries = _default_boundaries(depth) if ids is None else ids
+        if boundaries is None:
+            raise fields.error(name, f"is missing, and the target's {depth} layers are too few for the default")
         if not _are_numbers(boundaries, depth):
             problem = f"must be 1 to {_MOST_FEATURES} whole numbers from 0 to {depth}, is {shown(boundaries)}"
             raise fields.error(name, problem)
@@ -74,11 +76,16 @@ class DrafterFields:
         return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else _PREDICTIONS
 
 
-def is_drafter(config: JsonFields) -> bool:
+def _is_drafter(config: JsonFields) -> bool:
     """Whether a config.json describes an attached drafter, not a model."""
     names = config.raw("architectures")
     is_named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
     return is_named or any(name in config for name in ("speculators_model_type", "draft_vocab_size", "eagle_config"))
+
+
+def _default_boundaries(depth: int) -> list[int] | None:
+    boundaries = [2, depth // 2, depth - 3]
+    return boundaries if len({*boundaries}) == len(boundaries) and min(boundaries) >= 0 else None
 
 
 def _are_numbers(values: object, most: int) -> TypeGuard[list[int]]:

@@ -171,8 +171,8 @@ class Decoder:
         """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8"; `kv` is one of these but "int4".
 
         `blocks` are matrices that are held as blocks of the given type instead. `target` is that of an attached
-        drafter, and shares its tables with it. If `num_blocks` is None, the KV cache
-        is allocated by `allocate_cache`. Raises DeviceError if the device has too little memory.
+        drafter, and shares its tables with it. If `num_blocks` is None, the KV cache is allocated by `allocate_cache`.
+        Raises DeviceError if the device has too little memory.
         """
 
     def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:

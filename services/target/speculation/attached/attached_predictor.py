@@ -44,6 +44,8 @@ class AttachedPredictor:
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
         self._results: Pass | None = None  # of the last pass
         self._places: dict[Sequence, _Place] = {}  # in it
+        self.seconds = 0.0
+        """The time that the last `predict` took to compute; 0 if there was nothing to do."""
         self._num_unused = 0  # steps in which no prediction was requested
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
@@ -79,13 +81,16 @@ class AttachedPredictor:
         """Read the last pass's rows and draw; the predictions are there when it returns."""
         wanted = {each.sequence: each for each in requests if each.length and each.sequence in self._contexts}
         self._note_use(is_wanted=bool(wanted), is_decoding=bool(requests))
-        drawn = self._read_and_draw(wanted) if self._is_reading else {}
+        began = time.monotonic()
+        drawn = self._read_and_draw(wanted) if self._is_reading and self._places else {}
+        self.seconds = time.monotonic() - began if self._places else 0.0
+        self._results = None
         self._places.clear()
         return (drawn.get(request.sequence, ()) for request in requests)
 
     def commit(self, sequence: Sequence) -> FollowCounts:
         """Follow a new sequence; changes of its text are seen when its rows are read."""
-        if len(sequence.texts) == 1:  # else each token depends on two passes
+        if sequence.request.draws and len(sequence.texts) == 1:  # else each token depends on two passes
             self._contexts.setdefault(sequence, None)
         return FollowCounts()
 
@@ -114,12 +119,14 @@ class AttachedPredictor:
 
     def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
         rows, drawing = self._fill(wanted)
-        if not rows or self._results is None:
+        if not rows:
             return {}
+        assert self._results is not None
         began, decoder = time.monotonic(), self._drafter.decoder
         decoder.read_features(self._results, rows)
         if not drawing:
             decoder.forward(self._batch)
+            self._drafter.device.synchronize()  # else a GPU's time would count as the next pass's
             return {}
         masks = [sequence.draw.allowed.masks() for sequence in drawing]
         counts = [
@@ -133,7 +140,7 @@ class AttachedPredictor:
         states = [sequence.draw.sampling for sequence in drawing]
         drawn = decoder.extend(self._batch, self._sampler, states, [[]] * len(states), counts, masks, chances)
         if len(rows) <= _MOST_TIMED * len(drawing):
-            self._latency.observe(max(counts), time.monotonic() - began, num_sequences=len(drawing))
+            self._latency.observe(max(map(len, drawn)), time.monotonic() - began, num_sequences=len(drawing))
         return dict(zip(drawing, drawn, strict=True))
 
     def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], list[Sequence]]:

@@ -12,8 +12,8 @@ from services.engine.decoder.native import BLOCK_SIZE
 class DrafterContext:
     """Rows from position `start` on, before position `end`; the drafter counts its positions from `start`.
 
-    It lies in the same blocks as the target's keys and values, so that it lasts as long as these do: rotary embeddings
-    depend on distances only, and a context may begin anywhere.
+    It lies in the blocks of the text: rotary embeddings depend on distances only, so that it may begin anywhere. Where
+    other texts share the blocks, they may write theirs over it: then predictions are worse, and nothing else.
     """
 
     start: int
@@ -29,11 +29,9 @@ class DrafterContext:
         """
         first = max(first, len(text.tokens) - LONGEST_CONTEXT) if context is None else first
         end = text.num_computed
-        if first >= end:
-            return None
-        if context is not None and context._goes_on(text, first):
+        if context is not None and context._goes_on(text, min(first, end)):
             return cls(context.start, end, context.first_block)
-        return cls(first, end, text.blocks[first // BLOCK_SIZE])
+        return cls(first, end, text.blocks[first // BLOCK_SIZE]) if first < end else None
 
     def _goes_on(self, text: CachedTokens, first: int) -> bool:
         index = self.start // BLOCK_SIZE

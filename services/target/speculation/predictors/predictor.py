@@ -31,7 +31,8 @@ class PredictionRequest(NamedTuple):
 class Predictor(Protocol):
     """Predicts sequences' next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
 
-    All methods are called by the engine thread and return at once; only the iterator of `predict` may wait.
+    All methods are called by the engine thread and return at once; only the iterator of `predict` may wait, and
+    `predict` itself compute, if that is on the target's device.
     """
 
     source: PredictionSource

@@ -1,16 +1,22 @@
 """AttachedPredictor: it reads nothing while nobody asks for its predictions, and says why it has none."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from services.engine.decoder.native import Batch
 from services.engine.guidance import Guidance
+from services.engine.request import Pooling
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.predictor import PredictionRequest
-from tests.unit.sequences import make_request, make_sequence
+from services.target.speculation.speculation import Speculation
+from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence
+from tests.unit.simulation import Clock
 
 PARKED_AFTER, AGAIN_AFTER = 64, 2048  # steps
 
@@ -37,7 +43,8 @@ class Target:
 
     def __init__(self, *, guided: bool = False) -> None:
         self.drafter = Drafter()
-        loaded: Any = SimpleNamespace(decoder=self.drafter, num_predictions=3, ends_early=True)
+        device = SimpleNamespace(synchronize=lambda: None)
+        loaded: Any = SimpleNamespace(decoder=self.drafter, num_predictions=3, ends_early=True, device=device)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
         sampler: Any = None
         self.predictor = AttachedPredictor(loaded, sampler, batch, PolicyConfig())
@@ -113,6 +120,28 @@ async def test_guided_requests_and_unknown_ones_get_none():
     assert target.step(wanted=3) == []
     assert target.drafter.read == []
     assert "guided" in target.predictor.why_none(target.sequence)
+
+
+async def test_its_time_is_waited_for_and_is_none_of_the_pass(monkeypatch):
+    target, clock = Target(), Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(target.drafter, "read_features", lambda *_: setattr(clock, "now", clock.now + 0.5))
+    speculation = Speculation([target.predictor], vocab_size=VOCAB_SIZE, clock=clock)
+    rows = ScheduledRows(target.sequence, 1, draws=True)
+    target.why_none()  # a pass before it
+    assert [*speculation.predict([rows], spare_rows=8)] == []
+    assert speculation.drafting == 0.5
+    clock.now += 0.1
+    speculation.observe([rows])
+    assert speculation._passes.seconds(1) == pytest.approx(0.1)
+
+
+async def test_requests_that_draw_nothing_are_not_read():
+    target = Target()
+    other = make_sequence(replace(make_request(b"x" * 40), pooling=Pooling.MEAN))
+    assert not other.request.draws
+    target.predictor.commit(other)
+    assert other not in target.predictor._contexts
 
 
 async def test_a_sequence_that_has_ended_is_not_read():

@@ -36,6 +36,11 @@ def test_after_a_gap_it_begins_anew(first):
     assert context == DrafterContext(first, 99, first_block=50 + first // 32)
 
 
+def test_tokens_that_were_taken_back_shorten_it():
+    context = DrafterContext.after(DrafterContext(0, 40, 50), make_text(31), 40)
+    assert (context.start, context.end) == (0, 30)
+
+
 def test_other_blocks_begin_anew():
     text = make_text(44, blocks=[7, 8])
     assert DrafterContext.after(DrafterContext(0, 40, 50), text, 40) == DrafterContext(40, 43, first_block=8)
