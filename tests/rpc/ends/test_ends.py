@@ -65,6 +65,7 @@ class StepsToDrop:
 
 
 def test_cancelling_frees_all_blocks_within_one_step(slow: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow.on_engine_thread(lambda: None)  # what the engine does once it has begun is over
     steps = StepsToDrop(slow.engine, monkeypatch)
     other = slow.stub.StreamGenerate(stream_request(stop=LONG))
     next(other)
