@@ -30,10 +30,10 @@ class LoadedDrafter:
 
         `weights` is the target's format. Raises CheckpointError and DeviceError.
         """
-        weights = drafter_weights(weights)
-        target.keep_features(drafter.boundaries)
         if problem := drafter.checkpoint.find_not_finite():
             raise CheckpointError(problem)
+        weights = drafter_weights(weights)
+        target.keep_features(drafter.boundaries)
         decoder = new_decoder(drafter.checkpoint, device, weights=weights, kv=kv, target=target)
         fill_decoder(drafter.checkpoint, decoder, device, weights)
         if drafter.head_tokens:

@@ -9,6 +9,7 @@ from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import FollowCounts
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
+from services.target.speculation.predictors.predictor import PredictionRequest
 from tests.harness.servers.silent_predictor import SilentPredictor
 from tests.unit.simulation import Clock, World
 
@@ -23,8 +24,6 @@ class _Chain:
 
 class AheadDraft(SilentPredictor):
     """Predicts on until a commit contradicts it or stops it; each prediction arrives half a round trip later."""
-
-    runs_ahead = True
 
     def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
         self._world, self._clock, self._chance = world, clock, chance
@@ -59,8 +58,11 @@ class AheadDraft(SilentPredictor):
         elif sequence not in self._chains:
             self._begin(sequence)
 
-    def keep(self, sequence: Sequence) -> None:
-        self.ask(sequence, 1)
+    def ask_for(self, request: PredictionRequest) -> None:
+        self.ask(request.sequence, 1 if request.keeps_earlier else request.length)
+
+    def rest(self, sequence: Sequence) -> None:
+        """It goes on."""
 
     def take(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         end = min(until, self._moment(sequence, limit)) if limit else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Seq
 from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.decoder.native import Batch, Decoder, Pass
 from services.engine.run import Run, fill
-from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows, own_rows
 
 
 class ModelRunner:
@@ -47,13 +47,11 @@ class ModelRunner:
 
     def pool(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
-        first_row = 0
-        for rows in scheduled:
+        for first_row, rows in own_rows(scheduled):
             text, work = rows.sequence.text, rows.sequence.prompt_results
             if positions := work.states(text.num_computed, rows.num_tokens):
                 row = first_row + positions.start - text.num_computed
                 work.take_states(results.hidden_states(row, len(positions)))
-            first_row += rows.num_tokens + len(rows.predictions)  # negative texts come after all sequences
 
 
 def _run(rows: ScheduledRows, text: CachedTokens, num_tokens: int, *, num_logits: int) -> Run:

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from services.engine.events import Aborted, Failed, FinishReason, PassReport
+from services.engine.events import Aborted, Failed, FinishReason, PassReport, PredictionSource
 from services.target.generation.deliveries import Deliveries
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
@@ -24,6 +24,7 @@ class _Spans:
 
     verifying: float
     host: float | None
+    drafting: float  # of an attached drafter, before it
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ class TargetStep:
         self._scheduler.observe(batch, self._pass_ended - began)
         self.seconds.waiting += waiting
         self.seconds.host += host or 0.0
-        return sampled, _Spans(verifying=self._pass_ended - began, host=host)
+        return sampled, _Spans(self._pass_ended - began, host, self._speculation.drafting)
 
     def _commit(self, rows: ScheduledRows, sampled: SamplerOutput, spans: _Spans) -> int:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
@@ -190,7 +191,7 @@ def _report(rows: ScheduledRows, spans: _Spans) -> PassReport | None:
     return PassReport(
         rows.source,
         tuple(rows.predictions),
-        rows.waiting,
+        rows.waiting + (spans.drafting if rows.source is PredictionSource.ATTACHED else 0.0),
         spans.verifying,
         spans.host,
         num_alternates=rows.sequence.speculation.alternates,

@@ -1,5 +1,6 @@
 """ScheduledRows: the rows of one sequence in a pass."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from services.engine.events import PredictionSource
@@ -40,3 +41,11 @@ class ScheduledRows:
     def num_logits(self) -> int:
         """The number of last rows of its own text whose logits are needed; of the negative text `num_draws` are."""
         return len(self.prompt_targets) + self.num_draws
+
+
+def own_rows(scheduled: Iterable[ScheduledRows]) -> Iterator[tuple[int, ScheduledRows]]:
+    """The index in the pass of the first row of each sequence's own text; negative texts come after all of these."""
+    first = 0
+    for rows in scheduled:
+        yield first, rows
+        first += rows.num_tokens + len(rows.predictions)

@@ -59,8 +59,13 @@ class Source:
         return False
 
     @property
-    def computing(self) -> float:
-        """Seconds that it has computed on the target's device for this step."""
+    def is_due(self) -> bool:
+        """Whether `predict` computes on the target's device, for which the step waits."""
+        return False
+
+    @property
+    def drafting(self) -> float:
+        """Seconds that it has computed there for this step."""
         return 0.0
 
     def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - only a draft may serve some
@@ -90,9 +95,7 @@ class Source:
         return SourcePlan(lengths, automatic, dict(zip(left_open, automatic.own_speedups, strict=False)))
 
     def predict(self, sequences: Seq[Sequence], plan: SourcePlan) -> Iterator[Seq[int]]:
-        """Begin to predict, and return at once; the iterator waits for the predictions of each sequence in turn that
-        the plan gives any.
-        """
+        """Begin to predict; the iterator waits for the predictions of each sequence in turn that the plan gives any."""
         requests = [*map(plan.request, sequences, plan.lengths)]
         answers = zip(requests, self.predictor.predict(requests), strict=True)
         return (token_ids[: request.length] for request, token_ids in answers if request.length)
@@ -137,9 +140,14 @@ class AttachedSource(Source):
     predictor: AttachedPredictor
 
     @property
-    def computing(self) -> float:
-        """Seconds that it has computed for this step."""
-        return self.predictor.seconds
+    def is_due(self) -> bool:
+        """Whether it has rows of the last pass to read."""
+        return self.predictor.is_due
+
+    @property
+    def drafting(self) -> float:
+        """Seconds that it has read and drawn for this step."""
+        return self.predictor.drafting
 
 
 class DraftSource(Source):

@@ -208,10 +208,10 @@ class Speculation:
         sequences = [rows.sequence for rows in unserved]
         plan = source.plan(sequences, size)
         self._step.plans.append(plan)
-        if source.kind is PredictionSource.ATTACHED:
+        if source.is_due:
             before_waiting()
         predictions = source.predict(sequences, plan)
-        self._step.drafting += source.computing
+        self._step.drafting += source.drafting
         asked = [*compress(unserved, plan.lengths)]
         waits = source.kind is PredictionSource.DRAFT
         if asked and waits:

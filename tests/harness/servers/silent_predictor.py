@@ -17,7 +17,7 @@ class SilentPredictor:
     source = PredictionSource.DRAFT
     num_predictions = 4
     num_arrivals = 0
-    is_busy = runs_ahead = False
+    is_busy = False
 
     def serves(self, sequence: Sequence) -> bool:
         """It serves every sequence."""
@@ -33,11 +33,8 @@ class SilentPredictor:
 
     def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
         """Ask for all, send, and take one answer after another."""
-        for sequence, length, _, least_chance, keeps_earlier in requests:
-            if keeps_earlier and self.runs_ahead:
-                self.keep(sequence)
-            else:
-                self.ask(sequence, length, least_chance)
+        for request in requests:
+            self.ask_for(request)
         self.send()
         return self._answers(requests)
 
@@ -51,14 +48,14 @@ class SilentPredictor:
         return time.monotonic()
 
     def rest(self, sequence: Sequence) -> None:
-        """It pauses where it does not run ahead."""
-        if not self.runs_ahead:
-            self.ask(sequence, 0)
+        """Ask for none in this step."""
+        self.ask(sequence, 0)
+
+    def ask_for(self, request: PredictionRequest) -> None:
+        """Nothing is kept of an earlier request."""
+        self.ask(request.sequence, request.length, request.least_chance)
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
-        """Nothing to begin."""
-
-    def keep(self, sequence: Sequence) -> None:
         """Nothing to begin."""
 
     def send(self) -> None:

@@ -38,3 +38,6 @@ def test_predictions_are_its_own_and_change_no_byte(pair, weights, fronts):
     (stats,) = answer.finished.speculation.by_source
     assert stats.source == common_pb2.PREDICTION_SOURCE_ATTACHED
     assert stats.accepted > 0.9 * stats.predicted > 20
+    drafted = [each for each in answer.pass_reports if each.source == common_pb2.PREDICTION_SOURCE_ATTACHED]
+    assert all(each.waiting.ToNanoseconds() > 0 for each in drafted), "for the drafter"
+    assert len(drafted) == stats.num_spec_steps

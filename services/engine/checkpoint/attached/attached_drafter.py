@@ -78,21 +78,21 @@ def _limited(config: ModelConfig) -> tuple[Layer, ...]:
 
 
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:
-    norm_residual, is_said = fields.flag("norm_before_residual", fields.is_of_speculators)
-    if not is_said:
-        logger.warning("%s: norm_before_residual is taken as %s, as no field says", fields.drafter.where, norm_residual)
-    has_one = "input_norm.weight" in tensors or fields.flag("norm_before_fc", False)[0]
-    has_each = "fc_norm.0.weight" in tensors or fields.flag("fc_norm", False)[0]
+    own = fields.drafter
+    norm_residual = own.flag("norm_before_residual", fields.is_of_speculators)
+    if "norm_before_residual" not in own:
+        logger.warning("%s: norm_before_residual is taken as %s, as no field says", own.where, norm_residual)
+    has_one = "input_norm.weight" in tensors or own.flag("norm_before_fc", False)
+    has_each = "fc_norm.0.weight" in tensors or own.flag("fc_norm", False)
     if has_one and has_each:
-        raise fields.drafter.error("fc_norm", "must not be true beside norm_before_fc")
+        raise own.error("fc_norm", "must not be true beside norm_before_fc")
     norm = FeatureNorm.ALL if has_one else FeatureNorm.EACH if has_each else FeatureNorm.NONE
-    width = fields.drafter.integer("target_hidden_size", target.hidden_size)
     return Features(
         count=count,
-        width=width,
+        width=own.integer("target_hidden_size", target.hidden_size),
         norm=norm,
         norm_residual=norm_residual,
-        norm_carried=fields.flag("norm_output", False)[0],
+        norm_carried=own.flag("norm_output", False),
         own_embedding="embed_tokens.weight" in tensors,
         head_size=_head_size(fields, tensors),
     )

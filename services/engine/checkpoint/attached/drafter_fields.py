@@ -21,10 +21,10 @@ _OF_DRAFTERS = (
 
 @dataclass(frozen=True, slots=True)
 class DrafterFields:
-    """What a folder says of its drafter; None: nothing."""
+    """The fields of a folder with a drafter."""
 
     layers: JsonFields  # as the config.json of a model with such layers
-    drafter: JsonFields  # those of the drafter
+    drafter: JsonFields  # those of config.json itself
     is_of_speculators: bool
 
     @classmethod
@@ -62,10 +62,6 @@ class DrafterFields:
         if len({*boundaries}) < len(boundaries):
             raise fields.error(name, f"must be different numbers, is {shown(boundaries)}")
         return tuple(boundaries), ids is not None
-
-    def flag(self, name: str, default: bool) -> tuple[bool, bool]:
-        """A flag, and whether the folder says so."""
-        return self.drafter.flag(name, default), name in self.drafter
 
     @property
     def num_predictions(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from services.engine.decoder.native import Batch, Pass, Sampler
 from services.engine.events import FollowCounts, PredictionSource
 from services.engine.loaded_drafter import LoadedDrafter
-from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows, own_rows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.drafter_context import DrafterContext
 from services.target.speculation.link.draft_latency import DraftLatency
@@ -44,18 +44,18 @@ class AttachedPredictor:
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
         self._results: Pass | None = None  # of the last pass
         self._places: dict[Sequence, _Place] = {}  # in it
-        self.seconds = 0.0
-        """The time that the last `predict` took to compute; 0 if there was nothing to do."""
+        self.drafting = 0.0
+        """Seconds that the last `predict` has computed."""
         self._num_unused = 0  # steps in which no prediction was requested
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Note a pass of the target, whose features are read before the next one."""
-        self._results, self._places = results, {}
-        row = 0
-        for rows in scheduled:
-            if rows.sequence in self._contexts:
-                self._places[rows.sequence] = _Place(row, rows.sequence.text.num_computed)
-            row += rows.num_tokens + len(rows.predictions)
+        self._results = results
+        self._places = {
+            rows.sequence: _Place(row, rows.sequence.text.num_computed)
+            for row, rows in own_rows(scheduled)
+            if rows.sequence in self._contexts
+        }
 
     def why_none(self, sequence: Sequence) -> str:
         """The reason for no prediction: it is guided, or the drafter has not read its text."""
@@ -82,10 +82,9 @@ class AttachedPredictor:
         wanted = {each.sequence: each for each in requests if each.length and each.sequence in self._contexts}
         self._note_use(is_wanted=bool(wanted), is_decoding=bool(requests))
         began = time.monotonic()
-        drawn = self._read_and_draw(wanted) if self._is_reading and self._places else {}
-        self.seconds = time.monotonic() - began if self._places else 0.0
-        self._results = None
-        self._places.clear()
+        drawn = self._read_and_draw(wanted) if self.is_due else {}
+        self.drafting = time.monotonic() - began if self.is_due else 0.0
+        self._results, self._places = None, {}
         return (drawn.get(request.sequence, ()) for request in requests)
 
     def commit(self, sequence: Sequence) -> FollowCounts:
@@ -99,6 +98,11 @@ class AttachedPredictor:
         self._contexts.pop(sequence, None)
         self._places.pop(sequence, None)
         return FollowCounts()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are rows of the last pass to read before the next one."""
+        return bool(self._places) and self._is_reading
 
     @property
     def _is_reading(self) -> bool:
@@ -130,12 +134,12 @@ class AttachedPredictor:
             return {}
         masks = [sequence.draw.allowed.masks() for sequence in drawing]
         counts = [
-            1 if mask is not None else min(wanted[each].length, self._room(each))
-            for each, mask in zip(drawing, masks, strict=True)
+            1 if mask is not None else min(wanted[sequence].length, context.room(sequence.text))
+            for (sequence, context), mask in zip(drawing.items(), masks, strict=True)
         ]
         chances = [
-            wanted[each].least_chance if count > 1 and self._drafter.ends_early else 0.0
-            for each, count in zip(drawing, counts, strict=True)
+            wanted[sequence].least_chance if count > 1 and self._drafter.ends_early else 0.0
+            for sequence, count in zip(drawing, counts, strict=True)
         ]
         states = [sequence.draw.sampling for sequence in drawing]
         drawn = decoder.extend(self._batch, self._sampler, states, [[]] * len(states), counts, masks, chances)
@@ -143,20 +147,19 @@ class AttachedPredictor:
             self._latency.observe(max(map(len, drawn)), time.monotonic() - began, num_sequences=len(drawing))
         return dict(zip(drawing, drawn, strict=True))
 
-    def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], list[Sequence]]:
+    def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], dict[Sequence, DrafterContext]]:
         """Fill the batch with all rows to read; returns their indices in the target's pass, and the sequences that draw
-        from their last row, in the batch's order.
+        from their last row with their contexts, in the batch's order.
         """
         self._batch.clear()
         rows: list[int] = []
-        drawing: list[Sequence] = []
+        drawing: dict[Sequence, DrafterContext] = {}
         for sequence, place in self._places.items():
-            text, context = sequence.text, self._next_context(sequence)
-            self._contexts[sequence] = context
-            first = max(place.position, context.start) if context is not None else 0
-            if context is None or first >= context.end:
+            text = sequence.text
+            self._contexts[sequence] = context = self._next_context(sequence)
+            if context is None or (first := max(place.position, context.start)) >= context.end:
                 continue
-            draws = sequence in wanted and context.end == len(text.tokens) - 1 and self._room(sequence) > 0
+            draws = sequence in wanted and context.end == len(text.tokens) - 1 and context.room(text) > 0
             self._batch.append(
                 text.tokens[first + 1 : context.end + 1],
                 position=first - context.start,
@@ -166,9 +169,5 @@ class AttachedPredictor:
             index = place.row + first - place.position
             rows += range(index, index + context.end - first)
             if draws:
-                drawing.append(sequence)
+                drawing[sequence] = context
         return rows, drawing
-
-    def _room(self, sequence: Sequence) -> int:
-        context = self._contexts[sequence]
-        return 0 if context is None else context.room(sequence.text)

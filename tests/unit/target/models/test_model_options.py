@@ -37,11 +37,20 @@ def test_each_draft_is_for_all_models_or_the_one_it_names():
     assert small.drafts == ["all:1", "its-own:2"]
 
 
+def test_a_head_is_for_the_model_that_it_names():
+    assert setups("--model", "org/name", "--head", "org/head")[0].engine.head == HubName("org/head")
+    first, second = setups("--model", "a=org/a", "--model", "b=org/b", "--head", "b=some/where/head")
+    assert (first.engine.head, second.engine.head) == (None, Path("some/where/head"))
+
+
 def test_names_that_do_not_fit_together_are_refused():
     for options, problem in (
         (("--model", "a=x", "--name", "b"), "name is 'b'; it must not be set where --model has a name"),
         (("--model", "x", "--model", "y", "--name", "b"), "name is 'b'; it must not be set where"),
         (("--model", "a=x", "--model", "b=y", "--draft", "c=host:1"), "draft is for 'c'; it must be for .* a, b$"),
+        (("--model", "a=x", "--model", "b=y", "--head", "c=h"), "head is for 'c'; it must be for .* a, b$"),
+        (("--model", "a=x", "--model", "b=y", "--head", "h"), "head must be NAME=HEAD where several models"),
+        (("--model", "x", "--head", "h", "--head", "i"), "head must be given once for each model"),
     ):
         with pytest.raises(ConfigError, match=problem):
             setups(*options)
