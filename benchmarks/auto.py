@@ -191,7 +191,7 @@ def _pair(arguments: argparse.Namespace, draft: str | None = None, model: Path |
     with ExitStack() as stack:
         log = stack.enter_context(arguments.log.open("a"))
         if draft is None:
-            models = ModelPair(arguments.target, model or arguments.draft)
+            models = ModelPair(arguments.target, model or arguments.draft).fetched()
             drafts = ["--weights", "auto", "--max-sequences", str(max(arguments.streams)), *cached]
             pair = running_pair(models, options=options, draft_options=drafts, cores=cores, log=log)
             address = stack.enter_context(pair).target.address

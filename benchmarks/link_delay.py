@@ -65,7 +65,7 @@ def _serving(arguments: argparse.Namespace, num_alternates: int) -> Iterator[tup
 
 def _measure(client: Client, prompts: Seq[Seq[int]], arguments: argparse.Namespace) -> dict[str, object]:
     way = AUTO if arguments.length is None else fixed(arguments.length)
-    target = ServedTarget(client, has_draft=True, draft_lengths=())
+    target = ServedTarget(client, predicts=True, draft_lengths=())
     target.answers(prompts[:1], way, num_tokens=arguments.new_tokens)
     answers = [
         {each: target.answers([prompt], each, num_tokens=arguments.new_tokens)[0] for each in (PLAIN, way)}

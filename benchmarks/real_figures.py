@@ -77,7 +77,7 @@ def _measure(options: argparse.Namespace, stack: ExitStack, log: IO[str], out: T
         capacity,
         options.peers,
     )
-    ours = ServedTarget(client, has_draft=True, draft_lengths=(), lookup=True)
+    ours = ServedTarget(client, predicts=True, draft_lengths=(), lookup=True)
     contenders: dict[str, Contender] = {OURS: ours}
     contenders.update(_started(peers, setting, prompts[0], stack, log, out))
     record["machine"] = {**asdict(Machine.of(setting)), "name": options.machine}

@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from demo_corpus import END_OF_TEXT
+from demo_head import BOUNDARIES, Head
 from demo_model import MAX_POSITIONS, NORM_EPS, ROPE_THETA, Llama, Shape
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -15,17 +17,45 @@ WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json
 
 def save_checkpoint(model: Llama, tokenizer: Tokenizer, folder: Path) -> None:
     """Write the five files of a checkpoint, the weights in bfloat16; each replaces its predecessor at once."""
-    folder.mkdir(parents=True, exist_ok=True)
     end = tokenizer.token_to_id(END_OF_TEXT)
-    weights = {name: weight.detach().bfloat16().contiguous() for name, weight in model.named_parameters()}
-    partial = folder / (WEIGHTS + ".partial")
-    save_file(weights, partial, metadata={"format": "pt"})
-    partial.chmod(0o644)  # the library makes its files private
-    os.replace(partial, folder / WEIGHTS)
+    _write_weights(folder, dict(model.named_parameters()))
     _write(folder / TOKENIZER, tokenizer.to_str(pretty=False))
     _write(folder / CONFIG, _as_json(_config(model.shape, end)))
     _write(folder / "tokenizer_config.json", _as_json(_tokenizer_config()))
     _write(folder / "generation_config.json", _as_json({"bos_token_id": end, "eos_token_id": end}))
+
+
+def save_head(head: Head, shape: Shape, folder: Path, longest: int) -> None:
+    """Write a head as the speculators library does, the weights in bfloat16, for a target of this shape; `longest` is
+    the length of the texts that it was trained on, beyond which it looks back no further.
+    """
+    offsets = head.token_ids - torch.arange(len(head.token_ids))
+    weights = {name.removeprefix("model."): weight for name, weight in head.named_parameters()}
+    _write_weights(folder, weights, {"d2t": offsets})
+    _write(folder / CONFIG, _as_json(_head_config(shape, len(head.token_ids), longest)))
+
+
+def load_head(target: Llama, folder: Path) -> Head:
+    """The head of a folder that save_head wrote, in float32."""
+    weights = load_file(folder / WEIGHTS)
+    offsets = weights.pop("d2t")
+    head = Head(target, offsets + torch.arange(len(offsets)))
+    for name, weight in head.named_parameters():
+        weight.data.copy_(weights.pop(name.removeprefix("model.")))
+    if weights:
+        raise ValueError(f"{folder}: unknown tensors {[*weights]}")
+    return head
+
+
+def _write_weights(
+    folder: Path, weights: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor] | None = None
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / (WEIGHTS + ".partial")
+    narrow = {name: weight.detach().bfloat16().contiguous() for name, weight in weights.items()}
+    save_file(narrow | dict(others or {}), partial, metadata={"format": "pt"})
+    partial.chmod(0o644)  # the library makes its files private
+    os.replace(partial, folder / WEIGHTS)
 
 
 def _write(path: Path, text: str) -> None:
@@ -59,6 +89,27 @@ def _config(shape: Shape, end: int) -> dict[str, object]:
         "tie_word_embeddings": True,
         "bos_token_id": end,
         "eos_token_id": end,
+        "torch_dtype": "bfloat16",
+    }
+
+
+def _head_config(shape: Shape, num_tokens: int, longest: int) -> dict[str, object]:
+    layers = _config(shape, 0) | {"num_hidden_layers": 1, "tie_word_embeddings": False}
+    layers |= {"max_position_embeddings": longest}
+    return {
+        "speculators_model_type": "eagle3",
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_config": {
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+            "verifier": {"name_or_path": "models/demo/target", "architectures": ["LlamaForCausalLM"]},
+        },
+        "transformer_layer_config": layers,
+        "draft_vocab_size": num_tokens,
+        "eagle_aux_hidden_state_layer_ids": [*BOUNDARIES],
+        "norm_before_residual": True,
+        "norm_before_fc": False,
+        "fc_norm": True,
+        "norm_output": True,
         "torch_dtype": "bfloat16",
     }
 

@@ -139,15 +139,19 @@ class Llama(nn.Module):
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Final hidden states [rows, positions, hidden] of token ids [rows, positions]."""
+        return self.model.norm(self.states(ids, cache)[-1])
+
+    def states(self, ids: Tensor, cache: KVCache | None = None) -> list[Tensor]:
+        """The residual stream before the first layer, and after each."""
         start = cache.length if cache is not None else 0
         end = start + ids.shape[1]
         rotary = self.cos[start:end], self.sin[start:end]
-        x = self.model.embed_tokens(ids)
+        states = [self.model.embed_tokens(ids)]
         for layer in self.model.layers:
-            x = layer(x, rotary, cache)
+            states.append(layer(states[-1], rotary, cache))
         if cache is not None:
             cache.length = end
-        return self.model.norm(x)
+        return states
 
     def logits(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Float32 logits of every position."""

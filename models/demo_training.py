@@ -1,4 +1,4 @@
-"""The training loop of both demo models: Muon for the matrices of the layers, AdamW for all else.
+"""The training loop of the demo models: Muon for the matrices of the layers, AdamW for all else.
 
 The target's rate may begin to fall at any time, so the part where it stays and the part where it falls are two stages.
 """
@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from demo_loss import Teacher, cross_entropy
 from demo_model import Llama, generate
-from torch import Tensor
+from torch import Tensor, nn
 
 ADAM_BETAS = (0.9, 0.95)
 MUON_WEIGHT_DECAY = 0.1
 LOG_EVERY = 10
 SAVE_EVERY = 20
 JUDGE_EVERY = 100
-LossOf = Callable[[Llama, Tensor], Tensor]
+LossOf = Callable[[Any, Tensor], Tensor]
 Judge = Callable[[], float]
 
 
@@ -50,7 +51,7 @@ class Plan:
 class Training:
     """A model with its optimizers, the steps that it has made, and what they showed."""
 
-    def __init__(self, model: Llama) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.optimizers = _optimizers(model)
         self.step = 0
@@ -116,7 +117,7 @@ class Training:
         return loss.item()
 
 
-def _optimizers(model: Llama) -> list[torch.optim.Optimizer]:
+def _optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in chosen]
@@ -150,7 +151,9 @@ def _hidden(model: Llama, ids: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def mean_loss(model: Llama, stream: Tensor, length: int, every: int = 1, loss_of: LossOf = next_token_loss) -> float:
+def mean_loss(
+    model: nn.Module, stream: Tensor, length: int, every: int = 1, loss_of: LossOf = next_token_loss
+) -> float:
     """Mean loss over every so-manyth of a stream's windows (the last, incomplete one is left out)."""
     starts = range(0, len(stream) - length, length * every)
     batch = torch.stack([stream[start : start + length + 1] for start in starts])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from demo_acceptance import prompts_of
 from demo_checkpoint import load_tokenizer
 from demo_corpus import Corpus, encode_documents, load_corpus, mixed_batches
 from demo_documents import Documents, load_documents, renamed
@@ -56,6 +57,13 @@ class Workshop:
         total = sum(map(len, copies))
         narrow = [(copy, (1 - GENERAL_WEIGHT) * len(copy) / total) for copy in copies]
         return narrow + [(stream, GENERAL_WEIGHT * weight) for stream, weight in self.streams()]
+
+    def narrow_prompts(self) -> Tensor:
+        """How these documents begin, in random order; then how they do under other names.  # [prompts, tokens]"""
+        trained, tokenizer = self.documents().trained, self.tokenizer()
+        texts = (trained, *(renamed(trained, self.seed + copy) for copy in range(RENAMED_COPIES)))
+        prompts = [prompts_of(tokenizer, text) for text in texts]
+        return torch.cat([part[torch.randperm(len(part), generator=self.generator)] for part in prompts])
 
     def heldout_documents(self) -> Tensor:
         """The held-out documents as token ids."""

@@ -8,8 +8,9 @@ draft       teach the draft to predict the target
 divide      clean what write_demo_corpus.py wrote (--written), and hold some of it out
 narrow      teach the target such documents: it goes on from the one in --start, at a rate that falls to zero
 follow      teach the draft of --start to predict the target again, on the same documents
+head        let the target write functions, and teach an EAGLE-3 head to predict it from its own states
 losses      measure both models on documents and files that were trained on and on those held out
-acceptance  measure how often the draft is right on the held-out documents
+acceptance  measure how often the draft and the head are right on the held-out documents
 loops       measure how much of the target's greedy text goes round in circles
 verify      compare both checkpoints with the transformers package (which must be installed)
 
@@ -31,10 +32,14 @@ from demo_checkpoint import (
     TOKENIZER,
     difference_from_transformers,
     load_checkpoint,
+    load_head,
     save_checkpoint,
+    save_head,
 )
 from demo_corpus import VOCAB_SIZE, encode_documents, mixed_batches, train_tokenizer
 from demo_documents import divided, read_written, save_documents
+from demo_head import VOCAB as HEAD_VOCAB
+from demo_head import Head, HeadLoss
 from demo_loops import measure_loops
 from demo_model import Llama, Shape
 from demo_training import (
@@ -58,6 +63,8 @@ TARGET_PLAN = Plan(steps=12_000, rows=16, length=512, warmup=60, decay=0)
 ANNEAL_PLAN = Plan(steps=2_400, rows=8, length=1024, warmup=0, decay=2_400)
 NARROW_PLAN = Plan(steps=800, rows=8, length=512, warmup=20, decay=480, muon_rate=0.01, adam_rate=0.0015)
 DRAFT_PLAN = Plan(steps=4_000, rows=16, length=512, warmup=60, decay=2_000)
+HEAD_PLAN = Plan(steps=800, rows=16, length=256, warmup=20, decay=560)
+HEAD_STEPS = 4
 HARDNESS = 0.5
 WRITTEN_WEIGHT = 0.6  # the share of the draft's batches that the target wrote
 SAMPLING_TEMPERATURE = 0.7
@@ -65,6 +72,7 @@ LOGIT_TOLERANCE = 1e-3
 WRITTEN_PROMPTS = 6144  # for each temperature
 WRITTEN_TEMPERATURES = (0.0, SAMPLING_TEMPERATURE)
 WRITTEN_PROMPT_TOKENS, WRITTEN_NEW_TOKENS = 64, 192
+HEAD_PROMPTS = 2048
 EVALUATION_LENGTH = 512
 SAMPLED_EVERY = 24  # of the texts that were trained on, one in so many is measured
 JUDGED_EVERY = 8  # while training, one in so many of the held-out windows is enough
@@ -165,6 +173,41 @@ def follow_target(shop: Workshop) -> None:
     save_checkpoint(training.model, shop.tokenizer(), shop.folder / "draft")
 
 
+def train_head(shop: Workshop) -> None:
+    """Run stage `head`: train a head on what the target writes."""
+    target = load_checkpoint(shop.folder / "target")
+    written = functions(shop, target)
+    counts = torch.bincount(torch.cat(written), minlength=target.shape.vocab)
+    known = counts.topk(HEAD_VOCAB)
+    training = Training(Head(target, known.indices.sort().values))
+    plan, path = HEAD_PLAN.scaled(shop.scale), shop.state / "head.pt"
+    if path.exists():
+        training.load(path)
+    sources = [(stream, 1 / len(written)) for stream in written]
+    loss_of = HeadLoss(target, HEAD_STEPS, HARDNESS)
+    judge = partial(mean_loss, training.model, shop.heldout_documents(), plan.length, 1, loss_of)
+    training.run(plan, shop.batches(sources, plan), loss_of, judge, path)
+    save_head(training.model, target.shape, shop.folder / "head", plan.length)
+    share = known.values.sum().item() / counts.sum().item()
+    shop.note("head", work_done(training, plan, sources) | {"known_share_of_tokens": share})
+
+
+def functions(shop: Workshop, target: Llama) -> list[Tensor]:
+    """The target's texts at each temperature, after the beginnings of documents; written once in a state folder."""
+    path = shop.state / "functions.pt"
+    if not path.exists():
+        prompts = shop.narrow_prompts()[: max(64, round(HEAD_PROMPTS * shop.scale))]
+        texts = [
+            continuations(target, prompts, WRITTEN_NEW_TOKENS, temperature, shop.generator)
+            for temperature in WRITTEN_TEMPERATURES
+        ]
+        shop.state.mkdir(parents=True, exist_ok=True)
+        torch.save({"texts": texts, "generator": shop.generator.get_state()}, path)
+    written = torch.load(path, weights_only=True)
+    shop.generator.set_state(written["generator"])  # so that the batches are the same after a stop
+    return written["texts"]
+
+
 def run_narrow(shop: Workshop, stage: str, training: Training, loss_of: LossOf) -> None:
     """Train a model on documents, from where the stage was stopped if it was."""
     path, plan, sources = shop.state / f"{stage}.pt", NARROW_PLAN.scaled(shop.scale), shop.narrow_streams()
@@ -201,10 +244,13 @@ def bits_per_byte(loss: float, stream: Tensor, documents: Mapping[Any, str]) -> 
 
 
 def measure_acceptance(shop: Workshop) -> None:
-    """Run stage `acceptance`: measure the draft's acceptance rate."""
-    pair = Pair(load_checkpoint(shop.folder / "target"), load_checkpoint(shop.folder / "draft"), shop.tokenizer())
-    for stage, temperature in (("acceptance_greedy", 0.0), ("acceptance_sampled", SAMPLING_TEMPERATURE)):
-        shop.note(stage, measure(pair, shop.documents().heldout, temperature, shop.seed))
+    """Run stage `acceptance`: measure the acceptance rates of the draft and the head."""
+    target = load_checkpoint(shop.folder / "target")
+    drafters = {"": load_checkpoint(shop.folder / "draft"), "head_": load_head(target, shop.folder / "head")}
+    for prefix, drafter in drafters.items():
+        pair = Pair(target, drafter, shop.tokenizer())
+        for stage, temperature in (("acceptance_greedy", 0.0), ("acceptance_sampled", SAMPLING_TEMPERATURE)):
+            shop.note(prefix + stage, measure(pair, shop.documents().heldout, temperature, shop.seed))
 
 
 def measure_repetition(shop: Workshop) -> None:
@@ -232,6 +278,7 @@ STAGES: dict[str, Callable[[Workshop], None]] = {
     "draft": train_draft,
     "narrow": narrow_target,
     "follow": follow_target,
+    "head": train_head,
     "losses": measure_losses,
     "acceptance": measure_acceptance,
     "loops": measure_repetition,
@@ -246,7 +293,7 @@ def main() -> None:
     parser.add_argument("stage", choices=["all", "divide", *STAGES])
     parser.add_argument("--written", type=Path, help="what write_demo_corpus.py wrote, for stage divide")
     parser.add_argument("--start", type=Path, help="the pair that `narrow` and `follow` go on from (default: --folder)")
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where target/ and draft/ are")
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where target/, draft/ and head/ are")
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="where training goes on after a stop")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="another number gives slightly other weights")

@@ -3,6 +3,7 @@
 #   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
 #   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels states profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
+#   gpu.sh [--wheels DIR] [--out DIR] build heads  what a head of known quality costs and brings
 #   gpu.sh [--wheels DIR] [--out DIR] build cpu  its processor's AMX and AVX-512, which few machines without a GPU have
 #   gpu.sh … STEP…                               some of these
 #   gpu.sh --built DIR …                         with what DIR has for this Python's site-packages, its native modules
@@ -19,7 +20,7 @@ TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
 declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [states]=20 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
-declare -A OTHER_LIMITS=([cpu]=300)
+declare -A OTHER_LIMITS=([cpu]=300 [heads]=200)
 DEVICE_STEPS=(build probe native kernels states profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
 
@@ -30,6 +31,7 @@ choose() {
         STATES=(--shapes 4b --context 1024 --prompt 1024 --sequences 64)
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
+        HEAD=8b HEADS=(--weights bf16 int8 int4)
         ISAS=(amx avx512) ISA_TESTS=tests/native ROOFLINE=(--contexts 256 --runs 7)
         WORKERS=$(($(nproc) > 3 ? $(nproc) - 2 : 1))
         local gib
@@ -41,6 +43,7 @@ choose() {
         CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
         NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
+        HEAD=smallest HEADS=(--weights bf16 --tokens 48 --rounds 1)
         ISAS=(portable) ISA_TESTS=tests/native/decoder/test_row_invariance.py ROOFLINE=(--contexts 16 --runs 1)
     fi
 }
@@ -147,6 +150,12 @@ services() { # speculation with both models on the one GPU, beside transformers
         --formats bf16 --draft-weights bf16 --placements shared "${SERVICES[@]}" --json "$OUT/services.json"
 }
 
+heads() { # what a head that is right 72 % of the time costs, and what AUTO makes of it
+    "$VENV/bin/python" -m benchmarks.make_head --shape "$HEAD" --device "$TORCH_DEVICE" "$MODELS/head" &&
+        "$VENV/bin/python" -m benchmarks.head_cost "$MODELS/head/target" "$MODELS/head/head" \
+            --device "$ENGINE_DEVICE" "${HEADS[@]}"
+}
+
 matrix() { # every pair of circumstances of the matrix of equality, both services on the one GPU
     "$VENV/bin/python" -m tests.e2e.matrix --isa "$PROCESSOR" "${CELLS[@]}" --workers "$WORKERS"
 }
@@ -198,7 +207,7 @@ while [ $# -gt 0 ]; do
     --wheels) WHEELS=$2 && shift ;;
     --built) BUILT=$2 && shift ;;
     --out) OUT=$2 && shift ;;
-    -*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    -*) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     device) STEPS+=("${DEVICE_STEPS[@]}") ;;
     models) STEPS+=("${MODEL_STEPS[@]}") ;;
     *)

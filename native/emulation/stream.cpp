@@ -29,8 +29,12 @@ size_t total_memory(int device) {
 
 class Works final : public Recording {
   public:
-    Works(std::vector<CUstream_st::Work> works, size_t& used)
+    Works(std::vector<CUstream_st::Work> works, size_t& used, int device)
         : works_(std::move(works)), bytes_(kBytesOfWork * works_.size()), used_(used) {
+        const DeviceMemory memory{total_memory(device) - used_, total_memory(device)};
+        if (bytes_ > memory.free) {
+            throw DeviceError(memory_shortage(bytes_, device, memory));
+        }
         used_ += bytes_;
     }
     ~Works() override { used_ -= bytes_; }
@@ -145,7 +149,7 @@ void Stream::begin_recording() {
 std::unique_ptr<Recording> Stream::end_recording() {
     const std::lock_guard lock(calls_, std::adopt_lock);
     handle_->is_recording = false;
-    return std::make_unique<Works>(std::exchange(handle_->recorded, {}), handle_->used);
+    return std::make_unique<Works>(std::exchange(handle_->recorded, {}), handle_->used, device_);
 }
 
 int count_replays() {

@@ -23,7 +23,7 @@ from services.engine.hub.hub_name import SOURCES, read_source
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command to the parser."""
     parser.add_argument("--model", type=read_source, help=f"the target's model, {SOURCES} (default: the demo models)")
-    parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="the draft's model, with --model")
+    parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="a draft or a head for --model")
     formats = (STORED, *WEIGHT_FORMATS)
     for flag, choices, what in (
         ("--weights", formats, "format of the target's weights"),

@@ -10,13 +10,13 @@ from services.bench.contender import AUTO, PLAIN, Way, fixed
 
 
 class ServedTarget:
-    """A running target. Without `lookup` only the draft predicts: random prompts would not measure lookup fairly."""
+    """A running target. Without `lookup` only its draft or head predicts: random prompts measure no lookup fairly."""
 
-    def __init__(self, client: Client, *, has_draft: bool, draft_lengths: Seq[int], lookup: bool = False) -> None:
+    def __init__(self, client: Client, *, predicts: bool, draft_lengths: Seq[int], lookup: bool = False) -> None:
         self._client, self._lookup = client, lookup
         info = client.model_info()
         self.name = f"outrider {info.fingerprint_parts.weight_format}"
-        self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if has_draft else (PLAIN,)
+        self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if predicts else (PLAIN,)
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
         """Continue all prompts concurrently and greedily, each by exactly `num_tokens` tokens, past any end of text."""

@@ -45,16 +45,15 @@ def measure_services(
         running_pair(setting.models, options=options, draft_options=draft_options, cores=placement, log=log) as pair,
         Client(pair.target.address) as client,
     ):
-        has_draft = pair.draft is not None
         link_round_trip = _link_round_trip(pair, vocabulary)  # first: it fails if the two do not match
-        target = ServedTarget(client, has_draft=has_draft, draft_lengths=setting.draft_lengths)
+        target = ServedTarget(client, predicts=bool(setting.models.predictor), draft_lengths=setting.draft_lengths)
         prompts = setting.prompts(client.model_info().vocab_size, max(setting.rounds, setting.streams))
         in_turn = prompts[: setting.rounds]
         answers = answers_in_turn([target, *peers], in_turn, num_tokens=setting.new_tokens)
         figures = {name: _figures(each) for name, each in answers.items()}
         return ServiceFigures(
             target_cores=placement.target,
-            draft_cores=placement.draft if has_draft else (),
+            draft_cores=placement.draft if pair.draft else (),
             link_round_trip=link_round_trip,
             prefill_rate=_prefill_rate(answers[target.name][PLAIN.name], setting.prompt_tokens),
             ways=figures.pop(target.name),

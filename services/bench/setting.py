@@ -50,8 +50,10 @@ class Setting:
 
     def summary(self) -> dict[str, object]:
         """Return the setting as it is saved, with the models' names instead of their paths."""
-        models = {"target": _name(self.models.target), "draft": _name(self.models.draft) if self.models.draft else None}
-        return {**asdict(self), "models": models}
+        models = self.models
+        sources = {"target": models.target, "draft": models.draft, "head": models.head}
+        names = {role: _name(source) if source else None for role, source in sources.items()}
+        return {**asdict(self), "models": names}
 
     def engine_config(self, *, of_draft: bool = False) -> EngineConfig:
         """Return the config of one model on its device with all cores, for one sequence.

@@ -7,24 +7,26 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
+from typing import IO
 
 from outrider import Client, GenerateOptions, Message, OutriderError, Prompt, Result
 from services.cli.calls.result_text import decode_rate, summary
-from services.cli.service_pair import ModelPair, ServicePair, demo_models, running_pair
+from services.cli.service_pair import ModelPair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
+_DRAFT, _HEAD = "the draft", "the head"  # as ModelPair.predictor
 _MAX_TOKENS = 200
 _SEED = 7
-_NUM_PREDICTIONS = 4
+_NUM_PREDICTIONS = {_DRAFT: 4, _HEAD: 3}
 _TIMED_RUNS, _TIMED_TOKENS = 2, 64  # further pairs of runs of each scene, and the tokens of each
 _SLOWER = (
-    "That is not faster: here the draft was asked at every pass; by default the server asks it only where that pays. "
-    "The larger the target, the more it pays: README.md has figures."
+    "That is not faster: here it was asked at every pass; by default the server asks it only where that pays. The "
+    "larger the target, the more it pays: README.md has figures."
 )
-_PAGE = "\nthe same in a browser: outrider up --http 127.0.0.1:8000, then http://127.0.0.1:8000/"
+_PAGE = "the same in a browser: outrider up --http 127.0.0.1:8000, then http://127.0.0.1:8000/"
 _REAL_PAIR = (
     "a real pair: outrider demo --model Qwen/Qwen2.5-Coder-1.5B-Instruct --draft Qwen/Qwen2.5-Coder-0.5B-Instruct"
 )
@@ -69,24 +71,30 @@ _QUESTIONS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command to the parser."""
     parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
-    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="the draft's model, with --model")
+    draft = "model of a draft service, or an EAGLE-3 head trained for --model"
+    parser.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the model, let it answer a few prompts, stop it; returns the exit code."""
+    """Start the model, let it answer a few prompts, stop it; the demo model does it again with its head, if that is
+    there. Returns the exit code.
+    """
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     if arguments.draft and not arguments.model:
         err.error("outrider demo: --draft is the draft of --model, which is not given")
         return 1
-    models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
-    if models is None:
+    shown = [ModelPair(arguments.model, arguments.draft)] if arguments.model else _demo_models()
+    if not shown:
         err.error("outrider demo: there is no demo model here; name a model with --model")
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
-            with running_pair(models.fetched(), log=log) as pair:
-                return _show(pair, out, arguments.max_tokens)
+            load = os.getloadavg()[0]
+            are_same = [_show(models.fetched(), out, arguments.max_tokens, load, log) for models in shown]
+            out.note(_PAGE)
+            out.note(_REAL_PAIR)
+            return 0 if all(are_same) else 1
         except (CheckpointError, ServiceFailedError, OutriderError) as error:
             log.seek(0)
             err.text(log.read())
@@ -94,55 +102,61 @@ def run(arguments: argparse.Namespace) -> int:
             return 1
 
 
-def _show(pair: ServicePair, out: Terminal, max_tokens: int) -> int:
-    """Let the model answer questions if it has a chat template, or else continue texts; returns the exit code."""
-    address, load = pair.target.address, os.getloadavg()[0]
-    with Client(address) as client:
+def _demo_models() -> list[ModelPair]:
+    pairs = (demo_models(with_head=with_head) for with_head in (False, True))
+    return [pair for pair in pairs if pair is not None]
+
+
+def _show(models: ModelPair, out: Terminal, max_tokens: int, load: float, log: IO[str]) -> bool:
+    """Let the model answer questions if it has a chat template, or else continue texts; returns whether each answer has
+    the same bytes without predictions. `load` is that of the machine before.
+    """
+    predictor = models.predictor
+    with running_pair(models, log=log) as pair, Client(pair.target.address) as client:
         info = client.model_info()
         parts = info.fingerprint_parts
-        out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, served on {address}")
-        if pair.draft:
-            out.legend()
+        way = f", with {predictor}" if predictor else ""
+        out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, on {pair.target.address}{way}")
+        if predictor:
+            out.legend(predictor)
         comparisons = []
         scenes = _QUESTIONS if info.has_chat_template else _TEXTS
         for scene in scenes:
-            result = _play(scene, client, out, max_tokens)
-            if pair.draft:
-                comparisons.append(_compared(client, scene, max_tokens, result))
+            result = _play(scene, client, out, max_tokens, predictor)
+            if predictor:
+                comparisons.append(_compared(client, scene, max_tokens, predictor, result))
                 out.note(str(comparisons[-1]))
-        if pair.draft:
+        if predictor:
             few = min(max_tokens, _TIMED_TOKENS)
-            timed = [_compared(client, scene, few) for scene in scenes for _ in range(_TIMED_RUNS)]
-            out.note(_speed([*comparisons, *timed], load))
-    out.note(_PAGE)
-    out.note(_REAL_PAIR)
-    return 0 if all(each.is_same for each in comparisons) else 1
+            timed = [_compared(client, scene, few, predictor) for scene in scenes for _ in range(_TIMED_RUNS)]
+            out.note(_speed([*comparisons, *timed], predictor, load))
+    return all(each.is_same for each in comparisons)
 
 
-def _compared(client: Client, scene: _Scene, max_tokens: int, drafted: Result | None = None) -> "_Comparison":
-    drafted = drafted or client.generate(scene.prompt, **_options(scene, max_tokens, predicts=True))
-    return _Comparison(drafted, client.generate(scene.prompt, **_options(scene, max_tokens, predicts=False)))
+def _compared(
+    client: Client, scene: _Scene, max_tokens: int, predictor: str, predicted: Result | None = None
+) -> "_Comparison":
+    predicted = predicted or client.generate(scene.prompt, **_options(scene, max_tokens, predictor))
+    return _Comparison(predictor, predicted, client.generate(scene.prompt, **_options(scene, max_tokens)))
 
 
-def _speed(comparisons: Iterable["_Comparison"], load: float) -> str:
-    """Return what the draft does for the speed; `load` is that of the machine before."""
+def _speed(comparisons: Iterable["_Comparison"], predictor: str, load: float) -> str:
+    """Return what the predictor does for the speed; `load` is that of the machine before."""
     ratios = [each.ratio for each in comparisons if each.ratio]
     if not ratios:
-        return "\nthe answers are too short to tell their speed"
-    text = (
-        f"\nspeed: {median(ratios):.2f} × with the draft (median of {len(ratios)} pairs of runs, {min(ratios):.2f} to "
-        f"{max(ratios):.2f})."
-    )
+        return "\nthe answers are too short to tell their speed\n"
+    runs = f"median of {len(ratios)} pairs of runs, {min(ratios):.2f} to {max(ratios):.2f}"
+    text = f"\nspeed: {median(ratios):.2f} × with {predictor} ({runs})."
     if load > (cores := len(os.sched_getaffinity(0))):
-        return f"{text} This machine is busy, with a load of {load:.1f} on {cores} cores: its speeds say little."
-    return text if median(ratios) >= 1 else f"{text} {_SLOWER}"
+        return f"{text} This machine is busy, with a load of {load:.1f} on {cores} cores: its speeds say little.\n"
+    return f"{text}\n" if median(ratios) >= 1 else f"{text} {_SLOWER}\n"
 
 
-def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> Result:
+def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int, predictor: str) -> Result:
     out.text("\n")
     out.heading(scene.heading)
     out.text(scene.shown)
-    with client.stream(scene.prompt, **_options(scene, max_tokens, predicts=True)) as stream:
+    with client.stream(scene.prompt, **_options(scene, max_tokens, predictor)) as stream:
         for chunk in stream:
             out.chunk(chunk)
     out.text("\n")
@@ -150,37 +164,39 @@ def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> Resu
     return stream.result
 
 
-def _options(scene: _Scene, max_tokens: int, *, predicts: bool) -> GenerateOptions:
-    """Return a scene's options, with the draft's predictions in every pass or none, and without the lookup's."""
+def _options(scene: _Scene, max_tokens: int, predictor: str = "") -> GenerateOptions:
+    """Return a scene's options, with the predictor's predictions in every pass or none, and without the lookup's."""
     options = GenerateOptions(max_tokens=max_tokens, temperature=scene.temperature, seed=_SEED, lookup=False)
-    if not predicts:
+    if not predictor:
         return {**options, "speculation": "never"}
-    return {**options, "speculation": "always", "num_predictions": _NUM_PREDICTIONS, "token_records": True}
+    return {**options, "speculation": "always", "num_predictions": _NUM_PREDICTIONS[predictor], "token_records": True}
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One text generated with the draft and again without it."""
+    """One text generated with a predictor and again without it."""
 
-    drafted: Result
+    predictor: str
+    predicted: Result
     alone: Result
 
     @property
     def is_same(self) -> bool:
         """Whether both have the same tokens, text and end."""
         return all(
-            getattr(self.drafted, part) == getattr(self.alone, part) for part in ("token_ids", "text", "finish_reason")
+            getattr(self.predicted, part) == getattr(self.alone, part)
+            for part in ("token_ids", "text", "finish_reason")
         )
 
     @property
     def ratio(self) -> float:
-        """How many times as fast it was with the draft; 0 if an answer is too short to tell."""
+        """How many times as fast it was with the predictor; 0 if an answer is too short to tell."""
         alone = decode_rate(self.alone)
-        return decode_rate(self.drafted) / alone if alone else 0.0
+        return decode_rate(self.predicted) / alone if alone else 0.0
 
     def __str__(self) -> str:
-        drafted, alone = self.drafted.speculation, self.alone.speculation
+        predicted, alone = self.predicted.speculation, self.alone.speculation
         return (
-            f"{drafted.tokens_per_pass:.2f} tokens per pass with the draft, {drafted.passes} passes in place of "
-            f"{alone.passes} · without it: {'the same bytes' if self.is_same else 'OTHER BYTES'}"
+            f"{predicted.tokens_per_pass:.2f} tokens per pass with {self.predictor}, {predicted.passes} passes instead "
+            f"of {alone.passes} · without it: {'the same bytes' if self.is_same else 'OTHER BYTES'}"
         )

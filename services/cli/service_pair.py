@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from services.cli.service_process import ServiceProcess
-from services.engine.config import CPU
+from services.engine.checkpoint.attached.drafter_fields import is_drafter_folder
+from services.engine.config import CPU, ConfigError
 from services.engine.hub.fetch import fetch
 from services.engine.hub.hub_name import ModelSource
 
@@ -19,27 +20,43 @@ _DRAFT_FRACTION = "0.3"  # of a GPU that a draft shares with its target; it star
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """The models of a target, one or several, and of its draft, if it has one."""
+    """The models of a target, one or several, and of what predicts for it: a draft, a head, or nothing."""
 
     target: ModelSource
     draft: ModelSource | None
     name: str = ""  # the name that clients use for the target's model; "": the default of `outrider target`
     further: tuple[tuple[str, ModelSource], ...] = ()  # further models of the target: name, source
+    head: ModelSource | None = None  # attached to the target's model
 
     def fetched(self) -> "ModelPair":
         """Download the models that are not on this machine; returns the pair with each hub name pinned to its commit.
 
-        Raises HubError if a model cannot be downloaded.
+        A draft that is an attached drafter becomes the head. Raises HubError if a model cannot be downloaded,
+        CheckpointError, and ConfigError for the head of several models.
         """
-        draft = fetch(self.draft).source if self.draft else None
+        pair = self
+        if self.draft is not None:
+            draft = fetch(self.draft)
+            is_head = is_drafter_folder(draft.path)
+            if is_head and self.further:
+                remedy = "give it as -- --head NAME=HEAD"
+                raise ConfigError(f"draft is an attached drafter, which belongs to one of the models; {remedy}")
+            pair = replace(self, **{"draft": None, "head": draft.source} if is_head else {"draft": draft.source})
         further = tuple((name, fetch(source).source) for name, source in self.further)
-        return ModelPair(fetch(self.target).source, draft, self.name, further)
+        return replace(pair, target=fetch(self.target).source, further=further)
+
+    @property
+    def predictor(self) -> str:
+        """What predicts the target's tokens beside the lookup; empty if nothing does."""
+        return "the draft" if self.draft else "the head" if self.head else ""
 
     @property
     def target_options(self) -> list[str]:
         """The options of `outrider target` for its models."""
-        named = ((self.name, self.target), *self.further)
-        return [part for name, source in named for part in ("--model", f"{name}={source}" if name else str(source))]
+        named = [("--model", self.name, self.target), *(("--model", *each) for each in self.further)]
+        if self.head is not None:
+            named.append(("--head", self.name, self.head))
+        return [part for flag, name, source in named for part in (flag, f"{name}={source}" if name else str(source))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +114,14 @@ class ServicePair:
     draft: ServiceProcess | None
 
 
-def demo_models() -> ModelPair | None:
-    """Return the demo pair of the checkout in the working directory or around this file; None if there is none."""
+def demo_models(*, with_head: bool = False) -> ModelPair | None:
+    """Return the demo model with its draft, or with its head, of the checkout in the working directory or around this
+    file; None if there is none.
+    """
     for root in (Path.cwd(), Path(__file__).parents[2]):
         if (folder := root / "models" / "demo").is_dir():
-            return ModelPair(folder / "target", folder / "draft")
+            pair = ModelPair(folder / "target", folder / "draft")
+            return replace(pair, draft=None, head=folder / "head") if with_head else pair
     return None
 
 

@@ -38,10 +38,10 @@ class Terminal:
         else:
             self._write("".join(map(_coloured, chunk.tokens)))
 
-    def legend(self, *, draft: bool = True, lookup: bool = False) -> None:
+    def legend(self, predictor: str, *, lookup: bool = False) -> None:
         """Write the meaning of the colours of predicted text, if the stream has colours."""
-        if self._is_coloured and draft:
-            self._line(_GREEN, "green: what the draft had predicted")
+        if self._is_coloured and predictor:
+            self._line(_GREEN, f"green: what {predictor} had predicted")
         if self._is_coloured and lookup:
             self._line(_CYAN, "cyan: what was predicted from the text's own repetitions")
 

@@ -57,7 +57,7 @@ def _add_models(group: "argparse._ArgumentGroup") -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name (default: the demo model)",
     )
-    draft = "the draft's model, for all models given with --model (default: none, or the demo model's)"
+    draft = "model of a draft service, or an EAGLE-3 head trained for --model (default: none, or the demo's draft)"
     group.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     weights = "format of the draft's weights; auto is the fastest (default: %(default)s)"
     group.add_argument("--draft-weights", choices=WEIGHT_CHOICES, default=AUTO, help=weights)
@@ -95,13 +95,24 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         _check(arguments)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        return _run(models.fetched(), arguments, out)
+        models = models.fetched()
+        _check_draft_options(models, arguments)
+        return _run(models, arguments, out)
     except (CheckpointError, ConfigError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
     except KeyboardInterrupt:
         out.note("outrider is down")
         return 0
+
+
+def _check_draft_options(models: ModelPair, arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options of a draft service where --draft is a head."""
+    device, weights = arguments.draft_device, arguments.draft_weights
+    if models.head is not None and device not in (None, arguments.device):
+        raise ConfigError(f"draft_device is {device}, but a head runs on its model's device, {arguments.device}")
+    if models.head is not None and weights != AUTO:
+        raise ConfigError(f"draft_weights is {weights}, but a head is held in its model's --weights")
 
 
 def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int:
@@ -127,7 +138,7 @@ def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int
     ):
         if models.draft and arguments.device == draft_device == CPU:
             Terminal(sys.stderr).note(cores.describe())
-        _print_calls(pair, metrics, out, may_ask=not _has_tls(arguments.options))
+        _print_calls(pair, metrics, out, predictor=models.predictor, may_ask=not _has_tls(arguments.options))
         return _serve(pair, arguments.http, _flag("--allow-demo-controls", admin), out)
 
 
@@ -150,7 +161,7 @@ def _serve(pair: ServicePair, http: str | None, gateway_options: list[str], out:
         return target.wait()
 
 
-def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, may_ask: bool) -> None:
+def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, predictor: str, may_ask: bool) -> None:
     """Print what a user may run next, without options that have their default values, and what the colours mean.
 
     With `may_ask` the target is asked whether its model can chat.
@@ -163,7 +174,7 @@ def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, may_a
         out.text(f"  outrider chat{where}\n")
     if metrics == _METRICS and importlib.util.find_spec("rich"):  # which `top` needs
         out.text("  outrider top\n")
-    out.legend(draft=pair.draft is not None, lookup=True)
+    out.legend(predictor, lookup=True)
 
 
 def _can_chat(address: str) -> bool:

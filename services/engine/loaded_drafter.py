@@ -19,6 +19,7 @@ def drafter_weights(weights: str) -> str:
 class LoadedDrafter:
     """A decoder whose KV cache has the blocks of its target's."""
 
+    name: str  # where it was read
     decoder: Decoder
     config: ModelConfig
     num_predictions: int  # of a step that it was trained for
@@ -38,7 +39,7 @@ class LoadedDrafter:
         fill_decoder(drafter.checkpoint, decoder, device, weights)
         if drafter.head_tokens:
             decoder.set_head_tokens(drafter.head_tokens)
-        return cls(decoder, drafter.checkpoint.config, drafter.num_predictions, device)
+        return cls(str(drafter.checkpoint.path), decoder, drafter.checkpoint.config, drafter.num_predictions, device)
 
     @property
     def ends_early(self) -> bool:

@@ -220,9 +220,11 @@ def _allocate_cache(
         record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
         if drafter is not None:
             drafter.reserve(max_rows=max_rows, max_sequences=config.max_sequences, max_blocks=max_blocks)
+            record_passes(drafter.decoder, device, max_rows=config.max_sequences, max_blocks=max_blocks)
     num_blocks = config.num_blocks(model, config.memory_left(device), drafter.config if drafter is not None else None)
     decoder.allocate_cache(num_blocks)
     if drafter is not None:
         drafter.decoder.allocate_cache(num_blocks)
+        record_passes(drafter.decoder, device, max_rows=config.max_sequences, max_blocks=max_blocks)
     record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     return num_blocks

@@ -1,5 +1,7 @@
 """RpcServer: a gRPC server with health, reflection and settings for long streams."""
 
+import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
@@ -25,7 +27,10 @@ from services.service.limits import MAX_REQUEST_BYTES, MAX_STREAMS
 from services.service.loading_health import LoadingHealth
 from services.service.server_config import ServerConfig
 
+logger = logging.getLogger(__name__)
+
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
+_STOP_SECONDS = 10.0  # for gRPC's core to end its calls and connections; the process ends without it, too
 _MOST_PENDING = 1 << 16  # calls that have not been accepted yet
 _OPTIONS = (
     ("grpc.max_concurrent_streams", MAX_STREAMS),
@@ -95,7 +100,10 @@ class RpcServer:
 
     async def stop(self) -> None:
         """Stop listening, close every connection with GOAWAY, and end the calls that still run with UNAVAILABLE."""
-        await self._server.stop(_FLUSH_SECONDS)
+        try:
+            await asyncio.wait_for(self._server.stop(_FLUSH_SECONDS), _STOP_SECONDS)
+        except TimeoutError:
+            logger.warning("gRPC's server did not stop within %.0f s; its remaining calls are abandoned", _STOP_SECONDS)
 
     def _bind(self) -> str:
         config, listen = self._config, self._config.listen

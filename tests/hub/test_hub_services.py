@@ -25,7 +25,7 @@ ALWAYS: Any = {"ignore_eos": True, "speculation": "always"}
 @pytest.fixture(scope="module")
 def hub() -> Iterator[HubServer]:
     with hub_server() as server:
-        for name in ("target", "draft"):
+        for name in ("target", "draft", "head"):
             server.repositories[f"org/{name}"] = Repository.of_folder(DEMO / name)
         server.repositories["org/target"].tags = {"v1"}
         yield server
@@ -78,6 +78,13 @@ def test_a_pair_is_served_by_name_and_again_without_a_network(hub: HubServer, tm
     assert infos[0].fingerprint == infos[1].fingerprint
     assert answers[0].text == answers[1].text
     assert all(answer.speculation.by_source for answer in answers)
+
+
+def test_a_head_is_served_by_name_as_a_draft_is(hub: HubServer, tmp_path: Path) -> None:
+    with up("--model", "org/target", "--draft", "org/head", env=os.environ | hub.settings(tmp_path)) as client:
+        answer = client.generate(PROMPT, max_tokens=24, seed=5, lookup=False, **ALWAYS)
+    (stats,) = answer.speculation.by_source
+    assert stats.source is outrider.PredictionSource.ATTACHED
 
 
 def test_up_downloads_before_it_starts_anything(hub: HubServer, tmp_path: Path) -> None:

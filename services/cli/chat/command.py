@@ -47,7 +47,7 @@ def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
         session = ChatSession(client, model, Dialogue(arguments.system), parameters, goes_on=is_live)
         if is_live:
             out.note(f"{printable(model.name)}; /help says what else a line can be, Ctrl-C ends an answer, Ctrl-D all")
-            out.legend(draft=model.has_draft, lookup=True)
+            out.legend("a draft or a head", lookup=True)
         return _converse(session, _read_keys if is_live else _read_pipe, out, err, goes_on=is_live)
 
 

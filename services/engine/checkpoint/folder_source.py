@@ -11,6 +11,7 @@ from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
+from services.engine.checkpoint.attached.drafter_fields import is_drafter
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
@@ -46,6 +47,8 @@ _Names = Mapping[str, tuple[str, ...]]
 def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     """Read a folder's configuration and open its weights; raises CheckpointError naming the file at fault."""
     fields = JsonFields.from_file(folder / "config.json")
+    if is_drafter(fields):
+        raise CheckpointError(f"{fields.where}: describes an attached drafter, which is given as --head of its model")
     generation = JsonFields.from_file_if_any(folder / "generation_config.json")
     architecture, config = read_architecture(fields, context_length)
     defaults = read_generation_defaults(generation)

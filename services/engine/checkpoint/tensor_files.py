@@ -1,6 +1,7 @@
 """TensorFiles: the tensors of a checkpoint folder, in one file or in shards with an index."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from services.engine.files.json_fields import JsonFields
 from services.engine.files.model_file import MIB
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
 _MOST_INDEX_BYTES = 16 * MIB
 _MOST_SHARDS = 1024
 
@@ -27,6 +29,8 @@ class TensorFiles(TensorsInFiles[SafetensorsFile]):
             super().__init__(dict.fromkeys(file, file))
         elif (folder / INDEX).exists():
             super().__init__(_open_shards(folder))
+        elif (folder / PICKLE).exists():
+            raise CheckpointError(f"{folder}: {pickle_problem(str(folder))}")
         else:
             raise CheckpointError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
 
@@ -50,6 +54,20 @@ class TensorFiles(TensorsInFiles[SafetensorsFile]):
         """Return the bytes of rows.  # [rows, bytes of a row]"""
         rows = self.rows(name, begin, end)
         return rows.view(np.uint8).reshape(len(rows), -1)
+
+
+def pickle_problem(folder: str) -> str:
+    """Why the weights of a folder are refused, with the command that converts them, for a shell."""
+    convert = (
+        "import sys, torch, safetensors.torch; folder = sys.argv[1]; "
+        f"weights = torch.load(folder + '/{PICKLE}', map_location='cpu', weights_only=True); "
+        "weights = {name: each.clone().contiguous() for name, each in weights.items()}; "
+        f"safetensors.torch.save_file(weights, folder + '/{SINGLE}')"
+    )
+    problem = f"holds {PICKLE}, a pickle, which may run code when it is read, and no {SINGLE}"
+    return (
+        f'{problem}; convert it, where torch and safetensors are installed, with: python -c "{convert}" {quote(folder)}'
+    )
 
 
 def read_weight_map(path: Path) -> dict[str, str]:

@@ -32,12 +32,14 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.tqdm import tqdm
 
+from services.engine.checkpoint.attached.drafter_fields import is_drafter
 from services.engine.checkpoint.tensor_files import INDEX, SINGLE, read_weight_map
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.json_fields import JsonFields
 from services.engine.hub.fetched_model import FetchedModel
 from services.engine.hub.hub_error import HubError, SeveralFilesError, explain
 from services.engine.hub.hub_name import HubName
-from services.engine.hub.model_files import TOKENIZER, gguf_parts, is_gguf, text_files
+from services.engine.hub.model_files import CONFIG, TOKENIZER, gguf_parts, is_gguf, text_files
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +98,13 @@ class Download:
             return [TOKENIZER]
         if is_gguf(self._name, files):
             return gguf_parts(self._name, files)
-        texts = text_files(self._name, files)
+        texts = text_files(self._name, files, is_drafter=self._is_drafter(files))
         if SINGLE in files:
             return [*texts, SINGLE]
         return [*texts, INDEX, *sorted({*read_weight_map(self._get(INDEX)).values()})]
+
+    def _is_drafter(self, files: Collection[str]) -> bool:
+        return TOKENIZER not in files and CONFIG in files and is_drafter(JsonFields.from_file(self._get(CONFIG)))
 
     @cached_property
     def _revision(self) -> ResolvedRevision:

@@ -5,12 +5,13 @@ from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 
 from services.engine.checkpoint.gguf.tensors import PART_NAME
-from services.engine.checkpoint.tensor_files import INDEX, SINGLE
+from services.engine.checkpoint.tensor_files import INDEX, PICKLE, SINGLE, pickle_problem
 from services.engine.hub.hub_error import HubError, SeveralFilesError
 from services.engine.hub.hub_name import HubName
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _REQUIRED = (CONFIG, TOKENIZER)
+_OF_DRAFTER = (CONFIG,)  # attached to a model, whose tokenizer it has
 _OPTIONAL = (
     "generation_config.json",
     "tokenizer_config.json",
@@ -26,9 +27,13 @@ def is_gguf(name: HubName, files: Collection[str]) -> bool:
     return name.file is not None or (not {SINGLE, INDEX} & {*files} and bool(gguf_files(files)))
 
 
-def text_files(name: HubName, files: Collection[str]) -> list[str]:
+def text_files(name: HubName, files: Collection[str], *, is_drafter: bool) -> list[str]:
     """Return the files beside the weights; raises HubError if a required file is missing."""
-    for file in (*_REQUIRED, SINGLE):
+    if not {SINGLE, INDEX} & {*files} and PICKLE in files:
+        revision = f" --revision {name.revision}" if name.revision else ""
+        first = f"name a folder instead, after: hf download {name.repository}{revision} --local-dir FOLDER"
+        raise HubError(f"{name}: {first}; it {pickle_problem('FOLDER')}")
+    for file in (*(_OF_DRAFTER if is_drafter else _REQUIRED), SINGLE):
         if file not in files and not (file == SINGLE and INDEX in files):
             raise HubError(f"{name}: its repository has no {file}{f' or {INDEX}' if file == SINGLE else ''}")
     return [file for file in (*_REQUIRED, *_OPTIONAL) if file in files]

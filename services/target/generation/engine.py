@@ -365,7 +365,7 @@ def _attached(model: LoadedModel, config: EngineConfig, policy: PolicyConfig) ->
     if model.drafter is None:
         return []
     batch = Batch(max_rows=config.max_rows, max_sequences=config.max_sequences, max_blocks=model.max_blocks)
-    return [AttachedPredictor(model.drafter, model.sampler, batch, policy)]
+    return [AttachedPredictor(model.drafter, model.sampler, batch, model.blocks, policy)]
 
 
 def _limits(config: EngineConfig) -> SchedulerConfig:

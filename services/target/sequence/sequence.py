@@ -17,7 +17,8 @@ from services.target.sequence.prompt_results import PromptResults
 class Sequence:
     """The tokens of one request, how far they are computed, and where its events go.
 
-    Only the scheduler and its block manager change how far a text is computed, and its blocks; only the output pipeline
+    Only the scheduler changes how far a text is computed, and only through the block manager its blocks are changed, by
+    the scheduler or by an attached drafter that needs more; only the output pipeline
     changes the tokens (by `append` and `take_back`), the draw's state, and the end.
     """
 

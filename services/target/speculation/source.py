@@ -1,8 +1,9 @@
 """Source: a predictor, and the number of predictions requested from it in each step; a DraftSource has a draft."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import NoSpeculation, PredictionSource
@@ -15,6 +16,15 @@ from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
 from services.target.speculation.policy.speculation_plan import Decision, SpeculationPlan, StepSize
 from services.target.speculation.predictors.predictor import DraftPredictor, PredictionRequest, Predictor
+
+logger = logging.getLogger(__name__)
+
+_LEAST_RIGHT = {40: 0.1, 200: 0.2}  # after so many verdicts on first predictions: AUTO gives a useless one few
+_USELESS = (
+    "%s: only %d of %d first predictions of this attached drafter were right: it may belong to another model, take its "
+    "features after other layers (eagle_aux_hidden_state_layer_ids), have other norms (norm_before_residual, "
+    "norm_before_fc, fc_norm, norm_output), or be trained for answers of another kind (with or without thinking)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +98,26 @@ class Source:
         automatic = self._controller.plan(
             left_open,
             [self._max_length(sequence, spare_rows) for sequence in left_open],
-            StepSize(size.num_rows + sum(lengths), spare_rows, size.num_others + len(sequences) - len(left_open)),
+            replace(
+                size,
+                num_rows=size.num_rows + sum(lengths),
+                spare_rows=spare_rows,
+                num_others=size.num_others + len(sequences) - len(left_open),
+            ),
         )
         chosen = dict(zip(left_open, automatic.lengths, strict=True))
         lengths = [chosen.get(sequence, length) for sequence, length in zip(sequences, lengths, strict=True)]
         return SourcePlan(lengths, automatic, dict(zip(left_open, automatic.own_speedups, strict=False)))
+
+    def best_speedup(self, sequences: Seq[Sequence], size: StepSize) -> float:
+        """The speedup that it would bring to those of the sequences with AUTO that it serves."""
+        served = [each for each in sequences if is_automatic(each) and self.serves(each)]
+        chosen = [each for each in served if not self.predictor.why_none(each)]
+        return self._controller.best_speedup(
+            chosen,
+            [self._max_length(sequence, size.spare_rows) for sequence in chosen],
+            replace(size, num_others=size.num_others + len(served) - len(chosen)),
+        )
 
     def predict(self, sequences: Seq[Sequence], plan: SourcePlan) -> Iterator[Seq[int]]:
         """Begin to predict; the iterator waits for the predictions of each sequence in turn that the plan gives any."""
@@ -139,6 +164,11 @@ class AttachedSource(Source):
 
     predictor: AttachedPredictor
 
+    def __init__(self, predictor: AttachedPredictor, passes: PassCost, regret: Regret, config: PolicyConfig) -> None:
+        super().__init__(predictor, passes, regret, config)
+        self._num_verdicts = self._num_right = 0  # of first predictions
+        self._is_reported = False
+
     @property
     def is_due(self) -> bool:
         """Whether it has rows of the last pass to read."""
@@ -148,6 +178,16 @@ class AttachedSource(Source):
     def drafting(self) -> float:
         """Seconds that it has read and drawn for this step."""
         return self.predictor.drafting
+
+    def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
+        """As that of any source; one that is hardly ever right is reported once."""
+        super().settle(sequence, num_predicted, num_accepted)
+        self._num_verdicts += 1
+        self._num_right += num_accepted > 0
+        least = _LEAST_RIGHT.get(self._num_verdicts, 0.0) * self._num_verdicts
+        if self._num_right < least and not self._is_reported:
+            self._is_reported = True
+            logger.warning(_USELESS, self.predictor.name, self._num_right, self._num_verdicts)
 
 
 class DraftSource(Source):

@@ -24,6 +24,10 @@ Run = tuple[ScheduledRows, list[int]]
 """A sequence's rows, and the predictions for them."""
 
 
+_COMPUTED = {PredictionSource.ATTACHED, PredictionSource.DRAFT}
+_COMPARED_EVERY = 16  # steps
+
+
 def _nothing() -> None:
     pass
 
@@ -50,6 +54,7 @@ class Speculation:
         self._regret = Regret(config, clock)
         self._sources = [*map(self._source, predictors)]
         self._vocab_size = vocab_size
+        self._num_steps = 0
         self._step = StepRecord(began=clock())
         self.seconds, self.totals = SpeculationSeconds(), SpeculationTotals()
         self.rehearsal: Sequence | None = None
@@ -117,9 +122,11 @@ class Speculation:
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
         runs: list[Run] = []
         num_rows = sum(rows.num_rows for rows in batch)
+        prompt_rows = sum(rows.num_rows for rows in batch if not rows.is_decode)
+        self._put_faster_first(decoding, StepSize(num_rows, spare_rows, len(batch) - len(decoding), prompt_rows))
         for source in self._sources:
             unserved = _unserved(source, decoding)
-            size = StepSize(num_rows, spare_rows, len(batch) - len(unserved))
+            size = StepSize(num_rows, spare_rows, len(batch) - len(unserved), prompt_rows)
             new = self._predict(source, unserved, size, before_waiting)
             num_new = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in new)
             num_rows, spare_rows, runs = num_rows + num_new, max(0, spare_rows - num_new), runs + new
@@ -201,6 +208,24 @@ class Speculation:
         if isinstance(predictor, DraftPredictor):
             return DraftSource(predictor, self._passes, self._regret, self._config)
         return Source(predictor, self._passes, self._regret, self._config)
+
+    def _put_faster_first(self, decoding: Seq[ScheduledRows], size: StepSize) -> None:
+        """Where a draft service and an attached drafter compute predictions, let the one be asked first whose plan is
+        expected to be faster; compared now and then, since that takes time.
+        """
+        self._num_steps += 1
+        if self._num_steps % _COMPARED_EVERY or not decoding:
+            return
+        places = [index for index, source in enumerate(self._sources) if source.kind in _COMPUTED]
+        rivals = [self._sources[index] for index in places]
+        if {source.kind for source in rivals} != _COMPUTED:
+            return
+        sequences = [rows.sequence for rows in decoding]
+        rivals.sort(key=lambda source: -source.best_speedup(sequences, size))
+        order = [*self._sources]  # replaced as a whole: other threads read it
+        for index, source in zip(places, rivals, strict=True):
+            order[index] = source
+        self._sources = order
 
     def _predict(
         self, source: Source, unserved: Seq[ScheduledRows], size: StepSize, before_waiting: Callable[[], None]

@@ -88,14 +88,25 @@ async def test_answers_after_a_prefix_that_was_cached(one_step):
     target, drafter = one_step
     first = request(random_prompt("long", 100), seed=1, max_tokens=100, num_predictions=4, prompt_logprobs=False)
     stepper = Stepper(target, drafter=drafter)
-    once = await stepper.complete(first)
+    cold = stepper.submit(first)
+    stepper.run()
     generation = stepper.submit(first)
     stepper.run()
-    assert await generation.transcript() == once
+    assert await generation.transcript() == await cold.transcript()
     assert generation.end.cached_tokens > 0
+    assert generation.end.speculation.passes == cold.end.speculation.passes, "predicted for from the start"
     num_offered, num_accepted = offered([generation])
     assert num_offered > 60
     assert num_accepted > 0.99 * num_offered
+
+
+async def test_runs_go_on_into_the_next_block(one_step):
+    target, drafter = one_step
+    stepper = Stepper(target, drafter=drafter)
+    generation = stepper.submit(request(prompt_of("llama", 1), seed=1, max_tokens=101, num_predictions=4))
+    stepper.run()
+    await generation.transcript()
+    assert generation.end.speculation.passes == 21, "one for the prompt, and 20 with five tokens each"
 
 
 async def test_guided_requests_get_no_predictions_of_it(one_step):

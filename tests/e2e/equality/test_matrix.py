@@ -21,6 +21,7 @@ from tests.e2e.matrix.cells import (
     WEIGHTS,
     Cell,
     Setup,
+    attached_cells,
     covering_subset,
     drafted_cells,
     plainest,
@@ -89,8 +90,23 @@ FURTHER_CELLS = [  # each model of another kind once: the rest of them is in the
     )
     for model, weights in zip(OFTEN_DRAFTED, itertools.cycle(WEIGHTS), strict=False)
 ]
+ATTACHED_CELLS = [
+    Cell(
+        setup=Setup(model="one_step", isa=BEST, prefill="chunks", blocks="few", source="constructed head"),
+        setting="nucleus",
+        fate="killed",
+        predictions="attached",
+    ),
+    Cell(
+        setup=Setup(model="llama", isa=BEST, source="random head", kv="int8"),
+        setting="greedy",
+        company="others",
+        predictions="attached",
+        cache="warm",
+    ),
+]
 ALL = sorted(
-    (*SCRIPTED_CELLS, *DRAFTED_CELLS),
+    (*SCRIPTED_CELLS, *DRAFTED_CELLS, *ATTACHED_CELLS),
     key=lambda cell: (cell.setup.of_bytes, cell.setup != plainest(cell.setup), cell),
 )
 """Those with the same references together, and first those that can be run on the server that has drawn them."""
@@ -98,7 +114,7 @@ ALL = sorted(
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    with Rig(store_of_this_build(MODELS)) as rig:
+    with Rig(store_of_this_build((*MODELS, "one_step"))) as rig:
         yield rig
 
 
@@ -128,12 +144,13 @@ def test_further_architectures_and_quantisation_keep_the_bytes(cell: Cell, rig: 
 def test_every_circumstance_occurs():
     values = {value for cell in ALL for value in cell.circumstances}
     whole = [*scripted_cells(processors()), *drafted_cells([BEST]), *varied_candidates(VARIED, BEST, "draft", _MANY)]
-    elsewhere = {f"model={_LARGE}", *(f"predictions={name}" for name in _ELSEWHERE)}
+    whole += attached_cells([BEST])
+    elsewhere = {f"model={_LARGE}", "source=trained head", *(f"predictions={name}" for name in _ELSEWHERE)}
     assert {value for cell in whole for value in cell.circumstances} - elsewhere <= values
 
 
 def test_every_format_occurs():
-    assert {cell.setup.model for cell in ALL} == {*MODELS} - {_LARGE}
+    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step"} - {_LARGE}
     assert {cell.setup.weights for cell in ALL} == {*WEIGHTS}
     assert {cell.setup.kv for cell in ALL} == {*KV}
     assert {cell.draft_weights for cell in DRAFTED_CELLS} == {"auto", *WEIGHTS}

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import tokenizers
 
+from services.engine.checkpoint.checkpoint import load_checkpoint
 from tests.e2e.matrix.cells import FURTHER, PUBLISHED, QUANTISED
+from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
 
 if TYPE_CHECKING:
     import torch
@@ -24,10 +26,14 @@ ROOT = Path(__file__).parents[3]
 MATRIX = ROOT / ".matrix"
 DEMO_TARGET = ROOT / "models" / "demo" / "target"
 DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
+DEMO_HEAD = ROOT / "models" / "demo" / "head"
 _RECIPES = (
     *(
         ROOT / "tests" / "harness" / "models" / f"{name}.py"
-        for name in ("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders")
+        for name in (
+            *("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders"),
+            *("drafter_folders", "one_step_models"),
+        )
     ),
     Path(__file__),
 )
@@ -43,6 +49,8 @@ def folder(model: str) -> Path:
         return DEMO_TARGET
     if model in PUBLISHED:
         return _placed(model, "target")
+    if model == "one_step":
+        return _one_step() / "target"
 
     def write(path: Path) -> None:
         from tests.harness.models.checkpoints import (  # slow to import, and not needed by servers
@@ -107,6 +115,31 @@ def draft_folder(model: str, kind: str) -> Path:
         edit_weights(path, edit)
 
     return _written(f"{model}-{kind}-draft", write)
+
+
+@functools.cache
+def head_folder(model: str, source: str) -> Path:
+    """The folder of a model's attached drafter, one of ATTACHED."""
+    if source == "constructed head":
+        return _one_step() / "drafter"
+    if source == "trained head":
+        return DEMO_HEAD
+
+    def write(path: Path) -> None:
+        target = load_checkpoint(folder(model)).config
+        write_drafter(path, original_fields(target), drafter_tensors(target))
+
+    return _written(f"{model}-random-head", write)
+
+
+def _one_step() -> Path:
+    def write(path: Path) -> None:
+        from tests.harness.models.one_step_models import write_one_step_pair
+
+        path.mkdir()
+        write_one_step_pair(path)
+
+    return _written("one-step", write)
 
 
 def place(model: str, *, target: Path, draft: Path) -> None:

@@ -127,11 +127,6 @@ class Stepper:
         store = make_store(self._decoder.block_bytes) if make_store else None
         self._drafter: Decoder | None = None
         sampler = NativeSampler(device)
-        attached: list[AttachedPredictor] = []
-        if drafter is not None:
-            read = load_drafter(drafter, checkpoint.config)
-            loaded = LoadedDrafter.load(read, self._decoder, device, weights, kv)
-            self._drafter, attached = loaded.decoder, [_attached(loaded, sampler, num_blocks)]
         self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
         has_states = checkpoint.config.has_states
         self.blocks = BlockManager(
@@ -142,6 +137,11 @@ class Stepper:
             num_slots=_MAX_SEQUENCES if has_states else 0,
             checkpoints=self._make_checkpoints(num_checkpoints, checkpoint.config) if has_states else None,
         )
+        attached: list[AttachedPredictor] = []
+        if drafter is not None:
+            read = load_drafter(drafter, checkpoint.config)
+            loaded = LoadedDrafter.load(read, self._decoder, device, weights, kv)
+            self._drafter, attached = loaded.decoder, [_attached(loaded, sampler, self.blocks)]
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = self.num_copies = 0
@@ -227,10 +227,10 @@ class Stepper:
             self._drafter.copy_block(source, target)
 
 
-def _attached(drafter: LoadedDrafter, sampler: NativeSampler, num_blocks: int) -> AttachedPredictor:
-    drafter.decoder.allocate_cache(num_blocks)
-    batch = Batch(max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks)
-    return AttachedPredictor(drafter, sampler, batch, PolicyConfig())
+def _attached(drafter: LoadedDrafter, sampler: NativeSampler, blocks: BlockManager) -> AttachedPredictor:
+    drafter.decoder.allocate_cache(blocks.num_blocks)
+    batch = Batch(max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=blocks.num_blocks)
+    return AttachedPredictor(drafter, sampler, batch, blocks, PolicyConfig())
 
 
 def _runner(decoder: Decoder, num_blocks: int, attached: Seq[AttachedPredictor]) -> CountingRunner:

@@ -19,7 +19,10 @@ FURTHER = (
     *("gemma3_pictures", "mistral3_pictures", *WITH_STATES, *QUANTISED),
 )
 OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5")  # by drafts whose layers are as theirs are: of experts, or with states
+ATTACHED = {"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)}
+"""The attached drafters, and the models that have each."""
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
+ALL_MODELS = (*MODELS, *PUBLISHED, *FURTHER, "one_step")
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")
 SCRIPTED = ("right", "wrong", "mixed")
 DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed", "reworded")
@@ -39,7 +42,7 @@ class Setup:
     prefill: str = "whole"  # or "chunks", of 16 tokens
     threads: int = 1
     blocks: str = "plenty"  # or "few": so few that sequences are preempted
-    source: str = "script"  # of predictions; or "draft": a service of its own
+    source: str = "script"  # of predictions; or "draft": a service of its own; or one of ATTACHED
     weights: str = "bf16"
     kv: str = "bf16"
     fronts: int = 0
@@ -47,7 +50,7 @@ class Setup:
     @property
     def name(self) -> str:
         """For file names and progress."""
-        return "-".join(str(getattr(self, field.name)) for field in fields(self))
+        return "-".join(str(getattr(self, field.name)).replace(" ", "_") for field in fields(self))
 
     @property
     def of_bytes(self) -> tuple[str, str, str, str]:
@@ -69,7 +72,7 @@ class Cell:
     setting: str
     company: str = "alone"  # or "others"
     fate: str = "spared"  # or "killed": the server gets SIGKILL in mid stream and is started again
-    predictions: str = "none"  # or how the source of predictions fares: one of SCRIPTED or of DRAFTED
+    predictions: str = "none"  # or how the source of predictions fares: one of SCRIPTED or DRAFTED, or "attached"
     cache: str = "cold"  # or "warm": others with the same prompts have been there before
     draft_weights: str = "auto"
     draft_kv: str = "bf16"
@@ -99,7 +102,7 @@ ALL_AXES = (*(field.name for field in fields(Setup)), *_OWN_AXES)
 
 def all_cells(isas: Seq[str]) -> list[Cell]:
     """The whole matrix: all parts."""
-    parts = (scripted_cells(isas), drafted_cells(isas), varied_cells(isas), further_cells(isas))
+    parts = (scripted_cells(isas), drafted_cells(isas), varied_cells(isas), further_cells(isas), attached_cells(isas))
     return list(dict.fromkeys(itertools.chain.from_iterable(parts)))
 
 
@@ -179,6 +182,15 @@ def further_cells(isas: Seq[str]) -> list[Cell]:
     return sorted(itertools.chain.from_iterable(cells), key=lambda cell: cell.setup)
 
 
+def attached_cells(isas: Seq[str]) -> list[Cell]:
+    """The fifth part, where a drafter that is attached to the target predicts: for each and each of its models, on the
+    best instruction set, a subset that covers every pair.
+    """
+    parts = [(model, source) for source, models in ATTACHED.items() for model in models]
+    cells = (covering_subset(varied_candidates(model, isas[0], source, _FEW_CANDIDATES)) for model, source in parts)
+    return sorted(itertools.chain.from_iterable(cells), key=lambda cell: cell.setup)
+
+
 def _formats_of(model: str) -> tuple[str, ...]:
     """The formats of weights that a model can be held in."""
     return ("stored", *WEIGHTS) if model in HELD else WEIGHTS
@@ -188,8 +200,9 @@ def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cel
     """So many of all combinations there are for one model, instruction set and source of predictions, at random."""
     rng = random.Random(f"{model} {isa} {source}")
     heads = random.Random(f"{model} {isa} {source} draft head")
+    without_draft = ("none", "attached") if source in ATTACHED else ("none", *SCRIPTED)
     kinds, draft_weights, draft_kv, draft_heads = (
-        (DRAFTED, WEIGHTS, KV, HEADS) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",), ("whole",))
+        (DRAFTED, WEIGHTS, KV, HEADS) if source == "draft" else (without_draft, ("auto",), ("bf16",), ("whole",))
     )
     cells: set[Cell] = set()
     while len(cells) < count:

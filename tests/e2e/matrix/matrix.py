@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
-from tests.e2e.harness.models import draft_folder, folder
-from tests.e2e.matrix.cells import FURTHER, MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
+from tests.e2e.harness.models import draft_folder, folder, head_folder
+from tests.e2e.matrix.cells import ATTACHED, FURTHER, MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
 from tests.e2e.matrix.processors import processors
 from tests.e2e.matrix.rig import Rig
 from tests.e2e.matrix.store import CellResult, Store, store_of_this_build
@@ -27,10 +27,13 @@ def main() -> int:
     arguments = _arguments()
     for model in (*MODELS, *FURTHER):
         folder(model)  # written once, before the workers need it
+    for source, models in ATTACHED.items():
+        for model in models:
+            head_folder(model, source)
     for model in MODELS:
         for kind in ("good", "random", "reworded"):
             draft_folder(model, kind)
-    store = store_of_this_build((*MODELS, *FURTHER))
+    store = store_of_this_build((*MODELS, *FURTHER, "one_step"))
     cells = [cell for cell in all_cells(arguments.isa) if all(part in cell.name for part in arguments.only)]
     cells = covering_subset(cells) if arguments.covering else cells
     if arguments.sample:

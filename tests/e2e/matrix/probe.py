@@ -15,7 +15,7 @@ from services.target.generation.sampler import SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from tests.e2e.matrix.cells import FURTHER, MODELS, PUBLISHED
+from tests.e2e.matrix.cells import ALL_MODELS
 
 _LASTING = ("links", "lost_links")
 _COUNTERS = (
@@ -147,4 +147,4 @@ def _is_partial(rows: ScheduledRows) -> bool:
 
 
 def _counts(request: Request) -> bool:
-    return request.request_id.startswith((*MODELS, *PUBLISHED, *FURTHER))
+    return request.request_id.startswith(ALL_MODELS)

@@ -91,7 +91,7 @@ class CellRun:
     async def run(self) -> Outcome:
         """Run all streams to their end; raises OutriderError or TimeoutError if one does not get there."""
         async with asyncio.timeout(_CELL_SECONDS.get(self._cell.setup.model, _DEFAULT_CELL_SECONDS)):
-            if self._cell.setup.source == "script":
+            if self._cell.setup.source != "draft":
                 return await self._run()
             async with self._draft.running(self._cell, self._said()):
                 return await self._run()

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from services.engine.decoder.native import BUILD_ID
-from tests.e2e.harness.models import MATRIX, ROOT, folder
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_HEAD, MATRIX, ROOT, folder
 from tests.e2e.matrix.cells import Cell
 from tests.e2e.matrix.streams import StreamKey
 from tests.e2e.matrix.transcript import Transcript
@@ -66,6 +66,7 @@ def store_of_this_build(models: Iterable[str]) -> Store:
     digest = hashlib.sha256(BUILD_ID.encode())
     files = {path for pattern in _SOURCES for path in ROOT.glob(pattern)}
     files |= {path for model in models for path in _files_of(folder(model))}
+    files |= {path for draft in (DEMO_DRAFT, DEMO_HEAD) for path in _files_of(draft)}
     for path in sorted(files):
         digest.update(os.path.relpath(path, ROOT).encode() + hashlib.sha256(path.read_bytes()).digest())
     return Store(MATRIX / digest.hexdigest()[:16])

@@ -8,10 +8,9 @@ from typing import Any
 from services.engine.decoder.native import derive_seed
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.harness.models import folder
-from tests.e2e.matrix.cells import FURTHER, MODELS, PUBLISHED, SETTINGS, Cell, Setup
+from tests.e2e.matrix.cells import ALL_MODELS, PUBLISHED, SETTINGS, Cell, Setup
 from tests.e2e.matrix.grammars import grammar_of
 
-_ALL = (*MODELS, *PUBLISHED, *FURTHER)
 NUM_PROMPTS = 9
 NEW_TOKENS = 128
 NUM_CANDIDATES = 4
@@ -149,7 +148,7 @@ class StreamKey:
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,
-            **(grammar_of(_ALL.index(self.model) + self.prompt) if self.setting == "grammar" else {}),
+            **(grammar_of(ALL_MODELS.index(self.model) + self.prompt) if self.setting == "grammar" else {}),
         }
 
 

@@ -19,8 +19,8 @@ from services.target.generation.engine import TargetEngine
 from services.target.generation.engine_interface import Engine
 from services.target.server import TargetServer
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from tests.e2e.harness.models import folder
-from tests.e2e.matrix.cells import SCRIPTED, Setup
+from tests.e2e.harness.models import folder, head_folder
+from tests.e2e.matrix.cells import ATTACHED, SCRIPTED, Setup
 from tests.e2e.matrix.predictions import ScriptedPredictor, Scripts
 from tests.e2e.matrix.probe import Probe
 from tests.e2e.matrix.processors import engine_settings
@@ -94,6 +94,9 @@ def _make_server(setup: Setup, store: Path, probe: Probe, address: str, draft_ad
     model = ModelSetup(engine=engine, run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False)
     if setup.source == "draft":
         return WatchedServer(probe, replace(model, drafts=[draft_address]), server, setup.fronts)
+    if setup.source in ATTACHED:
+        head = head_folder(setup.model, setup.source)
+        return WatchedServer(probe, replace(model, engine=replace(engine, head=head)), server, setup.fronts)
     vocab_size = load_checkpoint(fetch(engine.model).path).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
     return WatchedServer(probe, replace(model, predictor=predictor), server, setup.fronts)

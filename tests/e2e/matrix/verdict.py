@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from outrider import NoSpeculationReason, VocabularyMatch
-from tests.e2e.matrix.cells import Cell
+from tests.e2e.matrix.cells import ATTACHED, Cell
 from tests.e2e.matrix.processors import device_name
 from tests.e2e.matrix.run import Outcome
 from tests.e2e.matrix.streams import NUM_SAMPLES, StreamKey, streams_of
@@ -49,6 +49,8 @@ def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     if cell.setup.source == "script":
         yield from _not_predicted(cell, outcome)
         yield from _not_taken_back(cell, counts["broken_runs"])
+    elif cell.setup.source in ATTACHED:
+        yield from _not_attached(cell, outcome)
     elif cell.predictions == "absent":
         yield from _not_absent(outcome)
     else:
@@ -97,14 +99,38 @@ def _not_absent(outcome: Outcome) -> Iterator[str]:
             yield f"{key.name}: no draft, but {figures}"
 
 
+def _not_attached(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """Of the last server, where one was killed."""
+    figures = [result.speculation for _, result in outcome.samples]
+    predicted, accepted = (sum(getattr(each, name) for each in figures) for name in ("predicted", "accepted"))
+    is_of_its_kind = {
+        "random head": accepted < predicted / 2,
+        "trained head": 0 < accepted < predicted,
+        "constructed head": accepted >= _least_right(cell) * predicted,
+    }
+    is_tested = predicted >= _least_predicted(cell) and is_of_its_kind[cell.setup.source]
+    if (predicted > 0) if cell.predictions == "none" else not is_tested:
+        yield f"{cell.setup.source}, but of {predicted} verified predictions {accepted} were accepted"
+
+
+def _least_right(cell: Cell) -> float:
+    """Of a drafter that would always be right: what is forbidden it does not know, and int4 rounds what it has."""
+    is_free = cell.company == "alone" and cell.setting not in ("grammar", "banned")
+    return 0.9 if is_free and cell.setup.weights != "int4" else 0.5
+
+
+def _least_predicted(cell: Cell) -> int:
+    is_grammar = (cell.setting, cell.company) == ("grammar", "alone")
+    return _MIN_PREDICTED_AND_ALLOWED if is_grammar else _MIN_PREDICTED
+
+
 def _not_drafted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     """A server that was killed has taken its count with it: that of the records has the rest."""
     figures = [result.speculation for _, result in outcome.samples]
     predicted = sum(each.predicted for each in figures)
     rejected = predicted - sum(each.accepted for each in figures)
     accepted = sum(token.predicted for _, result in outcome.samples for token in result.tokens)
-    least = _MIN_PREDICTED_AND_ALLOWED if (cell.setting, cell.company) == ("grammar", "alone") else _MIN_PREDICTED
-    is_tested = predicted >= least and rejected > 0
+    is_tested = predicted >= _least_predicted(cell) and rejected > 0
     is_of_its_kind = {"garbage": accepted == 0, "random": accepted < rejected}.get(cell.predictions, accepted > 0)
     if not (is_tested and is_of_its_kind):
         yield f"{cell.predictions} draft, but of {predicted} verified predictions {accepted} were accepted"

@@ -1,4 +1,4 @@
-"""The models that come with Outrider: small, a pair, texts that end and do not loop, and the draft worth asking."""
+"""The models that come with Outrider: small, with texts that end and do not loop, a draft and a head worth asking."""
 
 import asyncio
 
@@ -8,18 +8,25 @@ from demo_loops import loops
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.acceptance.acceptance import LEAST_ACCEPTANCE, NEW_TOKENS, OfflineDraft, heldout_prompts
-from tests.e2e.harness.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.acceptance.acceptance import (
+    LEAST_ACCEPTANCE,
+    LEAST_OF_HEAD,
+    NEW_TOKENS,
+    OfflineDraft,
+    heldout_prompts,
+)
+from tests.e2e.harness.models import DEMO_DRAFT, DEMO_HEAD, DEMO_TARGET
 from tests.e2e.harness.stepper import Stepper, request
 
-MOST_BYTES = 24 * 10**6
+MOST_BYTES, MOST_OF_HEAD = 32 * 10**6, 8 * 10**6
 LEAST_STRAIGHT, LEAST_ENDED = 0.8, 0.6  # of the texts
 END = 0
 
 
-def test_both_models_together_stay_small():
-    files = [path for path in DEMO_TARGET.parent.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= MOST_BYTES
+def test_all_models_together_stay_small():
+    for folder, most in ((DEMO_TARGET.parent, MOST_BYTES), (DEMO_HEAD, MOST_OF_HEAD)):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert most / 2 < sum(path.stat().st_size for path in files) <= most
 
 
 def test_target_and_draft_share_one_vocabulary():
@@ -48,6 +55,20 @@ def test_the_draft_predicts_most_of_the_targets_tokens(answers: list[tuple[Reque
     agreed = [right for asked, text in answers for right in draft.agreement(asked.prompt, text, asked.sampling)]
     assert len(agreed) > len(answers) * NEW_TOKENS // 2
     assert sum(agreed) / len(agreed) >= LEAST_ACCEPTANCE
+
+
+@pytest.mark.parametrize("temperature", LEAST_OF_HEAD)
+async def test_the_head_makes_each_pass_worth_more(temperature: float):
+    least_first, least_per_pass = LEAST_OF_HEAD[temperature]
+    stepper = Stepper("demo", drafter=DEMO_HEAD, num_blocks=256)
+    ends = frozenset({END})
+    options = {"temperature": temperature, "max_tokens": NEW_TOKENS, "token_ids": ends, "num_predictions": 3}
+    generations = [stepper.submit(request(prompt, **options)) for prompt in heldout_prompts()[::4]]
+    stepper.run()
+    num_tokens = sum([len((await each.transcript()).token_ids) for each in generations])
+    stats = [each.end.speculation for each in generations]
+    assert sum(each.accepted[0] for each in stats) >= least_first * sum(each.offered[0] for each in stats)
+    assert num_tokens >= least_per_pass * sum(each.passes for each in stats)
 
 
 def test_greedy_texts_come_to_an_end_and_do_not_loop(answers: list[tuple[Request, list[int]]]):

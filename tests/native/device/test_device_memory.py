@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.lora_folders import write_adapter
 from tests.native.harness.devices import count_replays, emulated_device, needs_emulation
@@ -141,3 +143,21 @@ def test_no_pass_and_no_draw_takes_memory(load, has_states):
     (free, total), (free_before, total_before) = model.device.memory, before
     assert total == total_before
     assert 0 <= free_before - free < 4096  # a draw that has come twice is recorded: a few launches
+
+
+def test_a_drafter_takes_no_memory_after_it_was_loaded(load, tmp_path):
+    target = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
+    head = write_drafter(tmp_path, original_fields(target), drafter_tensors(target))
+    model = load(60, head=head, context_length=3 * BLOCK_SIZE)
+    free_before, replays = model.device.memory[0], count_replays()
+    batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
+    batch.append([7] * 20, position=0, blocks=[0, 1, 2], num_logits=1)
+    results = model.decoder.forward(batch)
+    batch.clear()
+    batch.append([7] * 2, position=18, blocks=[0, 1, 2], num_logits=1)
+    decoder = model.drafter.decoder
+    decoder.read_features(results, [18, 19])
+    (drawn,) = decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [5])
+    assert len(drawn) == 5
+    assert count_replays() >= replays + 5, "its passes are recorded"
+    assert 0 <= free_before - model.device.memory[0] < 4096

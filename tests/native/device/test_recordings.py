@@ -1,9 +1,11 @@
 """Passes that a device has recorded before anyone asked for them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import isas
+from services.engine.decoder.native import ReadProbe, isas
 from tests.native.harness.devices import count_replays, emulated_device, make_device, needs_emulation
 from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 from tests.native.harness.row_invariance import same_bits
@@ -11,6 +13,7 @@ from tests.native.harness.row_invariance import same_bits
 LENGTH = 40  # tokens: two blocks
 EVERYTHING = [(0, position) for position in range(LENGTH)]
 LONG = 600.0  # seconds
+LEFT = 1 << 16  # bytes of memory: a probe takes multiples of it
 
 
 def make_decoder(config=PLAIN) -> PagedDecoder:
@@ -38,6 +41,20 @@ def test_passes_not_recorded_in_time_are_recorded_when_first_run():
     before = count_replays()
     assert all(same_bits(late.forward(EVERYTHING[:1]), expected[:1]) for _ in range(3))
     assert count_replays() - before == 2
+
+
+@needs_emulation
+def test_passes_run_where_there_is_no_memory_to_record_them():
+    deep = replace(PLAIN, layers=PLAIN.layers * 100)  # so that a recording takes more than what is left here
+    device = emulated_device(1, memory=64)
+    expected = make_decoder(deep).forward(EVERYTHING[:1])
+    paged = PagedDecoder(deep, device, "bf16", tokens=random_tokens(deep, 1, LENGTH))
+    assert same_bits(paged.forward(EVERYTHING[:1]), expected)
+    probe, before = ReadProbe(device, device.memory[0] - LEFT), count_replays()
+    assert 0 <= device.memory[0] <= LEFT
+    assert all(same_bits(paged.forward(EVERYTHING[:1]), expected) for _ in range(3))
+    assert count_replays() == before
+    assert probe.bytes > 0
 
 
 def test_a_cpu_records_nothing():

@@ -12,7 +12,7 @@ from services.engine.checkpoint.model_config import Attention, FeatureNorm, Feat
 from services.engine.decoder.native import Batch, Pass, Sampler, SamplingState
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.parity import relative_error
-from tests.native.harness.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.harness.random_models import EXPERT_MODELS, MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 from tests.native.harness.reference_decoder import KvCache, ReferenceDecoder
 from tests.native.harness.reference_drafter import ReferenceDrafter
 from tests.native.harness.row_invariance import same_bits
@@ -21,6 +21,7 @@ from tests.native.harness.sampling_reference import Settings
 BOUNDARIES = (2, 0, 1)
 LENGTH = 40
 NUM_ROWS = 30  # of the target that are read; the others are generated
+KINDS = {**MODELS, **EXPERT_MODELS}
 SMALL = [*range(5, 150, 3)]  # the tokens of a small output matrix
 DRAFTER = replace(PLAIN, layers=(Attention(),), features=Features(count=3, width=PLAIN.hidden_size))
 
@@ -48,11 +49,18 @@ DRAFTERS = {
 class Pair:
     """A random target and a random drafter, with two sequences of tokens."""
 
-    def __init__(self, config: ModelConfig, device_name: str, weights: str = "f32", threads: int = 1) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        device_name: str,
+        weights: str = "f32",
+        threads: int = 1,
+        target: ModelConfig = PLAIN,
+    ) -> None:
         device = make_device(device_name, threads)
         self.config = config
-        self.tokens = random_tokens(PLAIN, 2, LENGTH)
-        self.target = PagedDecoder(PLAIN, device, weights, tokens=self.tokens)
+        self.tokens = random_tokens(target, 2, LENGTH)
+        self.target = PagedDecoder(target, device, weights, tokens=self.tokens)
         self.target.decoder.keep_features(BOUNDARIES)
         following = np.roll(self.tokens, -1, axis=1)  # a row of the drafter has the next token
         self.drafter = PagedDecoder(config, device, weights, tokens=following, seed=1, target=self.target.decoder)
@@ -69,10 +77,10 @@ class Pair:
 class Reference:
     """The same in torch."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        target = random_weights(PLAIN)
-        self.target = ReferenceDecoder(PLAIN, target.items())
-        shared = {name: target[name] for name in ("embedding", "lm_head")}
+    def __init__(self, config: ModelConfig, of_target: ModelConfig = PLAIN) -> None:
+        target = random_weights(of_target)
+        self.target = ReferenceDecoder(of_target, target.items())
+        shared = {name: target[name] for name in ("embedding", "lm_head") if name in target}
         self.drafter = ReferenceDrafter(config, (shared | random_weights(config)).items())
 
     def hidden(self, tokens: NDArray[np.int32]) -> torch.Tensor:
@@ -112,6 +120,18 @@ def test_rows_and_the_chain_after_them_match_the_reference(config, device_name):
         wanted, carried = reference.drafter.read(carried[-1:], following[position : position + 1], cache)
         found = pair.drafter.run([(0, position)])
         assert error(found.logits.numpy(), spread(config, wanted)) < 1e-4, position
+
+
+@pytest.mark.parametrize("model", KINDS.values(), ids=KINDS)
+def test_targets_of_every_kind_hand_over_their_residual_stream(model):
+    config = with_features(width=model.hidden_size, own_embedding=True, head_size=model.vocab_size)
+    config = replace(config, vocab_size=model.vocab_size)
+    pair, reference = Pair(config, DEVICES[0], target=model), Reference(config, model)
+    following = np.roll(pair.tokens, -1, axis=1)[0].tolist()
+    hidden = reference.hidden(pair.tokens[0, :NUM_ROWS])
+    wanted, _ = reference.drafter.read(hidden, following[:NUM_ROWS], KvCache())
+    found = pair.read([(0, position) for position in range(NUM_ROWS)])
+    assert error(found.logits.numpy(), wanted) < 1e-4
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

@@ -159,7 +159,7 @@ def test_predicted_tokens_are_in_colour(model: Path) -> None:
             command.type("Who?\n")
             command.until("Who?\n")
             answer = command.until("> ")
-    assert f"{GREEN}green: what the draft had predicted{PLAIN}" in legend
+    assert f"{GREEN}green: what a draft or a head had predicted{PLAIN}" in legend
     assert CYAN in legend
     assert "".join(re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", answer, re.DOTALL))
     assert re.search(r"20 tokens · .* · \d\.\d\d tokens per pass · [1-9]\d*%", answer)

@@ -21,7 +21,7 @@ from tests.rpc.harness.draft_link import drafted_target
 GREEN, PLAIN = "\033[32m", "\033[0m"
 ANY_STYLE = re.compile(r"\033\[[\d;]*m")
 COMPARISON = re.compile(
-    r"^\d\.\d\d tokens per pass with the draft, \d+ passes in place of \d+ · without it: the same bytes$",
+    r"^\d\.\d\d tokens per pass with (the draft|the head), \d+ passes instead of \d+ · without it: the same bytes$",
     re.MULTILINE,
 )
 
@@ -51,20 +51,22 @@ def test_demo_is_coloured_on_a_terminal_and_stops_its_server() -> None:
     done = record([OUTRIDER, "demo"], 100)
     assert done.exit_code == 0
     coloured = "".join(output.text for output in done.outputs).replace("\r\n", "\n")
-    legend, *predicted = re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", coloured, re.DOTALL)
-    assert legend == "green: what the draft had predicted"
-    assert "".join(predicted).strip()
+    for part, predictor in zip(coloured.split("speed: ")[:2], ("the draft", "the head"), strict=True):
+        legend, *predicted = re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", part, re.DOTALL)
+        assert legend == f"green: what {predictor} had predicted"
+        assert "".join(predicted).strip()
     text = ANY_STYLE.sub("", coloured)
     ways = re.findall(r"^── .+ … (.+) ──$", text, re.MULTILINE)
     ends = re.findall(r"^\d+ tokens · .* · ended by (.+)$", text, re.MULTILINE)
     assert {*ways} == {"greedy", "drawn at temperature 0.7"}
     assert {end for way, end in zip(ways, ends, strict=True) if way == "greedy"} == {"stop token"}
-    assert len(COMPARISON.findall(text)) == len(ways)
-    served = re.search(r"served on (\S+)$", text, re.MULTILINE)
-    assert served is not None
-    with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.RpcError) as failure:
-        channel.unary_unary("/nobody/Answers")(b"")
-    assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert sorted(COMPARISON.findall(text)) == sorted(["the draft", "the head"] * (len(ways) // 2))
+    served = re.findall(r"weights, on (\S+), with", text)
+    assert len(served) == 2
+    for address in served:
+        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as failure:
+            channel.unary_unary("/nobody/Answers")(b"")
+        assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_demo_asks_questions_of_a_chat_model_without_colour(model: Path, run_demo: RunDemo) -> None:
@@ -113,19 +115,19 @@ def comparison(drafted: float, alone: float) -> demo._Comparison:
     results = (
         SimpleNamespace(token_ids=range(11), timings=SimpleNamespace(decode=seconds)) for seconds in (drafted, alone)
     )
-    return demo._Comparison(*results)  # type: ignore[arg-type]
+    return demo._Comparison("the draft", *results)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("ratios", "load", "said"),
     [
         ([2.0, 0.25, 4.0], 0.5, "speed: 2.00 × with the draft (median of 3 pairs of runs, 0.25 to 4.00)."),
-        ([0.5], 0.5, "That is not faster: here the draft was asked at every pass"),
+        ([0.5], 0.5, "That is not faster: here it was asked at every pass"),
         ([0.5], 1e4, "This machine is busy, with a load of 10000.0 on"),
         ([], 0.5, "too short"),
     ],
 )
 def test_the_speed_is_a_median_and_says_if_it_is_little_worth(ratios: list[float], load: float, said: str) -> None:
-    text = demo._speed([comparison(1.0, ratio) for ratio in ratios], load)
+    text = demo._speed([comparison(1.0, ratio) for ratio in ratios], "the draft", load)
     assert said in text
     assert ("not faster" in text) == ("not faster" in said)

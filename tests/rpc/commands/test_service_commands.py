@@ -81,16 +81,17 @@ def test_up_explains_both_colours_and_killed_leaves_no_service(model: Path) -> N
             os.close(service)
 
 
-@pytest.mark.parametrize("has_draft", [True, False])
-def test_only_with_a_draft_its_colour_is_explained(has_draft: bool) -> None:
+@pytest.mark.parametrize("predictor", ["the draft", "the head", ""])
+def test_the_colour_of_what_predicts_is_explained(predictor: str) -> None:
     class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    pair: Any = SimpleNamespace(target=SimpleNamespace(address="localhost:1"), draft=object() if has_draft else None)
-    up._print_calls(pair, None, Terminal(screen := Screen()), may_ask=False)
+    pair: Any = SimpleNamespace(target=SimpleNamespace(address="localhost:1"))
+    up._print_calls(pair, None, Terminal(screen := Screen()), predictor=predictor, may_ask=False)
     assert LOOKUP_COLOUR in screen.getvalue()
-    assert (DRAFT_COLOUR in screen.getvalue()) == has_draft
+    assert ("green: " in screen.getvalue()) == bool(predictor)
+    assert f"what {predictor} had predicted" in screen.getvalue() or not predictor
 
 
 @pytest.mark.parametrize("command", ["up", "target", "draft"])

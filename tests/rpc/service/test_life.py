@@ -1,5 +1,6 @@
 """The life of the service as those outside see it: loading, serving, draining, failing."""
 
+import asyncio
 import logging
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.cli.health import Health, ask
 from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
+from services.service import rpc_server
+from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.target.server import SERVICE
 from services.target.vllm_contract.contract import SERVICE as CONTRACT
@@ -96,6 +99,24 @@ def test_streams_that_outlast_the_drain_end_as_unavailable(model: Path) -> None:
         predictor.gate.set()
         closed.result(60)
         assert blocks.num_free == blocks.num_blocks
+
+
+def test_a_server_that_does_not_stop_holds_nothing_up(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with target_server(model) as target:
+        rpc = target.server._server
+        assert isinstance(rpc, RpcServer)
+        stop = rpc._server.stop
+
+        async def never(_: float) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(rpc_server, "_STOP_SECONDS", 0.01)
+        monkeypatch.setattr(rpc._server, "stop", never)
+        target.call(target.server.close())
+        assert "gRPC's server did not stop" in caplog.text
+        target.call(stop(0))
 
 
 def test_an_engine_that_fails_sends_its_streams_elsewhere(model: Path, caplog: pytest.LogCaptureFixture) -> None:

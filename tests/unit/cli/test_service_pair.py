@@ -1,10 +1,31 @@
-"""CoreAssignment: the cores of a target and its draft, and the line of the log about them."""
+"""ModelPair and CoreAssignment: the models of a target and what predicts for it, and the cores of both."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from services.cli.service_pair import PLACEMENTS, CoreAssignment
+from services.cli.service_pair import PLACEMENTS, CoreAssignment, ModelPair
+from services.engine.config import ConfigError
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"]}')
+    return tmp_path
+
+
+def test_a_draft_that_is_an_attached_drafter_becomes_the_head(head: Path) -> None:
+    pair = ModelPair(Path("target"), head, "name").fetched()
+    assert (pair.draft, pair.head, pair.predictor) == (None, head, "the head")
+    assert pair.target_options == ["--model", "name=target", "--head", f"name={head}"]
+    assert ModelPair(Path("target"), Path("draft")).fetched().predictor == "the draft"
+
+
+def test_a_head_of_several_models_is_refused(head: Path) -> None:
+    pair = ModelPair(Path("a"), head, "a", (("b", Path("b")),))
+    with pytest.raises(ConfigError, match="belongs to one of the models; give it as -- --head NAME=HEAD"):
+        pair.fetched()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/runtime/stream.h"
+#include "outrider/device/device_error.h"
 
 namespace outrider::cuda {
 
@@ -20,25 +21,25 @@ class Recordings {
     explicit Recordings(Stream& stream) : stream_(stream) {}
 
     /// Runs the work of `enqueue`, which must be the same for the same key. The first run enqueues it
-    /// directly, so that one-time initialisation is done; the second run records it.
+    /// directly, so that one-time initialisation is done; the second run records it. Where that fails, as for
+    /// want of memory, the work is enqueued each time: a recording only saves time.
     void run(const Key& key, const std::function<void()>& enqueue) {
         const auto [entry, is_first] = find(key);
         if (is_first) {
             enqueue();
             return;
         }
-        if (!entry->recording) {
-            entry->recording = record(enqueue);
+        try_to_record(*entry, enqueue);
+        if (entry->recording) {
+            entry->recording->replay();
+        } else {
+            enqueue();
         }
-        entry->recording->replay();
     }
 
     /// Records the work before its first run; its one-time initialisation must have been done already.
     void prepare(const Key& key, const std::function<void()>& enqueue) {
-        Entry* entry = find(key).first;
-        if (!entry->recording) {
-            entry->recording = record(enqueue);
-        }
+        try_to_record(*find(key).first, enqueue);
     }
 
     void forget() { recordings_.clear(); }
@@ -48,6 +49,7 @@ class Recordings {
 
     struct Entry {
         std::unique_ptr<Recording> recording{};  // null after only one run
+        bool has_failed = false;
         uint64_t last_run = 0;
     };
 
@@ -66,6 +68,17 @@ class Recordings {
         recordings_.erase(std::min_element(
             recordings_.begin(), recordings_.end(),
             [](const auto& a, const auto& b) { return a.second.last_run < b.second.last_run; }));
+    }
+
+    void try_to_record(Entry& entry, const std::function<void()>& enqueue) {
+        if (entry.recording || entry.has_failed) {
+            return;
+        }
+        try {
+            entry.recording = record(enqueue);
+        } catch (const DeviceError&) {
+            entry.has_failed = true;
+        }
     }
 
     std::unique_ptr<Recording> record(const std::function<void()>& enqueue) {

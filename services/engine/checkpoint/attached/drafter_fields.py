@@ -1,6 +1,7 @@
 """DrafterFields: the fields of a drafter's config.json, whichever program has written it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeGuard
 
 from services.engine.checkpoint.model_config import ModelConfig
@@ -33,7 +34,7 @@ class DrafterFields:
         if "speculators_model_type" in config:
             config.choice("speculators_model_type", ("eagle3",))
             layers = config.required("transformer_layer_config")
-        elif _is_drafter(config):
+        elif is_drafter(config):
             layers = config
         else:
             raise config.error("architectures", f"{shown(config.raw('architectures'))} is no EAGLE-3 drafter")
@@ -72,11 +73,17 @@ class DrafterFields:
         return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else _PREDICTIONS
 
 
-def _is_drafter(config: JsonFields) -> bool:
+def is_drafter(config: JsonFields) -> bool:
     """Whether a config.json describes an attached drafter, not a model."""
     names = config.raw("architectures")
     is_named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
     return is_named or any(name in config for name in ("speculators_model_type", "draft_vocab_size", "eagle_config"))
+
+
+def is_drafter_folder(folder: Path) -> bool:
+    """Whether a path is a folder with an attached drafter, not a model; raises CheckpointError."""
+    path = folder / "config.json"
+    return path.is_file() and is_drafter(JsonFields.from_file(path))
 
 
 def _default_boundaries(depth: int) -> list[int] | None:

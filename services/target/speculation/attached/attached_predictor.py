@@ -5,19 +5,22 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
+from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Batch, Pass, Sampler
 from services.engine.events import FollowCounts, PredictionSource
 from services.engine.loaded_drafter import LoadedDrafter
 from services.target.scheduling.scheduled_rows import ScheduledRows, own_rows
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.attached.drafter_context import DrafterContext
+from services.target.speculation.attached.drafter_context import DrafterContext, first_to_read
+from services.target.speculation.attached.read_blocks import ReadBlocks
 from services.target.speculation.link.draft_latency import DraftLatency
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 from services.target.speculation.predictors.predictor import PredictionRequest
 
-_PARKED_AFTER = 64  # steps without a request, after which it reads nothing
+_PARKED_AFTER = 16  # steps in which it could have predicted and was not asked, after which it reads nothing
 _READS_AGAIN_AFTER = 2048  # of such steps, so that its predictions can be tried again with a context
+_FEWER_FOR = 8  # steps with fewer sequences than then, after which it reads again: a crowd may just begin
 _LEAST_CONTEXT = 16  # rows, for a text that it has not read from the beginning
 _MOST_TIMED = 16  # rows of a sequence, beyond which reading takes most of the time
 
@@ -36,17 +39,22 @@ class AttachedPredictor:
 
     source = PredictionSource.ATTACHED
 
-    def __init__(self, drafter: LoadedDrafter, sampler: Sampler, batch: Batch, config: PolicyConfig) -> None:
-        """`batch` has room for the rows of any pass of the target."""
-        self.num_predictions = drafter.num_predictions
-        self._drafter, self._sampler, self._batch = drafter, sampler, batch
+    def __init__(
+        self, drafter: LoadedDrafter, sampler: Sampler, batch: Batch, blocks: BlockManager, config: PolicyConfig
+    ) -> None:
+        """`batch` has room for the rows of any pass of the target, which has the `blocks`."""
+        self.name, self.num_predictions = drafter.name, drafter.num_predictions
+        self._drafter, self._sampler, self._batch, self._blocks = drafter, sampler, batch, blocks
         self._latency = DraftLatency(config)
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
+        self._read = ReadBlocks()
         self._results: Pass | None = None  # of the last pass
         self._places: dict[Sequence, _Place] = {}  # in it
         self.drafting = 0.0
         """Seconds that the last `predict` has computed."""
         self._num_unused = 0  # steps in which no prediction was requested
+        self._num_parked = 0  # sequences in the last of these that it read: with fewer, predictions may pay
+        self._num_fewer = 0  # steps with fewer since it is parked
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Note a pass of the target, whose features are read before the next one."""
@@ -61,10 +69,7 @@ class AttachedPredictor:
         """The reason for no prediction: it is guided, or the drafter has not read its text."""
         if sequence not in self._contexts:
             return "a drafter does not predict for guided requests"
-        context = self._next_context(sequence)
-        if context is None or (context.start and context.length < _LEAST_CONTEXT):
-            return "the drafter has not read the text"
-        return ""
+        return "" if _is_enough(self._next_context(sequence)) else "the drafter has not read the text"
 
     def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
         """The times as measured, which include that of reading."""
@@ -80,7 +85,7 @@ class AttachedPredictor:
     def predict(self, requests: Seq[PredictionRequest]) -> Iterator[Seq[int]]:
         """Read the last pass's rows and draw; the predictions are there when it returns."""
         wanted = {each.sequence: each for each in requests if each.length and each.sequence in self._contexts}
-        self._note_use(is_wanted=bool(wanted), is_decoding=bool(requests))
+        self._note_use(is_wanted=bool(wanted))
         began = time.monotonic()
         drawn = self._read_and_draw(wanted) if self.is_due else {}
         self.drafting = time.monotonic() - began if self.is_due else 0.0
@@ -108,18 +113,30 @@ class AttachedPredictor:
     def _is_reading(self) -> bool:
         return self._num_unused <= _PARKED_AFTER
 
-    def _note_use(self, *, is_wanted: bool, is_decoding: bool) -> None:
-        if is_wanted or self._num_unused > _PARKED_AFTER + _READS_AGAIN_AFTER:
+    def _note_use(self, *, is_wanted: bool) -> None:
+        has_fewer = bool(self._places) and len(self._contexts) < self._num_parked and not self._is_reading
+        self._num_fewer = self._num_fewer + 1 if has_fewer else 0
+        if is_wanted or self._num_fewer > _FEWER_FOR or self._num_unused > _PARKED_AFTER + _READS_AGAIN_AFTER:
             self._num_unused = 0
-        elif is_decoding:
-            self._num_unused += 1
+        elif self._could_predict or not self._is_reading:
+            self._num_unused += bool(self._places)
+            self._num_parked = len(self._contexts) if self._is_reading else self._num_parked
+
+    @property
+    def _could_predict(self) -> bool:
+        """Whether a sequence is decoding, with predictions of any source, and has been read."""
+        return any(each.text.num_pending == 1 and _is_enough(self._contexts[each]) for each in self._places)
 
     def _next_context(self, sequence: Sequence) -> DrafterContext | None:
         """The sequence's context after the last pass's rows; None if rows are missing."""
         context = self._contexts[sequence]
         if (place := self._places.get(sequence)) is None:
             return context
-        return DrafterContext.after(context, sequence.text, place.position) if self._is_reading else None
+        if not self._is_reading:
+            return None
+        if context is None and place.position >= first_to_read(sequence.text):
+            context = self._read.context(sequence.text, place.position)
+        return DrafterContext.after(context, sequence.text, place.position)
 
     def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
         rows, drawing = self._fill(wanted)
@@ -159,7 +176,10 @@ class AttachedPredictor:
             self._contexts[sequence] = context = self._next_context(sequence)
             if context is None or (first := max(place.position, context.start)) >= context.end:
                 continue
-            draws = sequence in wanted and context.end == len(text.tokens) - 1 and context.room(text) > 0
+            draws = sequence in wanted and context.end == len(text.tokens) - 1
+            if draws:  # the target's pass needs these blocks too; what it does not use is taken back after it
+                self._blocks.grow_together([(text, len(text.tokens) + wanted[sequence].length)])
+                draws = context.room(text) > 0
             self._batch.append(
                 text.tokens[first + 1 : context.end + 1],
                 position=first - context.start,
@@ -168,6 +188,11 @@ class AttachedPredictor:
             )
             index = place.row + first - place.position
             rows += range(index, index + context.end - first)
+            self._read.note(context, text, first)
             if draws:
                 drawing[sequence] = context
         return rows, drawing
+
+
+def _is_enough(context: DrafterContext | None) -> bool:
+    return context is not None and (not context.start or context.length >= _LEAST_CONTEXT)

@@ -27,7 +27,7 @@ class DrafterContext:
         It goes on from an earlier context without a gap, or begins anew. None if there is nothing to read: all rows are
         farther from the end than a drafter sees.
         """
-        first = max(first, len(text.tokens) - LONGEST_CONTEXT) if context is None else first
+        first = max(first, first_to_read(text)) if context is None else first
         end = text.num_computed
         if context is not None and context._goes_on(text, min(first, end)):
             return cls(context.start, end, context.first_block)
@@ -50,3 +50,9 @@ class DrafterContext:
     def room(self, text: CachedTokens) -> int:
         """The most predictions for whose rows there are blocks: the last one has none."""
         return len(self.blocks(text)) * BLOCK_SIZE - self.length + 1
+
+
+def first_to_read(text: CachedTokens) -> int:
+    """The first row of a text that a drafter reads; a block begins there, so that other texts can go on."""
+    oldest = max(0, len(text.tokens) - LONGEST_CONTEXT)
+    return -(-oldest // BLOCK_SIZE) * BLOCK_SIZE

@@ -25,6 +25,19 @@ class StepEstimate:
     wait_price: float = 1.0  # the seconds that a second of waiting must save
     protected: Iterable[int] = ()  # the indices of the sequences that the step may not slow down
 
+    @property
+    def plain(self) -> float:
+        """The time of the pass without predictions and without the rows of prompts, which some pass must compute in any
+        case: that a pass takes long because of them is no reason to predict.
+        """
+        return float(self.passes[self.size.num_rows - self.size.prompt_rows])
+
+    @property
+    def longer(self) -> NDArray[np.float64]:
+        """The times by which 1, 2, ... predictions make the pass longer."""
+        longer: NDArray[np.float64] = self.passes[self.size.num_rows + 1 :] - self.passes[self.size.num_rows]
+        return longer
+
 
 @dataclass(frozen=True, slots=True)
 class BestLengths:
@@ -43,12 +56,13 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
         ─────────────────────────────────────────────────────────────
            pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i · (1 + Σ_j chance_ij)
 
+    Rows of prompts count only in what predictions add to the pass.
     This is proportional fairness (Kelly 1997) for goodput (SmartSpec, Liu et al., arXiv 2406.14066): the sum of the
     rates would let one stream with good predictions slow down the others. Predictions are added in the order of the
     share by which a sequence's tokens grow, and all numbers are compared. All chances of one sequence must decrease.
     """
     count, num_positions = step.chances.shape
-    plain, num_sequences = step.passes[step.size.num_rows], count + step.size.num_others
+    plain, num_sequences = step.plain, count + step.size.num_others
     is_allowed = np.arange(num_positions) < step.most[:, None]
     gains = step.chances / (1 + step.chances.cumsum(axis=1) - step.chances)  # relative, of each prediction
     room = min(int(is_allowed.sum()), step.size.spare_rows)
@@ -60,7 +74,7 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
     speedups = np.exp(np.log1p(gains.ravel()[order]).cumsum() / num_sequences)  # in tokens per step
     waits = np.maximum.accumulate(step.times.waits(num_positions).ravel()[order])
     waits *= 1 + step.times.growth * (begins.cumsum() - 1)
-    seconds = step.passes[step.size.num_rows + 1 :][: len(order)] + waits
+    seconds = plain + step.longer[: len(order)] + waits
     reading = (step.reading[sequence] * (begins + chances)).cumsum()  # for as many tokens as it gets
     speedups *= plain / (seconds + (step.wait_price - 1) * waits + reading)
     for index in step.protected:

@@ -1,5 +1,6 @@
 """LengthController: decides how many of a predictor's predictions each step verifies, for requests with AUTO."""
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
@@ -66,6 +67,12 @@ class LengthController:
         if plan.decision is Decision.PROBE:
             self._probed = sequences[plan.lengths.index(1)]
         return plan
+
+    def best_speedup(self, sequences: Seq[Sequence], most: Seq[int], size: StepSize) -> float:
+        """The expected speedup of the best lengths, as `plan` would search them; changes nothing."""
+        if not sequences or not self._passes.seconds(1):
+            return 1.0
+        return self._best(self._estimate(sequences, most, size), self._rates.confidence, math.inf).speedup
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Learn from a sequence's verified predictions."""
@@ -154,10 +161,10 @@ class LengthController:
         """The probability that a run is right below which one more prediction does not pay: the tokens that could be
         generated in its time, divided by the first position's acceptance rate.
         """
-        count, plain = len(step.most), step.passes[step.size.num_rows]
-        verifying = (step.passes[min(step.size.num_rows + 2 * count, len(step.passes) - 1)] - plain) / 2
+        count = len(step.most)
+        verifying = step.longer[min(2 * count, len(step.longer)) - 1] / 2
         drawing = step.times.each * (1 + step.times.growth * (count - 1))
-        tokens = best.speedup / plain * (drawing + verifying)
+        tokens = best.speedup / step.plain * (drawing + verifying)
         return float(min(self._config.most_least_chance, tokens / step.chances[0, 0]))
 
     def _rehearse(self, most: Seq[int], size: StepSize) -> SpeculationPlan:
@@ -175,12 +182,11 @@ class LengthController:
         if not step.most.any():
             return None
         index = int(np.where(step.most, step.reading, np.inf).argmin())
-        plain, longer = step.passes[step.size.num_rows :][:2]
         reading = step.times.sequences[index].reading
         longest = min(left, self._config.loss_seconds) / self._config.wait_margin
         wait = longest if reading is None else min(longest, reading + step.times.delay + step.times.each)
-        cost = wait + longer - plain
-        is_due = cost * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * plain
+        cost = wait + float(step.longer[0])
+        is_due = cost * 2**self._num_failed <= self._config.loss_share / 2 * self._num_plain * step.plain
         is_won = self._is_probe_won and len(step.most) == 1 and left >= self._config.loss_seconds / 2
         if (reading or 0.0) >= longest or not (is_due or is_won):
             return None

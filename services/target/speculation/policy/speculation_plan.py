@@ -12,6 +12,7 @@ class StepSize:
     num_rows: int  # of its pass
     spare_rows: int  # that it may have in addition
     num_others: int = 0  # further sequences, which the pass gives a token or brings nearer to one
+    prompt_rows: int = 0  # of its rows, those of prompts
 
 
 class Decision(StrEnum):

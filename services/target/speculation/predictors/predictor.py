@@ -29,7 +29,8 @@ class PredictionRequest(NamedTuple):
 
 
 class Predictor(Protocol):
-    """Predicts sequences' next tokens. It reads sequences and never changes them; wrong predictions only cost speed.
+    """Predicts sequences' next tokens. It reads sequences and never changes their tokens; wrong predictions only cost
+    speed. An attached drafter also gives them blocks of the KV cache that the pass needs for its predictions.
 
     All methods are called by the engine thread and return at once; only the iterator of `predict` may wait, and
     `predict` itself compute, if that is on the target's device.

@@ -1,13 +1,19 @@
 """AttachedDrafter: both kinds of EAGLE-3 folders are read, and those of another target are refused."""
 
 import logging
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
+from services.engine.checkpoint.attached.drafter_fields import is_drafter_folder
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, FeatureNorm, ModelConfig, QkNorm
 from services.engine.files.checkpoint_error import CheckpointError
@@ -127,6 +133,29 @@ def test_other_kinds_of_speculators_are_refused_by_name(tmp_path, target):
     fields = speculators_fields(target, speculators_model_type="dflash")
     with pytest.raises(CheckpointError, match="'dflash' is not supported; allowed are eagle3"):
         read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
+
+
+def test_a_drafter_is_no_model(tmp_path, target):
+    write_drafter(tmp_path, original_fields(target), drafter_tensors(target))
+    assert is_drafter_folder(tmp_path)
+    with pytest.raises(CheckpointError, match=r"config\.json: describes an attached drafter, which is given as --head"):
+        load_checkpoint(tmp_path)
+
+
+def test_pickles_are_refused_with_the_command_that_converts_them(tmp_path, target):
+    write_drafter(tmp_path, original_fields(target), drafter_tensors(target))
+    (tmp_path / "model.safetensors").unlink()
+    weights = {name: torch.from_numpy(each) for name, each in drafter_tensors(target).items()}
+    weights["norm.weight"] = weights["midlayer.hidden_norm.weight"]  # two names of one memory, as pickles have them
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="a pickle, which may run code") as refused:
+        load_drafter(tmp_path, target)
+    _, program, folder = shlex.split(str(refused.value).partition(" with: python ")[2])
+    subprocess.run([sys.executable, "-c", program, folder], check=True)
+    converted = load_file(tmp_path / "model.safetensors")
+    assert converted.keys() == weights.keys()
+    assert all(torch.equal(each, weights[name]) for name, each in converted.items())
+    load_drafter(tmp_path, target)
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 40, -(1 << 62), 1])

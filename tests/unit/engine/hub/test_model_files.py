@@ -72,10 +72,16 @@ def test_only_needed_text_files_are_listed():
         "model.fp16.safetensors",
     ]
     needed = ["config.json", "tokenizer.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja"]
-    assert text_files(named(None), [*FOLDER, *others]) == needed
+    assert text_files(named(None), [*FOLDER, *others], is_drafter=False) == needed
+    assert text_files(named(None), ["config.json", "model.safetensors"], is_drafter=True) == ["config.json"]
 
 
 @pytest.mark.parametrize("missing", FOLDER)
 def test_a_file_that_a_model_must_have_is_named(missing: str):
     with pytest.raises(HubError, match=f"org/name: its repository has no {missing}"):
-        text_files(named(None), [*({*FOLDER} - {missing}), "pytorch_model.bin", "model-00001-of-00002.safetensors"])
+        text_files(named(None), [*({*FOLDER} - {missing}), "model-00001-of-00002.safetensors"], is_drafter=False)
+
+
+def test_pickles_are_refused_with_the_command_that_converts_them():
+    with pytest.raises(HubError, match=r"hf download org/name --local-dir FOLDER; .*, a pickle.* weights_only=True"):
+        text_files(named(None), ["config.json", "pytorch_model.bin"], is_drafter=True)

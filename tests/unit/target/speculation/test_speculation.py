@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 
 import pytest
 
@@ -13,6 +14,7 @@ from services.target.scheduling.limits import SchedulerConfig
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.predictors.prediction_times import PredictionTimes, SequenceTimes
 from services.target.speculation.speculation import Speculation
 from tests.harness.grammar.grammars import compiler
 from tests.harness.servers.silent_predictor import SilentPredictor
@@ -24,13 +26,16 @@ class Reciter(SilentPredictor):
     """Predicts the same tokens always, whatever it is asked for, and notes the calls that it gets."""
 
     def __init__(self, tokens: Iterable[int]) -> None:
-        self.excuse = ""
+        self.excuse, self.seconds_each = "", 0.0
         self._tokens = [*tokens]
         self.asked: list[int] = []
         self.told: list[tuple[str, Sequence]] = []
 
     def why_none(self, sequence: Sequence) -> str:
         return self.excuse
+
+    def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
+        return PredictionTimes([SequenceTimes()] * len(sequences), each=self.seconds_each)
 
     def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         self.asked.append(limit)
@@ -248,6 +253,28 @@ async def test_the_first_predictor_with_predictions_serves_a_sequence():
     assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
     assert rows.waiting > 0
     assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
+
+
+@pytest.mark.parametrize("faster", [PredictionSource.ATTACHED, PredictionSource.DRAFT])
+async def test_of_a_draft_and_a_head_the_faster_is_asked_first(faster):
+    scheduler, clock = make_scheduler(num_blocks=256), Clock()
+    sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO), max_tokens=500)
+    slow, fast = predictors = [Reciter(b"abc"), Reciter(b"abc")]  # in the order in which they are asked at first
+    fast.source, fast.seconds_each = faster, 0.001
+    slow.source, slow.seconds_each = ({PredictionSource.ATTACHED, PredictionSource.DRAFT} - {faster}).pop(), 0.02
+    speculation = Speculation(predictors, vocab_size=VOCAB_SIZE, clock=clock)
+    speculation.open(sequence)
+    batch, served = scheduler.schedule(), []
+    for _ in range(60):
+        batch[0].source, batch[0].predictions = None, []
+        add_predictions(speculation, batch, scheduler)
+        served.append(batch[0].source)
+        num_predicted = len(batch[0].predictions)
+        clock.now += 0.1 + 0.002 * num_predicted
+        speculation.settle(batch[0], records_of(b"abcz"[-1 - num_predicted :], num_predicted=num_predicted))
+        speculation.observe(batch)
+    assert {*served[20:]} <= {faster, None}
+    assert faster in served[20:]
 
 
 async def test_lookup_serves_a_sequence_after_a_vain_draft_wait():

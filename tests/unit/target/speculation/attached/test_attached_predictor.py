@@ -7,18 +7,23 @@ from typing import Any
 
 import pytest
 
-from services.engine.decoder.native import Batch
+from services.engine.cache.block_manager import BlockManager
+from services.engine.decoder.native import BLOCK_SIZE, Batch
 from services.engine.guidance import Guidance
 from services.engine.request import Pooling
 from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.attached_predictor import AttachedPredictor
+from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.regret import Regret
 from services.target.speculation.predictors.predictor import PredictionRequest
+from services.target.speculation.source import AttachedSource
 from services.target.speculation.speculation import Speculation
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence
 from tests.unit.simulation import Clock
 
-PARKED_AFTER, AGAIN_AFTER = 64, 2048  # steps
+PARKED_AFTER, AGAIN_AFTER = 16, 2048  # steps
 
 
 class Drafter:
@@ -26,12 +31,14 @@ class Drafter:
 
     def __init__(self) -> None:
         self.read: list[list[int]] = []
+        self.positions: list[list[int]] = []
         self.num_passes = 0
 
     def read_features(self, results: object, rows: list[int]) -> None:
         self.read.append([*rows])
 
     def forward(self, batch: Batch) -> None:
+        self.positions.append(batch.positions[: batch.num_rows].tolist())
         self.num_passes += 1
 
     def extend(self, batch: Batch, sampler: object, states: list[Any], *_: object) -> list[list[int]]:
@@ -43,36 +50,40 @@ class Target:
 
     def __init__(self, *, guided: bool = False) -> None:
         self.drafter = Drafter()
+        self.blocks = BlockManager(num_blocks=256, block_size=BLOCK_SIZE, keeps_prefixes=False)
         device = SimpleNamespace(synchronize=lambda: None)
-        loaded: Any = SimpleNamespace(decoder=self.drafter, num_predictions=3, ends_early=True, device=device)
+        loaded: Any = SimpleNamespace(
+            name="some/head", decoder=self.drafter, num_predictions=3, ends_early=True, device=device
+        )
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
         sampler: Any = None
-        self.predictor = AttachedPredictor(loaded, sampler, batch, PolicyConfig())
+        self.predictor = AttachedPredictor(loaded, sampler, batch, self.blocks, PolicyConfig())
         request = make_request(b"x" * 40)
         guidance = Guidance(scale=2.0, negative_prompt=(1,)) if guided else None
         self.sequence = make_sequence(replace(request, guidance=guidance))
-        self.sequence.text.blocks = [*range(200)]
+        self.blocks.grow(self.sequence.text, 200 * BLOCK_SIZE)
         self.predictor.commit(self.sequence)
 
     def why_none(self) -> str:
         """The reason when the next step is planned, after a pass."""
-        self._compute()
+        self.compute()
         return self.predictor.why_none(self.sequence)
 
     def step(self, wanted: int = 0) -> list[int]:
         """A pass over the rows that are missing, a token, and what is predicted then."""
-        self._compute()
+        self.compute()
         (token_ids,) = self.predictor.predict([PredictionRequest(self.sequence, wanted)])
         return [*token_ids]
 
-    def _compute(self) -> None:
-        text = self.sequence.text
+    def compute(self, *others: Sequence) -> None:
+        """One pass, which adds a token to each sequence."""
+        sequences = (self.sequence, *others)
         results: Any = object()
-        rows = ScheduledRows(self.sequence, len(text.tokens) - text.num_computed, draws=True)
-        self.predictor.see(results, [rows])
-        text.tokens.append(7)
-        text.num_computed = len(text.tokens) - 1
-        self.predictor.commit(self.sequence)
+        self.predictor.see(results, [ScheduledRows(each, each.text.num_pending, draws=True) for each in sequences])
+        for each in sequences:
+            each.text.tokens.append(7)
+            each.text.num_computed = len(each.text.tokens) - 1
+            self.predictor.commit(each)
 
 
 async def test_it_reads_the_rows_of_each_pass_and_draws_where_asked():
@@ -87,10 +98,10 @@ async def test_it_reads_nothing_while_nobody_asks():
     target = Target()
     for _ in range(PARKED_AFTER + 10):
         target.step()
-    assert len(target.drafter.read) == PARKED_AFTER
-    for _ in range(AGAIN_AFTER - 8):
+    assert len(target.drafter.read) == PARKED_AFTER + 1, "and the prompt"
+    for _ in range(AGAIN_AFTER - 6):
         target.step()
-    assert len(target.drafter.read) in range(PARKED_AFTER + 1, PARKED_AFTER + 4)
+    assert len(target.drafter.read) in range(PARKED_AFTER + 2, PARKED_AFTER + 5)
 
 
 async def test_a_request_lets_it_read_again():
@@ -98,14 +109,35 @@ async def test_a_request_lets_it_read_again():
     for _ in range(PARKED_AFTER + 10):
         target.step()
     assert target.step(wanted=3) == [1, 2, 3]
-    assert len(target.drafter.read) == PARKED_AFTER + 1
+    assert len(target.drafter.read) == PARKED_AFTER + 2
+
+
+async def test_it_reads_again_when_there_are_fewer_sequences():
+    target = Target()
+    others = [make_sequence(make_request(b"y" * 10)) for _ in range(2)]
+    for index, other in enumerate(others):
+        other.text.blocks = [*range(210 + 20 * index, 230 + 20 * index)]
+    has_read = []
+    for count in (2, 2, 1, 2, 1, 0):
+        for other in others[count:]:
+            target.predictor.close(other)
+        before = len(target.drafter.read)
+        for _ in range(4 * PARKED_AFTER):
+            target.compute(*others[:count])
+            assert [*target.predictor.predict([])] == []
+        has_read.append(len(target.drafter.read) > before)
+        before = len(target.drafter.read)
+        target.compute(*others[:count])
+        assert [*target.predictor.predict([])] == []
+        assert len(target.drafter.read) == before, "parked"
+    assert has_read == [True, False, True, False, False, True]
 
 
 async def test_a_text_that_it_begins_in_the_middle_gets_none_at_first():
     target = Target()
     target.step()
     assert target.why_none() == ""
-    for _ in range(PARKED_AFTER + 10):
+    for _ in range(3 * PARKED_AFTER):
         target.step()
     assert target.why_none() == "the drafter has not read the text"
     target.step(wanted=1)
@@ -113,6 +145,24 @@ async def test_a_text_that_it_begins_in_the_middle_gets_none_at_first():
     for _ in range(20):
         target.step()
     assert target.why_none() == ""
+
+
+async def test_a_text_goes_on_after_blocks_that_were_read_for_another():
+    target = Target()
+    target.step()
+    target.step()
+    for blocks, start, why_none in (([0], 0, ""), ([9], BLOCK_SIZE, "the drafter has not read the text")):
+        other = make_sequence(make_request(b"x" * 40))
+        other.text.blocks = [*(target.sequence.text.blocks[each] for each in blocks), 250]
+        other.text.num_computed = BLOCK_SIZE
+        target.predictor.commit(other)
+        results: Any = object()
+        target.predictor.see(results, [ScheduledRows(other, 8, draws=True)])
+        other.text.tokens.append(7)
+        other.text.num_computed = 40
+        assert target.predictor.why_none(other) == why_none
+        assert [*target.predictor.predict([])] == []
+        assert target.drafter.positions[-1] == [*range(BLOCK_SIZE - start, 40 - start)]
 
 
 async def test_guided_requests_and_unknown_ones_get_none():
@@ -134,6 +184,50 @@ async def test_its_time_is_waited_for_and_is_none_of_the_pass(monkeypatch):
     clock.now += 0.1
     speculation.observe([rows])
     assert speculation._passes.seconds(1) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("num_right", "told_after"), [(0, 40), (3, 40), (4, 200), (39, 200), (40, None)])
+async def test_a_drafter_hardly_ever_right_is_reported_once(caplog, num_right, told_after):
+    target, config, clock = Target(), PolicyConfig(), Clock()
+    source = AttachedSource(target.predictor, PassCost(config), Regret(config, clock), config)
+    reported = []
+    for index in range(400):
+        source.settle(target.sequence, 3, 1 if index < num_right else 0)
+        reported += [index + 1] * len(caplog.records)
+        caplog.clear()
+    assert reported == ([told_after] if told_after else [])
+
+
+async def test_the_report_names_the_drafter_and_the_reasons(caplog):
+    target, config, clock = Target(), PolicyConfig(), Clock()
+    source = AttachedSource(target.predictor, PassCost(config), Regret(config, clock), config)
+    for _ in range(40):
+        source.settle(target.sequence, 3, 0)
+    assert "some/head: only 0 of 40 first predictions" in caplog.text
+    assert "eagle_aux_hidden_state_layer_ids" in caplog.text
+
+
+async def test_it_reads_nothing_while_another_source_serves_all():
+    target = Target()
+    target.step(wanted=3)
+    for _ in range(PARKED_AFTER + 10):
+        target.compute()
+        assert [*target.predictor.predict([])] == []
+    assert len(target.drafter.read) == PARKED_AFTER + 1
+
+
+async def test_a_text_that_lost_its_blocks_has_no_context():
+    target = Target()
+    target.step()
+    target.step()
+    other = make_sequence(make_request(b"x" * 40))
+    other.text.blocks, other.text.num_computed = [*target.sequence.text.blocks[:1], 250], BLOCK_SIZE
+    target.predictor.commit(other)
+    results: Any = object()
+    target.predictor.see(results, [ScheduledRows(other, 8, draws=True)])
+    other.text.blocks, other.text.num_computed = [], 0  # preempted
+    assert "has not read" in target.predictor.why_none(other)
+    assert [*target.predictor.predict([])] == []
 
 
 async def test_requests_that_draw_nothing_are_not_read():

@@ -103,6 +103,17 @@ def test_other_streams_do_not_wait_for_what_they_do_not_gain() -> None:
     assert most_tokens_per_second(make_step(wait=0.03, size=StepSize(COUNT, COUNT * MOST, num_others=20))).speedup < 1.0
 
 
+def test_rows_of_prompts_are_no_reason_to_predict() -> None:
+    """Some pass must compute them in any case: only what predictions add counts, against a pass without them."""
+    passes = 0.05 + 0.02 * np.arange(100)
+    alone = make_step(wait=0.0, passes=passes)
+    beside = replace(alone, size=StepSize(COUNT + 60, COUNT * MOST, prompt_rows=60))
+    mistaken = replace(alone, size=StepSize(COUNT + 60, COUNT * MOST))
+    assert most_tokens_per_second(beside).lengths == most_tokens_per_second(alone).lengths
+    assert most_tokens_per_second(beside).speedup == pytest.approx(most_tokens_per_second(alone).speedup)
+    assert sum(most_tokens_per_second(mistaken).lengths) > sum(most_tokens_per_second(alone).lengths)
+
+
 def test_no_length_exceeds_the_rows_of_a_pass() -> None:
     assert sum(most_tokens_per_second(make_step(size=StepSize(COUNT, 1))).lengths) == 1
     assert most_tokens_per_second(make_step(size=StepSize(COUNT, 0))).lengths == [0, 0, 0]
