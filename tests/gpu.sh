@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and measures on this machine's GPU without a network, in calls of less than ten minutes each.
-#   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
+#   gpu.sh --prepare DIR              on a connected machine: fill DIR/1 and DIR/2 with the wheels that the other one may
+#                                     lack: a call takes one half of them, so that the first is `gpu.sh --wheels DIR/1 wheels`
 #   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels states profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
 #   gpu.sh [--wheels DIR] [--out DIR] build heads  what a head of known quality costs and brings
@@ -20,7 +21,7 @@ TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
 declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [states]=20 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
-declare -A OTHER_LIMITS=([cpu]=300 [heads]=200)
+declare -A OTHER_LIMITS=([cpu]=300 [heads]=200 [wheels]=60)
 DEVICE_STEPS=(build probe native kernels states profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
 
@@ -48,11 +49,18 @@ choose() {
     fi
 }
 
-build() { # as `make build` does, for this GPU's architecture alone; in a dry run what is built is on top of it
-    local base pip=("$PYTHON" -m pip --python "$VENV/bin/python" install --no-index --no-deps --no-build-isolation)
+wheels() { # those of WHEELS, into an environment on top of PYTHON's, which other calls add to
+    local base
+    pip=("$PYTHON" -m pip --python "$VENV/bin/python" install --no-index --no-deps --no-build-isolation)
     "$PYTHON" -m venv --without-pip "$VENV" || return 1
     base=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     echo "import site; site.addsitedir('$base')" >"$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+    [ -z "$WHEELS" ] || "${pip[@]}" --quiet --no-compile --ignore-installed "$WHEELS"/*.whl
+}
+
+build() { # as `make build` does, for this GPU's architecture alone; in a dry run what is built is on top of it
+    local pip
+    wheels || return 1
     [ -n "$DRY_RUN" ] || compile || return 1
     "$VENV/bin/python" -c 'import sys, torch
 from services.engine.decoder.native import BUILD_ID, cuda_devices, cuda_problem
@@ -63,7 +71,6 @@ sys.exit(not sys.argv[1] and cuda_problem() or 0)' "$DRY_RUN"
 compile() {
     local capability
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) || return 1
-    [ -z "$WHEELS" ] || "${pip[@]}" --quiet --no-compile --ignore-installed "$WHEELS"/*.whl || return 1
     [ -z "$BUILT" ] || { place_built; return; }
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable clients/python --editable . \
         -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_TESTING=ON \
@@ -207,7 +214,7 @@ while [ $# -gt 0 ]; do
     --wheels) WHEELS=$2 && shift ;;
     --built) BUILT=$2 && shift ;;
     --out) OUT=$2 && shift ;;
-    -*) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    -*) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     device) STEPS+=("${DEVICE_STEPS[@]}") ;;
     models) STEPS+=("${MODEL_STEPS[@]}") ;;
     *)

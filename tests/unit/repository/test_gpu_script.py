@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.gpu import figures
-from tests.gpu.wheels import MAX_BYTES, OWN, carried, pins
+from tests.gpu.wheels import MAX_BYTES, OWN, carried, divide, pins
 from tests.native.harness.devices import needs_emulation
 
 pytestmark = pytest.mark.process
@@ -117,10 +117,19 @@ def test_all_carried_packages_are_pinned_and_none_is_missing():
 
 
 def test_files_and_wheels_fit_into_one_call():
-    """A machine that is lent takes 64 MiB: the files of the project, and the wheels."""
+    """A machine that is lent takes 64 MiB: the files of the project, and a half of the wheels."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     files = [ROOT / os.fsdecode(name) for name in listed.split(b"\0") if name]
     assert sum(path.stat().st_size for path in files if path.exists()) + MAX_BYTES < 64 * 2**20
+
+
+def test_wheels_are_divided_into_halves(tmp_path: Path):
+    for name, size in (("a", 50), ("b", 30), ("c", 25), ("d", 10)):
+        (tmp_path / f"{name}.whl").write_bytes(bytes(size))
+    assert divide(tmp_path) == [60, 55]
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.whl")) == [
+        *("1/a.whl", "1/d.whl", "2/b.whl", "2/c.whl")
+    ]
 
 
 def test_each_figure_stands_beside_its_last_value_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
