@@ -167,7 +167,7 @@ def test_each_unavailable_name_is_reported_with_the_reason(hub: HubServer, tiny:
         [
             f"is not a local folder or file, and there is no such model on {hub.endpoint}/org/none",
             "has no branch, tag or commit 'v9'",
-            "has no model.safetensors or model.safetensors.index.json",
+            "after: hf download org/bin --local-dir FOLDER; it holds pytorch_model.bin, a pickle, which",
             "has several such files; name one of its GGUF files, which are: a-Q4_0.gguf, a-Q8_0.gguf",
             f"bytes, but the disk of {tmp_path}/hub has",
             "field 'weight_map': must map each tensor's name to the name of a file in the same folder",

@@ -114,7 +114,7 @@ def test_a_pipe_ends_at_the_first_command_that_fails(target: RunningTarget, chat
 
 def test_a_refused_question_is_reported_by_field_and_dropped(target: RunningTarget) -> None:
     with typed("chat", "--address", target.address, *PARAMS) as command:
-        assert GREEN not in command.until("> "), "there is no draft"
+        command.until("> ")
         command.type("/params temperature=-1\n")
         command.until("temperature=-1.0")
         command.type("Who?\n")
