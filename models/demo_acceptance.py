@@ -65,7 +65,8 @@ def agreement(pair: Pair, prompts: Tensor, temperature: float, seed: int) -> lis
     end = pair.tokenizer.token_to_id(END_OF_TEXT)
     answers = [whole(answer, end) for answer in chosen.tolist()]
     cut = [_cut(runs, len(answer)) for runs, answer in zip(agreed.tolist(), answers, strict=True)]
-    return [runs[isinstance(pair.drafter, Head) :] for runs in cut]  # a head reads the pass that draws the first token
+    first = 1 if isinstance(pair.drafter, Head) else 0  # a head reads the pass that draws the first token
+    return [runs[first:] for runs in cut]
 
 
 def _runs(pair: Pair, ids: Tensor, noise: Tensor | None) -> Tensor:

@@ -51,19 +51,19 @@ class Workshop:
 
     def narrow_streams(self) -> list[tuple[Tensor, float]]:
         """These documents, twice more under other names, and some of the other text, as token ids with weights."""
-        trained, tokenizer = self.documents().trained, self.tokenizer()
-        texts = (trained, *(renamed(trained, self.seed + copy) for copy in range(RENAMED_COPIES)))
-        copies = [encode_documents(tokenizer, text) for text in texts]
+        copies = [encode_documents(self.tokenizer(), text) for text in self._narrow_texts()]
         total = sum(map(len, copies))
         narrow = [(copy, (1 - GENERAL_WEIGHT) * len(copy) / total) for copy in copies]
         return narrow + [(stream, GENERAL_WEIGHT * weight) for stream, weight in self.streams()]
 
     def narrow_prompts(self) -> Tensor:
         """How these documents begin, in random order; then how they do under other names.  # [prompts, tokens]"""
-        trained, tokenizer = self.documents().trained, self.tokenizer()
-        texts = (trained, *(renamed(trained, self.seed + copy) for copy in range(RENAMED_COPIES)))
-        prompts = [prompts_of(tokenizer, text) for text in texts]
+        prompts = [prompts_of(self.tokenizer(), text) for text in self._narrow_texts()]
         return torch.cat([part[torch.randperm(len(part), generator=self.generator)] for part in prompts])
+
+    def _narrow_texts(self) -> list[dict[int, str]]:
+        trained = self.documents().trained
+        return [trained, *(renamed(trained, self.seed + copy) for copy in range(RENAMED_COPIES))]
 
     def heldout_documents(self) -> Tensor:
         """The held-out documents as token ids."""

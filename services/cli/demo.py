@@ -17,10 +17,9 @@ from services.cli.terminal import Terminal
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
-_DRAFT, _HEAD = "the draft", "the head"  # as ModelPair.predictor
 _MAX_TOKENS = 200
 _SEED = 7
-_NUM_PREDICTIONS = {_DRAFT: 4, _HEAD: 3}
+_NUM_PREDICTIONS = {"the draft": 4, "the head": 3}  # by ModelPair.predictor
 _TIMED_RUNS, _TIMED_TOKENS = 2, 64  # further pairs of runs of each scene, and the tokens of each
 _SLOWER = (
     "That is not faster: here it was asked at every pass; by default the server asks it only where that pays. The "
@@ -77,8 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the model, let it answer a few prompts, stop it; the demo model does it again with its head, if that is
-    there. Returns the exit code.
+    """Start the model, let it answer a few prompts, stop it; the demo model does it again with its head.
+
+    Returns the exit code.
     """
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     if arguments.draft and not arguments.model:

@@ -41,7 +41,7 @@ class ModelPair:
             if is_head and self.further:
                 remedy = "give it as -- --head NAME=HEAD"
                 raise ConfigError(f"draft is an attached drafter, which belongs to one of the models; {remedy}")
-            pair = replace(self, **{"draft": None, "head": draft.source} if is_head else {"draft": draft.source})
+            pair = replace(self, draft=None, head=draft.source) if is_head else replace(self, draft=draft.source)
         further = tuple((name, fetch(source).source) for name, source in self.further)
         return replace(pair, target=fetch(self.target).source, further=further)
 

@@ -17,9 +17,9 @@ from services.target.sequence.prompt_results import PromptResults
 class Sequence:
     """The tokens of one request, how far they are computed, and where its events go.
 
-    Only the scheduler changes how far a text is computed, and only through the block manager its blocks are changed, by
-    the scheduler or by an attached drafter that needs more; only the output pipeline
-    changes the tokens (by `append` and `take_back`), the draw's state, and the end.
+    Only the scheduler changes how far a text is computed. Only the block manager changes a text's blocks, for the
+    scheduler or for an attached drafter. Only the output pipeline changes the tokens (by `append` and `take_back`), the
+    draw's state, and the end.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from services.target.speculation.predictors.predictor import DraftPredictor, Pre
 
 logger = logging.getLogger(__name__)
 
-_LEAST_RIGHT = {40: 0.1, 200: 0.2}  # after so many verdicts on first predictions: AUTO gives a useless one few
+_LEAST_RIGHT = {40: 0.1, 200: 0.2}  # the share of first predictions, by their number; with AUTO a bad drafter gets few
 _USELESS = (
     "%s: only %d of %d first predictions of this attached drafter were right: it may belong to another model, take its "
     "features after other layers (eagle_aux_hidden_state_layer_ids), have other norms (norm_before_residual, "

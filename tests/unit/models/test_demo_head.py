@@ -6,6 +6,8 @@ import torch
 from demo_checkpoint import load_checkpoint as load_target
 from demo_checkpoint import load_head, save_head
 from demo_head import BOUNDARIES, Head, agreements
+from demo_model import Llama
+from torch import Tensor
 
 from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import load_checkpoint
@@ -28,6 +30,16 @@ def random_head(folder: Path) -> Head:
     return load_head(target, folder)
 
 
+def features_of(target: Llama, ids: Tensor) -> list[Tensor]:
+    states = target.states(ids)
+    return [states[boundary][:, :-1] for boundary in BOUNDARIES]
+
+
+def steps(head: Head, target: Llama, ids: Tensor) -> list[Tensor]:
+    """What the head writes along a text, in each step."""
+    return [*head(features_of(target, ids), target.model.embed_tokens(ids[:, 1:]), STEPS)]
+
+
 @torch.no_grad()
 def test_its_steps_are_those_of_the_served_head(tmp_path: Path) -> None:
     head, target = random_head(tmp_path), load_target(DEMO_TARGET)
@@ -37,9 +49,7 @@ def test_its_steps_are_those_of_the_served_head(tmp_path: Path) -> None:
     weights = {"embedding": target.embedding.numpy(), **dict(drafter.checkpoint.weights())}
     reference = ReferenceDrafter(drafter.checkpoint.config, weights.items())
     ids = torch.randint(8192, (1, LENGTH + 1))
-    states = target.states(ids)
-    features = [states[boundary][:, :-1] for boundary in BOUNDARIES]
-    written = [*head(features, target.model.embed_tokens(ids[:, 1:]), STEPS)]
+    features, written = features_of(target, ids), steps(head, target, ids)
     following = ids[0, 1:].tolist()
     for last in (7, 20, LENGTH - STEPS - 1):
         cache = KvCache()
@@ -55,21 +65,11 @@ def test_its_steps_are_those_of_the_served_head(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_agreement_is_that_of_runs_along_the_text(tmp_path: Path) -> None:
     head, target = random_head(tmp_path), load_target(DEMO_TARGET)
-    ids = torch.randint(8192, (1, LENGTH))
-    states = target.states(ids)
-    written = [
-        *head([states[each][:, :-1] for each in BOUNDARIES], target.model.embed_tokens(ids[:, 1:]), STEPS),
-    ]
-    noise = torch.zeros(1, LENGTH - 10, 8192)
-    for step, place in ((0, 12), (1, 20), (3, 30)):  # what the run that begins with a token would say `step` later
-        row = place - 2 + step
-        said = KNOWN[head.lm_head(written[step][0, row]).argmax()]
-        ids[0, place + step] = said
-        runs = agreements(target, head, ids, noise, STEPS)
-        assert runs.shape == (1, LENGTH - 2, STEPS)
-        changed = target.states(ids)
-        written = [
-            *head([changed[each][:, :-1] for each in BOUNDARIES], target.model.embed_tokens(ids[:, 1:]), STEPS),
-        ]
-        said_now = KNOWN[head.lm_head(written[step][0, row]).argmax()]
-        assert runs[0, place - 2, step] == (said_now == ids[0, place + step])
+    ids, noise = torch.randint(8192, (1, LENGTH)), torch.zeros(1, LENGTH - 10, 8192)
+    for step, place in ((0, 12), (1, 20), (3, 30)):  # what the run that begins with a token says `step` later
+        said = head.lm_head(steps(head, target, ids)[step][0, place - 2 + step]).argmax()
+        for token, is_right in ((KNOWN[said], True), (KNOWN[said - 1], False)):
+            ids[0, place + step] = token
+            runs = agreements(target, head, ids, noise, STEPS)
+            assert runs.shape == (1, LENGTH - 2, STEPS)
+            assert runs[0, place - 2, step] == is_right

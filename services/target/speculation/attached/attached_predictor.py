@@ -52,9 +52,9 @@ class AttachedPredictor:
         self._places: dict[Sequence, _Place] = {}  # in it
         self.drafting = 0.0
         """Seconds that the last `predict` has computed."""
-        self._num_unused = 0  # steps in which no prediction was requested
-        self._num_parked = 0  # sequences in the last of these that it read: with fewer, predictions may pay
-        self._num_fewer = 0  # steps with fewer since it is parked
+        self._num_unused = 0  # steps since the last request in which it could have predicted, or read nothing
+        self._num_parked = 0  # sequences that it followed when it last read: with fewer, predictions may pay
+        self._num_fewer = 0  # steps in a row with fewer, while it reads nothing
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Note a pass of the target, whose features are read before the next one."""

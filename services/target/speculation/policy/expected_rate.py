@@ -56,10 +56,11 @@ def most_tokens_per_second(step: StepEstimate) -> BestLengths:
         ─────────────────────────────────────────────────────────────
            pass(rows + Σ k_i) + wait(longest run) + Σ_i reading_i · (1 + Σ_j chance_ij)
 
-    Rows of prompts count only in what predictions add to the pass.
     This is proportional fairness (Kelly 1997) for goodput (SmartSpec, Liu et al., arXiv 2406.14066): the sum of the
     rates would let one stream with good predictions slow down the others. Predictions are added in the order of the
     share by which a sequence's tokens grow, and all numbers are compared. All chances of one sequence must decrease.
+
+    Rows of prompts count only in the time that predictions add to the pass.
     """
     count, num_positions = step.chances.shape
     plain, num_sequences = step.plain, count + step.size.num_others
