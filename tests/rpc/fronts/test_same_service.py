@@ -144,6 +144,9 @@ def test_one_caller_is_the_same_at_each_front(model: Path, tmp_path: Path) -> No
         contract = [vllm_engine_pb2_grpc.VllmEngineStub(channel) for channel in channels]
         request = vllm_engine_pb2.GenerateRequest(request_id="a", text="import", stream=True)
         request.sampling_params.max_tokens, request.sampling_params.ignore_eos = 1900, True
+        request.sampling_params.logprobs = (
+            20  # more than can be on its way: it waits for its reader, and is not at its end
+        )
         answer = contract[0].Generate(request, metadata=shown, timeout=60)
         next(answer)
         contract[1].Abort(vllm_engine_pb2.AbortRequest(request_ids=["a"]), metadata=shown, timeout=60)
