@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass
 
-from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter
+from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, find_own_drafter, load_drafter
+from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.config import EngineConfig
 from services.engine.decoder.model_loader import fill_decoder, new_decoder
 from services.engine.decoder.native import Decoder, Device
 from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.hub.fetch import fetch
+
+
+def find_drafter(config: EngineConfig, target: Checkpoint) -> AttachedDrafter | None:
+    """Return the drafter of a model as configured, read and checked but for its weights' values; raises CheckpointError
+    and HubError.
+    """
+    if config.head is not None:
+        return load_drafter(fetch(config.head).path, target.config)
+    return find_own_drafter(target) if config.own_head else None
 
 
 def drafter_weights(weights: str) -> str:

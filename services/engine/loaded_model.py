@@ -9,7 +9,6 @@ from pathlib import Path
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.state_checkpoints import StateCheckpoints
-from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig, ring_rows
 from services.engine.decoder.background_digest import BackgroundDigest
@@ -24,7 +23,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
 from services.engine.hub.fetch import fetch
-from services.engine.loaded_drafter import LoadedDrafter
+from services.engine.loaded_drafter import LoadedDrafter, find_drafter
 from services.engine.lora.adapter import Adapter
 from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.text.tokenizer import Tokenizer
@@ -63,7 +62,7 @@ class LoadedModel:
         and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
-        attached = _read_drafter(config, checkpoint)
+        attached = find_drafter(config, checkpoint)
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
@@ -124,10 +123,6 @@ class LoadedModel:
     def max_blocks(self) -> int:
         """The most KV blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
-
-
-def _read_drafter(config: EngineConfig, checkpoint: Checkpoint) -> AttachedDrafter | None:
-    return None if config.head is None else load_drafter(fetch(config.head).path, checkpoint.config)
 
 
 def _make_blocks(

@@ -125,7 +125,7 @@ void validate_mlp(const DecoderConfig& config) {
     require_range("experts.size", experts.size, 1, kMostFeatures / 2);
 }
 
-/// A drafter's first layer reads two vectors at once, which only attention does.
+/// A drafter's first layer may read two vectors at once, which only attention without a gate does.
 void validate_features(const DecoderConfig& config) {
     if (!config.features) {
         return;
@@ -142,7 +142,12 @@ void validate_features(const DecoderConfig& config) {
     require(
         config.norm == NormKind::rms && config.pre_norm && !config.post_norm && !config.parallel_mlp,
         "norm, pre_norm, post_norm and parallel_mlp must be \"rms\", true, false and false with features");
-    require(!config.attention_gate, "attention_gate is true; with features it must be false");
+    require(features.are_joined || !config.attention_gate,
+            "attention_gate is true; it must be false where layer 0 reads features");
+    if (features.are_joined) {
+        require_range("features.count", features.count, 1, 1);
+        require_range("features.width", features.width, config.hidden_size, config.hidden_size);
+    }
     require(!config.tied_embeddings, "tied_embeddings is true; with features it must be false");
 }
 

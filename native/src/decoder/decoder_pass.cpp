@@ -20,8 +20,11 @@ void Decoder::embed() {
                     .residual = embedded,
                     .rows = rows()});
     if (feature_input_) {
-        feature_input_->begin(weights_.features(), embedded, weights_.layer(0).attention_norm.weight.data(),
-                              workspace_.residual.data(), rows());
+        const FeatureWeights& features = weights_.features();
+        const DeviceBuffer<float>& norm = config_.features->are_joined
+                                              ? features.embedding_norm
+                                              : weights_.layer(0).attention_norm.weight;
+        feature_input_->begin(features, embedded, norm.data(), workspace_.residual.data(), rows(), linear_);
     }
     if (config_.has(LayerKind::attention)) {
         attention_.rotate(workspace_.rows.places());
@@ -48,13 +51,13 @@ void Decoder::mix(int index) {
     // The previous layer's output is added in the same operation as this layer's norm.
     float* const delta = workspace_.delta.data();
     const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
-    const bool reads_features = feature_input_ && index == 0;
-    if (!reads_features) {
+    const bool reads_both = config_.reads_both(index);
+    if (!reads_both) {
         add_and_normalise(index > 0 ? delta : nullptr, delta_norm, layer.attention_norm);
     }
     keep_feature(index);
     const LayerConfig& config = config_.layers[index];
-    const Activations input = reads_features ? feature_input_->attention_input() : workspace_.normed.view();
+    const Activations input = reads_both ? feature_input_->both() : workspace_.normed.view();
     const RowPlaces& places = workspace_.rows.places();
     void* const blocks = cache_.blocks(index);
     switch (config.kind) {

@@ -161,7 +161,7 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
 }
 
 int64_t DecoderWeights::bytes() const {
-    int64_t total = lm_head().bytes() + slots_.vector_bytes();
+    int64_t total = lm_head().bytes() + slots_.vector_bytes() + features_.fc.bytes();
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {
             total += weight->bytes();

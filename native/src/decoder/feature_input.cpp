@@ -20,8 +20,9 @@ Activations from_column(const Activations& rows, int column) {
 /// would round away: the features keep the precision of floats.
 void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
     const Features& features = *config.features;
+    const int hidden = config.hidden_size;
     const bool is_rounded = builder.activation_format() == Format::bf16;
-    builder.add_fused(fc, features.size(), {{"fc", config.hidden_size}},
+    builder.add_fused(fc, features.are_joined ? 2 * hidden : features.size(), {{"fc", hidden}},
                       is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
     if (features.norm == FeatureNorm::all) {
         builder.add_vectors(norm, {{"feature_norm", features.size()}});
@@ -32,27 +33,36 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
         }
         builder.add_vectors(norm, parts);
     }
-    builder.add_vectors(hidden_norm, {{"hidden_norm", config.hidden_size}});
+    if (features.are_joined) {
+        builder.add_vectors(embedding_norm, {{"embedding_norm", hidden}});
+    }
+    builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
 }
 
 FeatureInput::FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format)
     : device_(std::move(device)),
       config_(config),
-      fc_input_(format, config.features->size()),
-      attention_input_(format, 2 * config.hidden_size) {}
+      features_(format, config.features->size()),
+      both_(format, 2 * config.hidden_size) {}
 
 bool FeatureInput::reserve(int rows, Linear& linear) {
+    const Features& features = *config_.features;
+    const int hidden = config_.hidden_size;
     const size_t count = rows;
     bool moved = indices_.reserve(device_, count);
-    moved |= gathered_.reserve(device_, count * config_.features->size());
-    moved |= fc_input_.reserve(device_, rows);
-    if (hidden_.reserve(device_, count * config_.hidden_size)) {
+    moved |= gathered_.reserve(device_, count * features.size());
+    if (hidden_.reserve(device_, count * hidden)) {
         num_rows_ = 0;
         moved = true;
     }
-    moved |= carried_.reserve(device_, count * config_.hidden_size);
-    moved |= attention_input_.reserve(device_, rows);
-    moved |= linear.reserve(rows, config_.hidden_size, config_.features->size());
+    moved |= carried_.reserve(device_, count * hidden);
+    moved |= both_.reserve(device_, rows);
+    if (features.are_joined) {
+        moved |= linear.reserve(rows, hidden, 2 * hidden);
+    } else {
+        moved |= features_.reserve(device_, rows);
+        moved |= linear.reserve(rows, hidden, features.size());
+    }
     return moved;
 }
 
@@ -70,33 +80,29 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
                               .out = {gathered_.data(), Format::f32, width},
                               .rows = count,
                               .width = width});
-        device_->residual_norm({.residual = gathered_.data(),
-                                .norm = weights.norm.data() ? weights.norm.data() + column : nullptr,
-                                .eps = config_.norm_eps,
-                                .out = from_column(fc_input_.view(), column),
-                                .rows = count,
-                                .width = width});
+        const Activations out = shape.are_joined ? Activations{hidden_.data(), Format::f32, width}
+                                                 : from_column(features_.view(), column);
+        normalise(gathered_.data(), weights.norm.data() ? weights.norm.data() + column : nullptr, out, count,
+                  width);
     }
-    linear.multiply(fc_input_.view(), count, weights.fc, nullptr, hidden_.data());
+    if (!shape.are_joined) {
+        linear.multiply(features_.view(), count, weights.fc, nullptr, hidden_.data());
+    }
     num_rows_ = count;
 }
 
 void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm,
-                         float* residual, int rows) {
+                         float* residual, int rows, Linear& linear) {
     const int width = config_.hidden_size;
-    const auto normalise = [&](float* values, const float* norm, const Activations& out) {
-        device_->residual_norm({.residual = values,
-                                .norm = norm,
-                                .eps = config_.norm_eps,
-                                .out = out,
-                                .rows = rows,
-                                .width = width});
-    };
     const float* const hidden_norm = weights.hidden_norm.data();
-    normalise(embedded, embedding_norm, attention_input());
-    normalise(hidden_.data(), hidden_norm, from_column(attention_input(), width));
-    normalise(hidden_.data(), config_.features->norm_residual ? hidden_norm : nullptr,
-              {residual, Format::f32, width});
+    normalise(embedded, embedding_norm, both(), rows, width);
+    normalise(hidden_.data(), hidden_norm, from_column(both(), width), rows, width);
+    if (config_.features->are_joined) {
+        linear.multiply(both(), rows, weights.fc, nullptr, residual);
+    } else {
+        normalise(hidden_.data(), config_.features->norm_residual ? hidden_norm : nullptr,
+                  {residual, Format::f32, width}, rows, width);
+    }
 }
 
 void FeatureInput::carry(float* residual, const float* final_norm, const int32_t* logit_rows,
@@ -110,13 +116,18 @@ void FeatureInput::carry(float* residual, const float* final_norm, const int32_t
                           .rows = num_logits,
                           .width = width});
     if (is_normed) {
-        device_->residual_norm({.residual = carried,
-                                .norm = final_norm,
-                                .eps = config_.norm_eps,
-                                .out = {hidden_.data(), Format::f32, width},
-                                .rows = num_logits,
-                                .width = width});
+        normalise(carried, final_norm, {hidden_.data(), Format::f32, width}, num_logits, width);
     }
+}
+
+/// Without a norm the values are copied.
+void FeatureInput::normalise(float* values, const float* norm, const Activations& out, int rows, int width) {
+    device_->residual_norm({.residual = values,
+                            .norm = norm,
+                            .eps = config_.norm_eps,
+                            .out = out,
+                            .rows = rows,
+                            .width = width});
 }
 
 }  // namespace outrider

@@ -1,6 +1,6 @@
 """CheckpointSource: the parts of a checkpoint, as read from a folder or from a GGUF file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,3 +29,4 @@ class CheckpointSource:
     folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of a folder's tensors with another row order
     ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
+    mtp: Callable[[], "CheckpointSource"] | None = None  # reads that of its layer for multi-token prediction

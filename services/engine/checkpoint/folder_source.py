@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.attached.drafter_fields import is_drafter
+from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
@@ -38,7 +40,13 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
-_FURTHER_HEADS = "mtp."  # layers that predict further tokens: not used
+_MTP = "mtp."
+_MTP_NAMES = {
+    f"{_MTP}fc.weight": "fc",
+    f"{_MTP}pre_fc_norm_embedding.weight": "embedding_norm",
+    f"{_MTP}pre_fc_norm_hidden.weight": "hidden_norm",
+    f"{_MTP}norm.weight": "final_norm",
+}
 # Old checkpoints store what config.json implies.
 RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
@@ -65,8 +73,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    others |= idle | {name for name in tensors if name.endswith(RECOMPUTED) or name.startswith(_FURTHER_HEADS)}
-    return CheckpointSource(
+    others |= idle | {name for name in tensors if name.endswith(RECOMPUTED) or name.startswith(_MTP)}
+    source = CheckpointSource(
         path=folder,
         described_by="config.json",
         config=config,
@@ -80,6 +88,30 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         folder_orders={text_name(name): order for name, order in orders.items()},
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
+    )
+    has_mtp = any(name.startswith(_MTP) for name in tensors)
+    return replace(source, mtp=partial(_read_mtp, source, architecture)) if has_mtp else source
+
+
+def _read_mtp(model: CheckpointSource, architecture: Architecture) -> CheckpointSource:
+    """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
+    config, tensors = mtp_config(model.config), model.tensors
+    others = {_named(model.names, "final_norm"): "feature_norm", **_MTP_NAMES}
+    tables = [table for table in (architecture.names, architecture.stacked_names) if table]
+    names = fitting_names(
+        [mtp_names(table, "model.layers.{i}.", f"{_MTP}layers.0.", others) for table in tables], config, {*tensors}
+    )
+    require_values(tensors, names)
+    if orders := _orders(architecture, config, names, tensors):
+        tensors = OrderedTensors(tensors, orders)
+    return replace(
+        model,
+        config=config,
+        tensors=tensors,
+        names=names,
+        folder_names={},
+        folder_orders={},
+        ignored=frozenset(name for name in tensors if not name.startswith(_MTP)),
     )
 
 

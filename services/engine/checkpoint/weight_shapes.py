@@ -46,12 +46,15 @@ def _adapt_to_features(
     del ends["lm_head"]
     if features.head_size:
         ends["lm_head"] = (features.head_size, hidden)
-    ends |= {"fc": (hidden, features.count * width), "hidden_norm": (hidden,)}
+    ends |= {"fc": (hidden, 2 * hidden if features.are_joined else features.count * width), "hidden_norm": (hidden,)}
     match features.norm:
         case FeatureNorm.ALL:
             ends |= {"feature_norm": (features.count * width,)}
         case FeatureNorm.EACH:
             ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
+    if features.are_joined:
+        ends |= {"embedding_norm": (hidden,)}
+        return
     for name in ("q", "k", "v"):
         rows, _ = layers[f"layers.0.{name}"]
         layers[f"layers.0.{name}"] = (rows, 2 * hidden)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
-from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
@@ -12,7 +11,7 @@ from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.weight_choice import STORED
 from services.engine.hub.fetch import fetch
-from services.engine.loaded_drafter import drafter_weights
+from services.engine.loaded_drafter import drafter_weights, find_drafter
 
 _BITS = {
     "f32": 32.0,
@@ -100,9 +99,9 @@ def _need(config: EngineConfig) -> _Need:
     checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
     held = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
     weights = weight_memory(checkpoint, held)
-    if config.head is None:
+    if (attached := find_drafter(config, checkpoint)) is None:
         return _Need(config, checkpoint.config, weights)
-    drafter = load_drafter(fetch(config.head).path, checkpoint.config).checkpoint
+    drafter = attached.checkpoint
     return _Need(config, checkpoint.config, weights + weight_memory(drafter, drafter_weights(held)), drafter.config)
 
 

@@ -85,7 +85,7 @@ def write_gguf(
     model_type = config["model_type"]
     arch = _ARCHITECTURES.get(model_type, model_type)
     writer = gguf.GGUFWriter(path, arch, split_max_tensors=tensors_each)
-    _add_hyperparameters(writer, arch, config)
+    _add_hyperparameters(writer, arch, config, int("mtp.fc.weight" in load_file(folder / "model.safetensors")))
     _add_tokenizer(writer, folder, config)
     for name, value in keys.items():
         key = name.replace("__", ".")
@@ -103,13 +103,16 @@ def _config(folder: Path) -> dict[str, Any]:
     return config.get("text_config", config)
 
 
-def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
+def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any], further: int) -> None:
+    """With the number of layers that predict further tokens."""
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     rope = config["rope_parameters"]
     rope = rope.get("full_attention", rope)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_block_count(config["num_hidden_layers"] + further)
+    if further:
+        add_value(writer, f"{arch}.nextn_predict_layers", further)
     if intermediate := config.get("intermediate_size"):
         writer.add_feed_forward_length(_LFM2_INTERMEDIATE if arch == "lfm2" else intermediate)
     writer.add_head_count(config["num_attention_heads"])
@@ -214,13 +217,18 @@ def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]
 
 def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: bool) -> dict[str, NDArray[np.float32]]:
     """The tensors under the names and in the order of rows that llama.cpp wants."""
-    names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
+    layers = config["num_hidden_layers"]
+    names = gguf.get_tensor_name_map(_model_arch(arch), layers + 1)
     tensors = {}
     stored = _of_text(load_file(folder / "model.safetensors"))
+    stored = {name.replace("mtp.layers.0.", f"model.layers.{layers}."): each for name, each in stored.items()}
     if not packs_inputs:
         _unpack_inputs(stored, config)
     for stored_name, values in _apart(_stacked(stored)).items():
-        name = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
+        if stored_name in _AROUND_MTP:
+            name = f"blk.{layers}.{_AROUND_MTP[stored_name]}"
+        else:
+            name = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
         tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
@@ -337,6 +345,12 @@ def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGM
     return blocks.reshape(shape[0], -1)
 
 
+_AROUND_MTP = {  # which the package does not know for all architectures
+    "mtp.fc.weight": "nextn.eh_proj.weight",
+    "mtp.pre_fc_norm_embedding.weight": "nextn.enorm.weight",
+    "mtp.pre_fc_norm_hidden.weight": "nextn.hnorm.weight",
+    "mtp.norm.weight": "nextn.shared_head_norm.weight",
+}
 _LFM2_INTERMEDIATE = 84  # two thirds of 96, up to the next multiple of 28
 _NUMBER_OF_ONE = re.compile(r"(?<=experts)\.\d+|\.norms\.\d+")
 _SCALES = {  # where the scales lie in a block

@@ -1,14 +1,14 @@
 """An attached drafter reads what its target's pass has kept, which changes no logit of the target."""
 
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Attention, Experts, FeatureNorm, Features, ModelConfig, QkNorm
 from services.engine.decoder.native import Batch, Pass, Sampler, SamplingState
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.parity import relative_error
@@ -31,6 +31,7 @@ def with_features(drafter: ModelConfig = DRAFTER, **changes: object) -> ModelCon
     return replace(drafter, features=replace(drafter.features, **changes))
 
 
+JOINED = {"count": 1, "norm": FeatureNorm.ALL, "are_joined": True, "norm_carried": True}
 DRAFTERS = {
     "shares both tables": DRAFTER,
     "one norm of all features, a small head": with_features(norm=FeatureNorm.ALL, head_size=len(SMALL)),
@@ -43,7 +44,18 @@ DRAFTERS = {
     "of another width, with a window": with_features(
         replace(DRAFTER, hidden_size=36, layers=(Attention(window=9),)), own_embedding=True, head_size=len(SMALL)
     ),
+    "joined, gated attention, a window": with_features(
+        replace(DRAFTER, attention_gate=True, qk_norm=QkNorm.HEAD, layers=(Attention(window=9),)), **JOINED
+    ),
 }
+WITH_EXPERTS = with_features(
+    replace(DRAFTER, experts=Experts(count=5, per_token=2, size=24, are_normalised=True)), **JOINED
+)
+
+
+def boundaries(config: ModelConfig) -> tuple[int, ...]:
+    assert config.features is not None
+    return BOUNDARIES[: config.features.count]
 
 
 class Pair:
@@ -61,7 +73,7 @@ class Pair:
         self.config = config
         self.tokens = random_tokens(target, 2, LENGTH)
         self.target = PagedDecoder(target, device, weights, tokens=self.tokens)
-        self.target.decoder.keep_features(BOUNDARIES)
+        self.target.decoder.keep_features(boundaries(config))
         following = np.roll(self.tokens, -1, axis=1)  # a row of the drafter has the next token
         self.drafter = PagedDecoder(config, device, weights, tokens=following, seed=1, target=self.target.decoder)
         if config.features.head_size == len(SMALL):
@@ -85,7 +97,8 @@ class Reference:
 
     def hidden(self, tokens: NDArray[np.int32]) -> torch.Tensor:
         self.target.logits(tokens.tolist())
-        return self.drafter.hidden(torch.cat([self.target.streams[boundary] for boundary in BOUNDARIES], dim=-1))
+        streams = [self.target.streams[boundary] for boundary in boundaries(self.drafter.config)]
+        return self.drafter.hidden(torch.cat(streams, dim=-1))
 
 
 def spread(config: ModelConfig, logits: torch.Tensor) -> torch.Tensor:
@@ -103,8 +116,11 @@ def error(found: NDArray[np.float32], wanted: torch.Tensor) -> float:
     return relative_error(torch.from_numpy(found)[known], wanted[known])
 
 
-@pytest.mark.parametrize("device_name", DEVICES)
-@pytest.mark.parametrize("config", DRAFTERS.values(), ids=DRAFTERS)
+@pytest.mark.parametrize(
+    ("config", "device_name"),
+    [*product(DRAFTERS.values(), DEVICES), (WITH_EXPERTS, DEVICES[0])],
+    ids=[*map(", on ".join, product(DRAFTERS, DEVICES)), "joined, experts"],
+)
 def test_rows_and_the_chain_after_them_match_the_reference(config, device_name):
     pair, reference, cache = Pair(config, device_name), Reference(config), KvCache()
     following = np.roll(pair.tokens, -1, axis=1)[0].tolist()
@@ -204,6 +220,7 @@ def test_what_does_not_fit_the_target_is_refused():
         ({"count": 9}, "features.count is 9"),
         ({"width": 71}, "features.width is 71"),
         ({"head_size": PLAIN.vocab_size + 1}, "features.head_size is 151"),
+        ({"are_joined": True}, "features.count is 3"),
     ):
         with pytest.raises(ValueError, match=said):
             PagedDecoder(with_features(**change), device, "bf16", tokens=tokens, target=target.decoder)

@@ -1,4 +1,6 @@
-"""An attached drafter in plain torch, by section 3 of EAGLE-3 (arXiv 2503.01840): the oracle of the native one."""
+"""An attached drafter in plain torch, the oracle of the native one: by section 3 of EAGLE-3 (arXiv 2503.01840), or by
+section 2.2 of DeepSeek-V3 (arXiv 2412.19437) where the two vectors of a row are joined.
+"""
 
 from collections.abc import Sequence as Seq
 
@@ -21,7 +23,7 @@ class ReferenceDrafter(ReferenceDecoder):
         if shape.norm is FeatureNorm.EACH:
             parts = features.split(shape.width, dim=-1)
             features = torch.cat([self._norm(f"feature_norm.{index}", part) for index, part in enumerate(parts)], -1)
-        return self._linear("fc", features, has_bias=False)
+        return features if shape.are_joined else self._linear("fc", features, has_bias=False)
 
     @torch.inference_mode()
     def read(self, hidden: Tensor, token_ids: Seq[int], cache: KvCache) -> tuple[Tensor, Tensor]:
@@ -30,10 +32,14 @@ class ReferenceDrafter(ReferenceDecoder):
         assert shape is not None
         positions = torch.arange(cache.length, cache.length + len(token_ids))
         normed = self._norm("hidden_norm", hidden)
-        embedded = self._norm("layers.0.attention_norm", self._weights["embedding"][torch.tensor(token_ids)])
-        residual, read = normed if shape.norm_residual else hidden, torch.cat([embedded, normed], -1)
+        norm = "embedding_norm" if shape.are_joined else "layers.0.attention_norm"
+        both = torch.cat([self._norm(norm, self._weights["embedding"][torch.tensor(token_ids)]), normed], -1)
+        residual = normed if shape.norm_residual else hidden
+        if shape.are_joined:
+            residual = self._linear("fc", both, has_bias=False)
         for layer in range(self.config.num_layers):
-            residual = self._layer(layer, residual, positions, cache, read if layer == 0 else None)
+            read = both if layer == 0 and not shape.are_joined else None
+            residual = self._layer(layer, residual, positions, cache, read)
         cache.length += len(token_ids)
         last = self._norm("final_norm", residual)
         return (last @ self._weights["lm_head"].T).float(), last if shape.norm_carried else residual

@@ -1,4 +1,5 @@
-// FeatureInput: the input of an attached drafter beside its tokens (EAGLE-3, Li et al., arXiv 2503.01840).
+// FeatureInput: the input of an attached drafter beside its tokens (EAGLE-3, Li et al., arXiv 2503.01840; multi-token
+// prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2).
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,17 @@ class Linear;
 
 /// The weights before a drafter's first layer.
 struct FeatureWeights {
-    FusedWeight fc;                   // of a row's features, one after another
-    DeviceBuffer<float> norm;         // [count * width]; null if features are not normed
-    DeviceBuffer<float> hidden_norm;  // [hidden]
+    FusedWeight fc;                      // of a row's features one after another, or of the joined vectors
+    DeviceBuffer<float> norm;            // [count * width]; null if features are not normed
+    DeviceBuffer<float> embedding_norm;  // [hidden]; null where it is the first layer's attention_norm
+    DeviceBuffer<float> hidden_norm;     // [hidden]
 
     void add(WeightBuilder& builder, const DecoderConfig& config);
 };
 
 /// Each row of a drafter has a token, and the hidden vector of the token before it: computed from the target's
-/// features of that token, or carried over from the drafter's own pass over it.
+/// features of that token, or carried over from the drafter's own pass over it. Both are normed and put side by side:
+/// fc joins them to the residual, or the first layer reads both.
 class FeatureInput {
   public:
     /// `config` must outlive it, and has features.
@@ -42,24 +45,26 @@ class FeatureInput {
     /// The number of hidden vectors.
     int num_rows() const { return num_rows_; }
 
-    /// Writes the input of the first layer's attention, and the residual.  # embedded, residual: [rows, hidden]
+    /// Writes both vectors and the residual.  # embedded, residual: [rows, hidden]
     void begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm, float* residual,
-               int rows);
+               int rows, Linear& linear);
     /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * hidden]
-    Activations attention_input() const { return attention_input_.view(); }
+    Activations both() const { return both_.view(); }
     /// Keeps the residual of rows whose logits are requested as the hidden vectors of the rows after them.
     void carry(float* residual, const float* final_norm, const int32_t* logit_rows, int num_logits);
 
   private:
+    void normalise(float* values, const float* norm, const Activations& out, int rows, int width);
+
     std::shared_ptr<Device> device_;
     const DecoderConfig& config_;
     int num_rows_ = 0;
-    DeviceBuffer<int32_t> indices_;     // [rows], rows of the target's pass
-    DeviceBuffer<float> gathered_;      // [rows, count * width]
-    ActivationBuffer fc_input_;         // [rows, count * width]
-    DeviceBuffer<float> hidden_;        // [rows, hidden]
-    DeviceBuffer<float> carried_;       // [rows, hidden], before they are normed
-    ActivationBuffer attention_input_;  // [rows, 2 * hidden]
+    DeviceBuffer<int32_t> indices_;  // [rows], rows of the target's pass
+    DeviceBuffer<float> gathered_;   // [rows, count * width]
+    ActivationBuffer features_;      // [rows, count * width], the input of fc unless it joins
+    DeviceBuffer<float> hidden_;     // [rows, hidden]
+    DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
+    ActivationBuffer both_;          // [rows, 2 * hidden]
 };
 
 }  // namespace outrider

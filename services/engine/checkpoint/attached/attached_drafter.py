@@ -1,4 +1,4 @@
-"""AttachedDrafter: a folder with an EAGLE-3 drafter, checked against its target."""
+"""AttachedDrafter: an EAGLE-3 drafter of a folder, checked against its target, or the target's own MTP layer."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
-from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, DrafterFields
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, PREDICTIONS, DrafterFields
+from services.engine.checkpoint.attached.mtp import limited
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
-from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, Layer, ModelConfig
+from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
 from services.engine.files.checkpoint_error import CheckpointError
@@ -50,7 +51,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         layers,
         architecture="EAGLE-3",
         features=features,
-        layers=_limited(layers),
+        layers=limited(layers.layers, layers.max_position),
         max_position=target.max_position,
         tied_embeddings=False,
     )
@@ -64,17 +65,18 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)
 
 
+def find_own_drafter(target: Checkpoint) -> AttachedDrafter | None:
+    """Return the drafter in a model's own files; None if there is none, or none that can be used, which is logged."""
+    try:
+        checkpoint = target.mtp()
+    except CheckpointError as error:
+        logger.warning("the model's layer for multi-token prediction is not used: %s", error)
+        return None
+    return AttachedDrafter(checkpoint, (target.config.num_layers,), (), PREDICTIONS) if checkpoint else None
+
+
 def _is_redundant(tensor: str) -> bool:
     return tensor.startswith("verifier_") or tensor.endswith(RECOMPUTED)
-
-
-def _limited(config: ModelConfig) -> tuple[Layer, ...]:
-    """The layers, each with a window of at most the length that the drafter was trained for: texts may be longer."""
-    most = config.max_position
-    return tuple(
-        replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
-        for layer in config.layers
-    )
 
 
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:

@@ -10,8 +10,10 @@ from services.engine.files.json_fields import JsonFields, shown
 LONGEST_CONTEXT = 2048
 """The most positions that a drafter reads: those before them matter little, and old drafters know no more."""
 
+PREDICTIONS = 3
+"""Of a step, for a drafter that does not say how many."""
+
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
-_PREDICTIONS = 3
 _MOST_PREDICTIONS = 15
 _MOST_FEATURES = 8
 _OF_DRAFTERS = (
@@ -70,7 +72,7 @@ class DrafterFields:
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
         count = first.get("speculative_tokens")
-        return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else _PREDICTIONS
+        return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else PREDICTIONS
 
 
 def is_drafter(config: JsonFields) -> bool:

@@ -126,7 +126,16 @@ GGUF_PACKED_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _PACKED_DELTA_VALUES | _PACKED
 GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT
+MTP_NAMES = {
+    "nextn.eh_proj.weight": "fc",
+    "nextn.enorm.weight": "embedding_norm",
+    "nextn.hnorm.weight": "hidden_norm",
+    "nextn.shared_head_norm.weight": "final_norm",
+}
+"""Of the tensors around a layer for multi-token prediction, after `blk.` and its number."""
+
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
+FINAL_NORM = "output_norm.weight"
 FIRST_UP_BIAS, FIRST_MLP_NORM, FIRST_QUERY_NORM = (
     "blk.0.ffn_up.bias",
     "blk.0.ffn_norm.weight",

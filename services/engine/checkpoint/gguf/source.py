@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import numpy as np
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, fitting_names, read_architecture
+from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
-from services.engine.checkpoint.gguf.architectures import read_gguf_config
+from services.engine.checkpoint.gguf.architectures import GgufArchitecture, read_gguf_config
 from services.engine.checkpoint.gguf.delta_tensors import DeltaTensors
-from services.engine.checkpoint.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from services.engine.checkpoint.gguf.names import FINAL_NORM, LONG_FACTORS, MTP_NAMES, ROPE_FACTORS, SHORT_FACTORS
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_packed, taps_apart
@@ -51,7 +53,8 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     groups = delta.key_heads if (delta := config.delta) and found.permutes_value_heads else 1
     ours = DeltaTensors(tensors, delta, names, groups=groups) if delta else tensors
     _restore_shapes(tensors, config, names)
-    return CheckpointSource(
+    further = _further_layers(file.metadata, config, tensors)
+    source = CheckpointSource(
         path=path,
         described_by="the file's metadata",
         config=without_absent_biases(config, names, tensors),
@@ -63,13 +66,30 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         names=names,
         folder_names=folder_names,
         folder_orders=_folder_orders(architecture, config, folder_names),
-        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | _further_heads(file.metadata, config, tensors)),
+        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | further),
         norms_are_offsets=False,  # the converter has added the 1
+    )
+    return replace(source, mtp=partial(_read_mtp, source, found, tensors, further)) if further else source
+
+
+def _read_mtp(
+    model: CheckpointSource, found: GgufArchitecture, tensors: GgufTensors, further: set[str]
+) -> CheckpointSource:
+    """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
+    config, layer = mtp_config(model.config), f"blk.{model.config.num_layers}."
+    others = {FINAL_NORM: "feature_norm", **{layer + name: ours for name, ours in MTP_NAMES.items()}}
+    tables = [table for table in (found.names, found.packed_names) if table]
+    names = fitting_names([mtp_names(table, "blk.{i}.", layer, others) for table in tables], config, {*tensors})
+    _restore_packed(tensors, config, names)
+    _restore_shapes(tensors, config, names)
+    ignored = frozenset(name for name in tensors if name not in further)
+    return replace(
+        model, config=config, tensors=tensors, names=names, folder_names={}, folder_orders={}, ignored=ignored
     )
 
 
-def _further_heads(metadata: Metadata, config: ModelConfig, tensors: GgufTensors) -> set[str]:
-    """Return the tensors of the layers after the last, which predict further tokens: they are not used."""
+def _further_layers(metadata: Metadata, config: ModelConfig, tensors: GgufTensors) -> set[str]:
+    """Return the tensors of the layers after the model's last, which predict further tokens."""
     count = metadata.raw(f"{metadata.text('general.architecture')}.nextn_predict_layers")
     last = config.num_layers + (count if isinstance(count, int) else 0)
     prefixes = tuple(f"blk.{layer}." for layer in range(config.num_layers, last))
