@@ -16,7 +16,7 @@ class ServedTarget:
         self._client, self._lookup = client, lookup
         info = client.model_info()
         self.name = f"outrider {info.fingerprint_parts.weight_format}"
-        self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if predicts else (PLAIN,)
+        self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if predicts or info.head else (PLAIN,)
 
     def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
         """Continue all prompts concurrently and greedily, each by exactly `num_tokens` tokens, past any end of text."""

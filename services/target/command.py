@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from services.engine.config import PROMPT_SLOWDOWN, ConfigError, check_range
+from services.engine.config import PROMPT_SLOWDOWN, ConfigError, EngineConfig, check_range
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.named_option import NamedOption, is_name
@@ -20,6 +20,7 @@ from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_
 from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
 
+_OFF = "off"
 _CORES_EACH, _MOST_FRONTS_UNASKED, _MOST_FRONTS = 4, 8, 64
 
 _DRAFT_FILES = {
@@ -86,7 +87,8 @@ def _add_model(group: "argparse._ArgumentGroup") -> None:
         default=[],
         metavar="[NAME=]HEAD",
         help="an EAGLE-3 drafter that was trained for the model, or for the one of that name, a folder or its name on "
-        "the hub: it predicts from what the model's own passes compute, on the same device",
+        f"the hub: it predicts from what the model's own passes compute, on the same device. {AUTO}: the model's own "
+        f"layer for multi-token prediction, if it has one; {_OFF}: none (default: {AUTO})",
     )
     group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     group.add_argument(
@@ -241,10 +243,10 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
     if strange := next((head.name for head in arguments.heads if head.name not in names), None):
         raise ConfigError(f"head is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
-    if len(models) > 1 and any(not head.name for head in arguments.heads):
+    if len(models) > 1 and any(not head.name and head.value not in (AUTO, _OFF) for head in arguments.heads):
         raise ConfigError("head must be NAME=HEAD where several models are served: it was trained for one of them")
     if len({head.name for head in arguments.heads}) < len(arguments.heads):
-        raise ConfigError("head must be given once for each model")
+        raise ConfigError("head must be given at most once for each model")
     if arguments.kv_offload_dir is not None and len(models) > 1:
         raise ConfigError("kv_offload_dir must not be set where several models are served")
     loras = loras_by_model(arguments.loras, [model.name for model in models])
@@ -252,10 +254,9 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
 
 
 def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, Path]) -> ModelSetup:
-    head = next((each.value for each in arguments.heads if each.name in ("", model.name)), None)
     engine = engine_config(arguments, read_source(model.value))
     return ModelSetup(
-        engine=engine if head is None else replace(engine, head=read_source(head)),
+        engine=_with_head(engine, arguments.heads, model.name),
         name=model.name,
         loras=loras,
         lora_dir=arguments.lora_dir,
@@ -273,6 +274,13 @@ def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, P
         reasoning_parser=arguments.reasoning_parser,
         own_process=num_fronts(arguments) > 0,
     )
+
+
+def _with_head(engine: EngineConfig, heads: Seq[NamedOption], model: str) -> EngineConfig:
+    by_name = {head.name: head.value for head in heads}
+    head = by_name.get(model, by_name.get("", AUTO))
+    is_word = head in (AUTO, _OFF)
+    return replace(engine, own_head=head == AUTO, head=None if is_word else read_source(head))
 
 
 class LoraOption(NamedTuple):

@@ -223,6 +223,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
         loras=tuple(LoraAdapter(lora.name, lora.fingerprint) for lora in message.loras),
         has_infill=message.has_infill,
         has_draft=message.has_draft,
+        head=message.head,
     )
 
 

@@ -317,6 +317,8 @@ class ModelInfo:
     """Whether a prompt may have a `suffix`."""
     has_draft: bool = False
     """Whether a draft was connected when this was asked."""
+    head: str = ""
+    """The head that is attached to the model, "mtp" for its own layer for multi-token prediction; empty if none is."""
 
     def _repr_html_(self) -> str:
         parts = self.fingerprint_parts

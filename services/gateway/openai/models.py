@@ -53,6 +53,7 @@ def _described(info: ModelInfo, state: ModelState, share: float) -> Json:
             "has_chat_template": info.has_chat_template,
             "has_infill": info.has_infill,
             "has_draft": info.has_draft,
+            "head": info.head,
         },
     }
 

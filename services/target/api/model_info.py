@@ -10,7 +10,7 @@ from services.target.models.target_models import TargetModels
 
 
 async def write_model_info(model: TargetModel, description: ModelDescription) -> generation_pb2.GetModelInfoResponse:
-    """The description of a model, its limits, and whether a draft is connected."""
+    """The description of a model, its limits, and what predicts for it."""
     parts = description.fingerprint
     return generation_pb2.GetModelInfoResponse(
         name=description.name,
@@ -33,6 +33,7 @@ async def write_model_info(model: TargetModel, description: ModelDescription) ->
         has_chat_template=description.has_chat_template,
         has_infill=description.has_infill,
         has_draft=await model.has_draft(),
+        head=description.head,
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
             for name, fingerprint in description.adapted.items()

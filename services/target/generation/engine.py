@@ -395,4 +395,15 @@ def _facts(model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -
         vocab_size=model.checkpoint.config.vocab_size,
         session_blocks=config.resolve_session_blocks(num_blocks, model.context_length),
         most_sessions=config.most_sessions(model.checkpoint.config),
+        head=_head_name(config) if model.drafter is not None else "",
     )
+
+
+def _head_name(config: EngineConfig) -> str:
+    match config.head:
+        case None:
+            return "mtp"
+        case Path():
+            return config.head.name
+        case _:
+            return str(config.head)

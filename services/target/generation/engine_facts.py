@@ -24,6 +24,7 @@ class EngineFacts:
     vocab_size: int
     session_blocks: int  # the most that sequences may pin
     most_sessions: float  # for which there is memory; infinity where only their blocks count
+    head: str  # the name of the drafter that is attached to the model; empty if none is
 
     def capacity(self, output: OutputOptions) -> int:
         """How many tokens may wait for a reader; fewer if each of them has many logits."""

@@ -36,6 +36,7 @@ class ModelDescription:
     fingerprint: Fingerprint
     has_chat_template: bool
     has_infill: bool
+    head: str  # the name of the drafter that is attached to it; empty if none is
     adapted: Mapping[str, Fingerprint]  # by the names of its adapters
 
 
@@ -59,6 +60,7 @@ class ServedModel:
     fingerprint: Fingerprint
     max_samples: int  # of one request
     guides: bool  # whether guidance is possible, which computes two texts at once
+    head: str = ""  # the name of the drafter that is attached to it; empty if none is
     lora: Adapter | None = None  # applied to its weights
     adapters: Mapping[str, Adapter] = field(default_factory=dict)  # the loaded ones, by their names
 
@@ -81,6 +83,7 @@ class ServedModel:
             chat_template=chat_template,
             syntax=syntax,
             fingerprint=replace(facts.fingerprint, chat=_chat_digest(chat_template, syntax)),
+            head=facts.head,
             adapters=engine.adapters,
             max_samples=min(MAX_SAMPLES, facts.config.max_sequences),
             guides=facts.config.max_sequences > 1,
@@ -97,6 +100,7 @@ class ServedModel:
             fingerprint=self.fingerprint,
             has_chat_template=self.chat_template.exists,
             has_infill=self.tokenizer.infill_marks is not None,
+            head=self.head,
             adapted={name: self._fingerprint_by(adapter) for name, adapter in self.adapters.items()},
         )
 

@@ -225,10 +225,8 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: b
     if not packs_inputs:
         _unpack_inputs(stored, config)
     for stored_name, values in _apart(_stacked(stored)).items():
-        if stored_name in _AROUND_MTP:
-            name = f"blk.{layers}.{_AROUND_MTP[stored_name]}"
-        else:
-            name = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
+        known = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
+        name = f"blk.{layers}.{_AROUND_MTP[stored_name]}" if stored_name in _AROUND_MTP else known
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
         tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))

@@ -1,8 +1,7 @@
-"""A model's own layer for multi-token prediction computes what transformers' layers and norms compute, chained or not."""
+"""A model's own layer for multi-token prediction computes what transformers' layers and norms compute."""
 
 from pathlib import Path
 
-import gguf
 import pytest
 import torch
 import transformers
@@ -47,7 +46,7 @@ class Oracle:
     def logits(self, tokens: list[int], num_read: int) -> Tensor:
         """Those of each row but the last token's; after `num_read` rows the hidden vectors are the layer's own."""
         hidden = self.text(torch.tensor([tokens])).last_hidden_state[0, :num_read]
-        for row in range(num_read, len(tokens)):
+        for _ in range(num_read, len(tokens)):
             hidden = torch.cat([hidden, self._outputs(tokens, hidden)[-1:]])
         return self.head(self._outputs(tokens, hidden[:-1]))
 
@@ -59,7 +58,7 @@ class Oracle:
 
 def _mtp_tensors(folder: Path) -> dict[str, Tensor]:
     stored: dict[str, Tensor] = {}
-    edit_weights(folder, lambda tensors: stored.update(tensors))
+    edit_weights(folder, stored.update)
     found = {name: each for name, each in stored.items() if name.startswith("mtp.")}
     if any(".experts.0." in name for name in found):
         stack_experts(found)

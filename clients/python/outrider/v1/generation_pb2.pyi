@@ -1638,6 +1638,7 @@ class GetModelInfoResponse(_message.Message):
     LORAS_FIELD_NUMBER: _builtins.int
     HAS_INFILL_FIELD_NUMBER: _builtins.int
     HAS_DRAFT_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name of the model: the name of its folder, or org/name@commit for a model from the Hugging Face Hub, unless the
     server is configured with another name.
@@ -1658,6 +1659,10 @@ class GetModelInfoResponse(_message.Message):
     """Whether the model's tokenizer has the marks for filling in the middle, so that prompts may have `Prompt.infill`."""
     has_draft: _builtins.bool
     """Whether a draft is connected to the model now."""
+    head: _builtins.str
+    """The head that is attached to the model and predicts for it: the name of its folder, or org/name@commit for one from
+    the Hugging Face Hub, or "mtp" for the model's own layer for multi-token prediction. Empty if there is none.
+    """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens that end a generation."""
@@ -1689,10 +1694,11 @@ class GetModelInfoResponse(_message.Message):
         loras: _abc.Iterable[Global___LoraAdapter] | None = ...,
         has_infill: _builtins.bool = ...,
         has_draft: _builtins.bool = ...,
+        head: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_parts", b"fingerprint_parts", "limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "has_draft", b"has_draft", "has_infill", b"has_infill", "limits", b"limits", "loras", b"loras", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "has_draft", b"has_draft", "has_infill", b"has_infill", "head", b"head", "limits", b"limits", "loras", b"loras", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,7 +50,7 @@ def test_names_that_do_not_fit_together_are_refused():
         (("--model", "a=x", "--model", "b=y", "--draft", "c=host:1"), "draft is for 'c'; it must be for .* a, b$"),
         (("--model", "a=x", "--model", "b=y", "--head", "c=h"), "head is for 'c'; it must be for .* a, b$"),
         (("--model", "a=x", "--model", "b=y", "--head", "h"), "head must be NAME=HEAD where several models"),
-        (("--model", "x", "--head", "h", "--head", "i"), "head must be given once for each model"),
+        (("--model", "x", "--head", "h", "--head", "i"), "head must be given at most once for each model"),
     ):
         with pytest.raises(ConfigError, match=problem):
             setups(*options)

@@ -38,8 +38,10 @@ async function begin() {
 async function showModel() {
   const [{ id, max_model_len: context, outrider }] = (await api.get("/v1/models")).data;
   document.body.dataset.draft = outrider.has_draft ? "linked" : "none";
-  const parts = [id, `${outrider.architecture}, context of ${context}`, outrider.has_draft ? "" : "no draft"];
-  find("model").textContent = parts.filter(Boolean).join(" · ");
+  const parts = [id, `${outrider.architecture}, context of ${context}`];
+  if (outrider.head) parts.push(`head ${outrider.head}`);
+  else if (!outrider.has_draft) parts.push("no draft");
+  find("model").textContent = parts.join(" · ");
   return outrider;
 }
 
