@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.matrix.cells import (
+    CONSTRUCTED,
     DRAFTED,
     FURTHER,
     HEADS,
@@ -104,6 +105,12 @@ ATTACHED_CELLS = [
         predictions="attached",
         cache="warm",
     ),
+    Cell(
+        setup=Setup(model="mtp_one_step", isa=BEST, blocks="few", source="constructed layer", weights="int8"),
+        setting="nucleus",
+        fate="killed",
+        predictions="attached",
+    ),
 ]
 ALL = sorted(
     (*SCRIPTED_CELLS, *DRAFTED_CELLS, *ATTACHED_CELLS),
@@ -114,7 +121,7 @@ ALL = sorted(
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    with Rig(store_of_this_build((*MODELS, "one_step"))) as rig:
+    with Rig(store_of_this_build((*MODELS, *CONSTRUCTED))) as rig:
         yield rig
 
 
@@ -146,11 +153,12 @@ def test_every_circumstance_occurs():
     whole = [*scripted_cells(processors()), *drafted_cells([BEST]), *varied_candidates(VARIED, BEST, "draft", _MANY)]
     whole += attached_cells([BEST])
     elsewhere = {f"model={_LARGE}", "source=trained head", *(f"predictions={name}" for name in _ELSEWHERE)}
+    elsewhere |= {"model=mtp", "source=random layer"}
     assert {value for cell in whole for value in cell.circumstances} - elsewhere <= values
 
 
 def test_every_format_occurs():
-    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step"} - {_LARGE}
+    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step", "mtp_one_step"} - {_LARGE}
     assert {cell.setup.weights for cell in ALL} == {*WEIGHTS}
     assert {cell.setup.kv for cell in ALL} == {*KV}
     assert {cell.draft_weights for cell in DRAFTED_CELLS} == {"auto", *WEIGHTS}

@@ -32,7 +32,7 @@ _RECIPES = (
         ROOT / "tests" / "harness" / "models" / f"{name}.py"
         for name in (
             *("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders"),
-            *("drafter_folders", "one_step_models"),
+            *("drafter_folders", "one_step_models", "mtp_folders"),
         )
     ),
     Path(__file__),
@@ -51,6 +51,8 @@ def folder(model: str) -> Path:
         return _placed(model, "target")
     if model == "one_step":
         return _one_step() / "target"
+    if model in ("mtp", "mtp_one_step"):
+        return _written(model, lambda path: _write_mtp(path, is_right=model == "mtp_one_step")) / "model"
 
     def write(path: Path) -> None:
         from tests.harness.models.checkpoints import (  # slow to import, and not needed by servers
@@ -67,6 +69,14 @@ def folder(model: str) -> Path:
             write_random_checkpoint(path, Kind(model))
 
     return _written(model, write)
+
+
+def _write_mtp(path: Path, *, is_right: bool) -> None:
+    from tests.harness.models.further_checkpoints import Further
+    from tests.harness.models.mtp_folders import write_mtp_folder, write_one_step_model
+
+    path.mkdir()
+    (write_one_step_model if is_right else write_mtp_folder)(Further.QWEN3_5, path)
 
 
 def _write_quantised(path: Path, model: str) -> None:
@@ -118,8 +128,10 @@ def draft_folder(model: str, kind: str) -> Path:
 
 
 @functools.cache
-def head_folder(model: str, source: str) -> Path:
-    """The folder of a model's attached drafter, one of ATTACHED."""
+def head_folder(model: str, source: str) -> Path | None:
+    """The folder of a model's attached drafter, one of ATTACHED; None if it is a layer of its own."""
+    if source.endswith("layer"):
+        return None
     if source == "constructed head":
         return _one_step() / "drafter"
     if source == "trained head":

@@ -19,10 +19,14 @@ FURTHER = (
     *("gemma3_pictures", "mistral3_pictures", *WITH_STATES, *QUANTISED),
 )
 OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5")  # by drafts whose layers are as theirs are: of experts, or with states
-ATTACHED = {"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)}
-"""The attached drafters, and the models that have each."""
+ATTACHED = {
+    **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
+    **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},
+}
+"""The attached drafters, heads or layers of the model's own, and the models that have each."""
+CONSTRUCTED = ("one_step", "mtp", "mtp_one_step")  # for attached drafters only
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
-ALL_MODELS = (*MODELS, *PUBLISHED, *FURTHER, "one_step")
+ALL_MODELS = (*MODELS, *PUBLISHED, *FURTHER, *CONSTRUCTED)
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")
 SCRIPTED = ("right", "wrong", "mixed")
 DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed", "reworded")

@@ -15,7 +15,17 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
 from tests.e2e.harness.models import draft_folder, folder, head_folder
-from tests.e2e.matrix.cells import ATTACHED, FURTHER, MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
+from tests.e2e.matrix.cells import (
+    ATTACHED,
+    CONSTRUCTED,
+    FURTHER,
+    MODELS,
+    Cell,
+    all_cells,
+    by_setup,
+    covering_subset,
+    sampled_cells,
+)
 from tests.e2e.matrix.processors import processors
 from tests.e2e.matrix.rig import Rig
 from tests.e2e.matrix.store import CellResult, Store, store_of_this_build
@@ -25,7 +35,7 @@ from tests.e2e.matrix.streams import StreamKey, streams_of
 def main() -> int:
     """Run the cells that are asked for; returns the exit code."""
     arguments = _arguments()
-    for model in (*MODELS, *FURTHER):
+    for model in (*MODELS, *FURTHER, *CONSTRUCTED):
         folder(model)  # written once, before the workers need it
     for source, models in ATTACHED.items():
         for model in models:
@@ -33,7 +43,7 @@ def main() -> int:
     for model in MODELS:
         for kind in ("good", "random", "reworded"):
             draft_folder(model, kind)
-    store = store_of_this_build((*MODELS, *FURTHER, "one_step"))
+    store = store_of_this_build((*MODELS, *FURTHER, *CONSTRUCTED))
     cells = [cell for cell in all_cells(arguments.isa) if all(part in cell.name for part in arguments.only)]
     cells = covering_subset(cells) if arguments.covering else cells
     if arguments.sample:

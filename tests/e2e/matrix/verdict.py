@@ -104,18 +104,20 @@ def _not_attached(cell: Cell, outcome: Outcome) -> Iterator[str]:
     figures = [result.speculation for _, result in outcome.samples]
     predicted, accepted = (sum(getattr(each, name) for each in figures) for name in ("predicted", "accepted"))
     is_of_its_kind = {
-        "random head": accepted < predicted / 2,
-        "trained head": 0 < accepted < predicted,
-        "constructed head": accepted >= _least_right(cell) * predicted,
+        "random": accepted < predicted / 2,
+        "trained": 0 < accepted < predicted,
+        "constructed": accepted >= _least_right(cell) * predicted,
     }
-    is_tested = predicted >= _least_predicted(cell) and is_of_its_kind[cell.setup.source]
+    is_tested = predicted >= _least_predicted(cell) and is_of_its_kind[cell.setup.source.split()[0]]
     if (predicted > 0) if cell.predictions == "none" else not is_tested:
         yield f"{cell.setup.source}, but of {predicted} verified predictions {accepted} were accepted"
 
 
 def _least_right(cell: Cell) -> float:
-    """Of a drafter that would always be right: what is forbidden it does not know, and int4 rounds what it has."""
-    is_free = cell.company == "alone" and cell.setting not in ("grammar", "banned")
+    """Of a drafter that would always be right: what is forbidden it does not know, nor Mirostat's level after its own
+    draws, and int4 rounds what it has.
+    """
+    is_free = cell.company == "alone" and cell.setting not in ("grammar", "banned", "truncated")
     return 0.9 if is_free and cell.setup.weights != "int4" else 0.5
 
 
