@@ -1,4 +1,4 @@
-"""The cost of an attached drafter: `python -m benchmarks.head_cost TARGET HEAD --weights FORMAT...`.
+"""The cost of an attached drafter: `python -m benchmarks.head_cost TARGET [HEAD] --weights FORMAT...`.
 
 For each format of the weights: the median time of a pass without predictions and of one that verifies some, and of what
 the drafter computes before it, for each number of predictions; a further prediction's time as a share of a plain pass;
@@ -21,7 +21,7 @@ def main() -> None:
     """Measure, and print a row of a table for each format."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
-    parser.add_argument("head", type=Path)
+    parser.add_argument("head", type=Path, nargs="?", help="(default: the target's own layer)")
     parser.add_argument("--weights", nargs="+", default=["bf16", "int8", "int4"])
     parser.add_argument("--device", default="cpu", help="(%(default)s)")
     parser.add_argument("--tokens", type=int, default=96, help="of each answer (%(default)s)")

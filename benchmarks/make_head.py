@@ -19,8 +19,8 @@ from torch import Tensor
 
 from benchmarks.make_pair import syllables
 
-_SPECIAL = 2  # tokens, which come first
-_WORDS = 32768  # tokens that the target says; the others only cost time
+SPECIAL = 2  # tokens, which come first
+WORDS = 32768  # tokens that the target says; the others only cost time
 _KNOWN = 32000  # tokens of the drafter
 _CARRIED = 2  # key-value heads, whose dimensions hold all that differs between tokens
 _SHAPES: dict[str, dict[str, Any]] = {
@@ -85,15 +85,12 @@ def main() -> None:
 def write_head(out: Path, shape: dict[str, Any], right: float) -> None:
     """Write the target and its head; the head knows this share of the tokens that the target says."""
     said = _of_target(shape)
-    _write(out / "target", shape | {"architectures": ["LlamaForCausalLM"]}, said)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=syllables(), bos_token="<|begin|>", eos_token="<|end|>"
-    )
-    tokenizer.save_pretrained(out / "target")
-    words = torch.randperm(_WORDS)[: round(right * _WORDS)]
-    others = torch.arange(_WORDS, shape["vocab_size"])[: _KNOWN - len(words)]
+    write_folder(out / "target", shape | {"architectures": ["LlamaForCausalLM"]}, said)
+    write_tokenizer(out / "target")
+    words = torch.randperm(WORDS)[: round(right * WORDS)]
+    others = torch.arange(WORDS, shape["vocab_size"])[: _KNOWN - len(words)]
     known = torch.cat([words, others]).sort().values
-    _write(out / "head", _head_config(shape, len(known)), _of_head(shape, said["lm_head.weight"], known))
+    write_folder(out / "head", _head_config(shape, len(known)), _of_head(shape, said["lm_head.weight"], known))
 
 
 def _of_target(shape: dict[str, Any]) -> dict[str, Tensor]:
@@ -101,16 +98,16 @@ def _of_target(shape: dict[str, Any]) -> dict[str, Tensor]:
     width, carried = shape["num_attention_heads"] * shape["head_dim"], _CARRIED * shape["head_dim"]
     embedding, output = torch.zeros(shape["vocab_size"], hidden), torch.zeros(shape["vocab_size"], hidden)
     embedding[:, :carried] = 2.0 * torch.randint(0, 2, (shape["vocab_size"], carried)) - 1
-    ring = torch.randperm(_WORDS - _SPECIAL) + _SPECIAL
+    ring = torch.randperm(WORDS - SPECIAL) + SPECIAL
     output[ring.roll(-1)] = embedding[ring]
     weights = {"model.embed_tokens.weight": embedding, "lm_head.weight": output}
     for index in range(shape["num_hidden_layers"]):
         layer = {
-            **{"q_proj": _random(width, hidden), "o_proj": torch.zeros(hidden, width, dtype=torch.bfloat16)},
-            **{name: _random(carried, hidden) for name in ("k_proj", "v_proj")},
+            **{"q_proj": random_matrix(width, hidden), "o_proj": torch.zeros(hidden, width, dtype=torch.bfloat16)},
+            **{name: random_matrix(carried, hidden) for name in ("k_proj", "v_proj")},
         }
         mlp = {
-            **{name: _random(inner, hidden) for name in ("gate_proj", "up_proj")},
+            **{name: random_matrix(inner, hidden) for name in ("gate_proj", "up_proj")},
             "down_proj": torch.zeros(hidden, inner, dtype=torch.bfloat16),
         }
         prefix = f"model.layers.{index}"
@@ -139,13 +136,13 @@ def _of_head(shape: dict[str, Any], output: Tensor, known: Tensor) -> dict[str, 
         "self_attn.k_proj": finds,
         "self_attn.v_proj": carries,
         "self_attn.o_proj": gives,
-        "mlp.gate_proj": _random(inner, hidden),
-        "mlp.up_proj": _random(inner, hidden),
+        "mlp.gate_proj": random_matrix(inner, hidden),
+        "mlp.up_proj": random_matrix(inner, hidden),
         "mlp.down_proj": torch.zeros(hidden, inner),
     }
     return {
         **{f"layers.0.{name}.weight": each for name, each in layer.items()},
-        "fc.weight": _random(hidden, 3 * hidden),
+        "fc.weight": random_matrix(hidden, 3 * hidden),
         "norm.weight": torch.ones(hidden),
         "lm_head.weight": output[known],
         "d2t": known - torch.arange(len(known)),
@@ -173,12 +170,22 @@ def _hadamard(size: int) -> Tensor:
     return scaled
 
 
-def _random(rows: int, columns: int) -> Tensor:
+def write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of syllables."""
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=syllables(), bos_token="<|begin|>", eos_token="<|end|>"
+    )
+    tokenizer.save_pretrained(folder)
+
+
+def random_matrix(rows: int, columns: int) -> Tensor:
+    """Weights that cost what others cost."""
     scaled: Tensor = torch.randn(rows, columns, dtype=torch.bfloat16) * columns**-0.5
     return scaled
 
 
-def _write(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
+def write_folder(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    """Write a folder without a tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     held = {name: each if each.dtype == torch.int64 else each.bfloat16() for name, each in weights.items()}

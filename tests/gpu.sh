@@ -32,7 +32,7 @@ choose() {
         STATES=(--shapes 4b --context 1024 --prompt 1024 --sequences 64)
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
-        HEAD=8b HEADS=(--weights bf16 int8 int4)
+        HEAD=8b MTP=4b HEADS=(--weights bf16 int8 int4)
         ISAS=(amx avx512) ISA_TESTS=tests/native ROOFLINE=(--contexts 256 --runs 7)
         WORKERS=$(($(nproc) > 3 ? $(nproc) - 2 : 1))
         local gib
@@ -44,7 +44,7 @@ choose() {
         CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
         NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
-        HEAD=smallest HEADS=(--weights bf16 --tokens 48 --rounds 1)
+        HEAD=smallest MTP=smallest HEADS=(--weights bf16 --tokens 48 --rounds 1)
         ISAS=(portable) ISA_TESTS=tests/native/decoder/test_row_invariance.py ROOFLINE=(--contexts 16 --runs 1)
     fi
 }
@@ -157,10 +157,14 @@ services() { # speculation with both models on the one GPU, beside transformers
         --formats bf16 --draft-weights bf16 --placements shared "${SERVICES[@]}" --json "$OUT/services.json"
 }
 
-heads() { # what a head that is right 72 % of the time costs, and what AUTO makes of it
+heads() { # what a head and a model's own layer that are right 72 % of the time cost, and what AUTO makes of them
+    local models
     "$VENV/bin/python" -m benchmarks.make_head --shape "$HEAD" --device "$TORCH_DEVICE" "$MODELS/head" &&
-        "$VENV/bin/python" -m benchmarks.head_cost "$MODELS/head/target" "$MODELS/head/head" \
-            --device "$ENGINE_DEVICE" "${HEADS[@]}"
+        "$VENV/bin/python" -m benchmarks.make_mtp --shape "$MTP" --device "$TORCH_DEVICE" "$MODELS/mtp" &&
+        for models in "$MODELS/head/target $MODELS/head/head" "$MODELS/mtp"; do
+            # shellcheck disable=SC2086 # a target, and its head if that is another folder
+            "$VENV/bin/python" -m benchmarks.head_cost $models --device "$ENGINE_DEVICE" "${HEADS[@]}" || return 1
+        done
 }
 
 matrix() { # every pair of circumstances of the matrix of equality, both services on the one GPU

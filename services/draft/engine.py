@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from services.draft.draft_metrics import DraftMetrics
 from services.draft.drafter import Drafter, DrafterConfig
-from services.draft.head_shortlist import HeadShortlist, widen_head
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner
 from services.draft.sequence_traces import SequenceTraces
@@ -18,6 +17,7 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.config import CUDA, MOST_PREDICTIONS, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.warm_up import record_passes
+from services.engine.head_shortlist import HeadShortlist, widen_head
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.sampling_params import SamplingParams
@@ -46,7 +46,7 @@ class DraftEngine:
         self.model, self.config = model, config
         self.adapters = model.adapters
         self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
-        shortlist = None if head_shortlist is None else HeadShortlist(model, head_shortlist)
+        shortlist = None if head_shortlist is None else _new_shortlist(model, head_shortlist)
         if shortlist is not None:  # the passes recorded before were with the whole head
             max_blocks = config.blocks_each(model.checkpoint.config)
             record_passes(model.decoder, model.device, max_rows=config.max_rows, max_blocks=max_blocks)
@@ -96,7 +96,7 @@ class DraftEngine:
         Raises the first pass's error if the device can no longer compute.
         """
         self.close()
-        widen_head(self.model)  # the first pass looks at all logits
+        widen_head(self.model.decoder)  # the first pass looks at all logits
         model = self.model.renewed(self.config)
         engine = DraftEngine(
             model,
@@ -172,6 +172,10 @@ class DraftEngine:
         """Stop the engine thread."""
         self.grammars.close()
         self._loop.stop()
+
+
+def _new_shortlist(model: LoadedModel, size: int) -> HeadShortlist:
+    return HeadShortlist(model.decoder, model.tokenizer.special_ids, model.checkpoint.config.vocab_size, size)
 
 
 def _limits(model: LoadedModel, config: EngineConfig, max_run: int) -> DrafterConfig:

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.head_shortlist import HeadShortlist
 from services.engine.decoder.native import Batch, Decoder, Sampler
-from services.engine.request import ANYBODY
+from services.engine.head_shortlist import HeadShortlist
 from services.engine.run import Run, fill
 
 
@@ -92,14 +91,8 @@ class MultiStepRunner:
 
 
 def _prepare(shortlist: HeadShortlist, runs: Seq[Run], masks: Seq[NDArray[np.uint32] | None]) -> None:
-    """Put the tokens of runs, and masks, onto the shortlist.
-
-    Predictions reveal to other callers which tokens are on the list, so that only tokens whose cache scope is open to
-    anybody are put there.
-    """
     for run in runs:
-        if run.text.cache_scope == ANYBODY:
-            shortlist.read(run.token_ids)
+        shortlist.read(run.token_ids, run.text.cache_scope)
     for mask in masks:
         if mask is not None:
             shortlist.allow(mask)

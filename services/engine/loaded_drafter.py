@@ -1,5 +1,6 @@
 """LoadedDrafter: an attached drafter's weights on its target's device."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, find_own_drafter, load_drafter
@@ -10,7 +11,10 @@ from services.engine.decoder.model_loader import fill_decoder, new_decoder
 from services.engine.decoder.native import Decoder, Device
 from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.head_shortlist import HeadShortlist
 from services.engine.hub.fetch import fetch
+
+_SHORTLIST = 32_768  # tokens among which a drafter predicts, where the vocabulary is more than twice as large
 
 
 def find_drafter(config: EngineConfig, target: Checkpoint) -> AttachedDrafter | None:
@@ -27,7 +31,7 @@ def drafter_weights(weights: str) -> str:
     return "int8" if weights == STORED else weights
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDrafter:
     """A decoder whose KV cache has the blocks of its target's."""
 
@@ -36,12 +40,22 @@ class LoadedDrafter:
     config: ModelConfig
     num_predictions: int  # of a step that it was trained for
     device: Device
+    shortlist: HeadShortlist | None  # of an output matrix for all of a large vocabulary
 
     @classmethod
-    def load(cls, drafter: AttachedDrafter, target: Decoder, device: Device, weights: str, kv: str) -> "LoadedDrafter":
+    def load(
+        cls,
+        drafter: AttachedDrafter,
+        target: Decoder,
+        device: Device,
+        *,
+        weights: str,
+        kv: str,
+        special_ids: Iterable[int] = (),
+    ) -> "LoadedDrafter":
         """Load the weights, and let the target keep the features that they read; it still lacks its KV cache.
 
-        `weights` is the target's format. Raises CheckpointError and DeviceError.
+        `weights` is the target's format, `special_ids` are the special tokens. Raises CheckpointError and DeviceError.
         """
         if problem := drafter.checkpoint.find_not_finite():
             raise CheckpointError(problem)
@@ -51,7 +65,14 @@ class LoadedDrafter:
         fill_decoder(drafter.checkpoint, decoder, device, weights)
         if drafter.head_tokens:
             decoder.set_head_tokens(drafter.head_tokens)
-        return cls(str(drafter.checkpoint.path), decoder, drafter.checkpoint.config, drafter.num_predictions, device)
+        return cls(
+            name=str(drafter.checkpoint.path),
+            decoder=decoder,
+            config=drafter.checkpoint.config,
+            num_predictions=drafter.num_predictions,
+            device=device,
+            shortlist=_shortlist(drafter, decoder, special_ids),
+        )
 
     @property
     def ends_early(self) -> bool:
@@ -63,3 +84,11 @@ class LoadedDrafter:
         self.decoder.reserve(
             max_rows=max_rows, max_logits=max_sequences, max_sequences=max_sequences, max_blocks=max_blocks
         )
+
+
+def _shortlist(drafter: AttachedDrafter, decoder: Decoder, special_ids: Iterable[int]) -> HeadShortlist | None:
+    """Shorten the output matrix if it is for a whole large vocabulary: it would take most of the time."""
+    vocab_size = drafter.checkpoint.config.vocab_size
+    if drafter.head_tokens or vocab_size <= 2 * _SHORTLIST:
+        return None
+    return HeadShortlist(decoder, special_ids, vocab_size, _SHORTLIST)

@@ -79,7 +79,10 @@ class LoadedModel:
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
             adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
-            drafter = LoadedDrafter.load(attached, decoder, device, weights, config.kv) if attached else None
+            drafter = None
+            if attached:
+                formats = {"weights": weights, "kv": config.kv}
+                drafter = LoadedDrafter.load(attached, decoder, device, **formats, special_ids=tokenizer.special_ids)
             num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device, drafter)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)

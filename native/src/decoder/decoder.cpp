@@ -247,8 +247,8 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
         require_range("token_ids", id, 0, config_.vocab_size - 1);
     }
     require_loaded();
-    if (config_.features) {
-        throw std::invalid_argument("token_ids: an attached drafter's lm_head cannot be shortened");
+    if (columns_) {
+        throw std::invalid_argument("token_ids: the lm_head has tokens of its own already");
     }
     const auto num_tokens = static_cast<int>(token_ids.size());
     if ((short_head_ ? short_head_->num_tokens() : 0) != num_tokens) {

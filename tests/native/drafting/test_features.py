@@ -232,6 +232,21 @@ def test_what_does_not_fit_the_target_is_refused():
         PagedDecoder(PLAIN, device, "bf16", tokens=tokens, target=target.decoder)
 
 
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_a_shortlist_leaves_the_logits_of_its_tokens(device_name):
+    rows = [(0, position) for position in range(NUM_ROWS)]
+    for name in ("joined, gated attention, a window", "normed residual, norms of heads, own tables"):
+        pair = Pair(DRAFTERS[name], device_name, "bf16")
+        whole = pair.read(rows).logits.numpy()
+        pair.drafter.decoder.shorten_head(np.array(SMALL, np.int32))
+        short = pair.read(rows).logits.numpy()
+        assert same_bits(short[:, SMALL], whole[:, SMALL])
+        assert np.isneginf(np.delete(short, SMALL, axis=1)).all()
+    pair = Pair(DRAFTERS["one norm of all features, a small head"], device_name)
+    with pytest.raises(ValueError, match="token_ids: the lm_head has tokens of its own already"):
+        pair.drafter.decoder.shorten_head(np.array(SMALL, np.int32))
+
+
 def test_rows_without_features_are_refused():
     pair = Pair(DRAFTERS["one norm of all features, a small head"], DEVICES[0])
     rows = [(0, position) for position in range(4)]

@@ -47,7 +47,7 @@ struct Features {
     int count = 0;  // residual streams
     int width = 0;  // of each, the target's hidden size
     FeatureNorm norm = FeatureNorm::none;
-    bool are_joined = false;  // fc makes the residual of the token's vector and the hidden one; else layer 0 reads both
+    bool are_joined = false;     // fc joins the token's and the hidden vector; else layer 0 reads both
     bool norm_residual = false;  // the residual begins with the normed hidden vector
     bool norm_carried = false;   // the next row's hidden vector is normed
     bool own_embedding = false;  // else the target's

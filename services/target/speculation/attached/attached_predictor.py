@@ -150,6 +150,10 @@ class AttachedPredictor:
             self._drafter.device.synchronize()  # else a GPU's time would count as the next pass's
             return {}
         masks = [sequence.draw.allowed.masks() for sequence in drawing]
+        if (shortlist := self._drafter.shortlist) is not None:
+            for mask in masks:
+                if mask is not None:
+                    shortlist.allow(mask)
         counts = [
             1 if mask is not None else min(wanted[sequence].length, context.room(sequence.text))
             for (sequence, context), mask in zip(drawing.items(), masks, strict=True)
@@ -180,8 +184,11 @@ class AttachedPredictor:
             if draws:  # the target's pass needs these blocks too; what it does not use is taken back after it
                 self._blocks.grow_together([(text, len(text.tokens) + wanted[sequence].length)])
                 draws = context.room(text) > 0
+            token_ids = text.tokens[first + 1 : context.end + 1]
+            if self._drafter.shortlist is not None:
+                self._drafter.shortlist.read(token_ids, text.cache_scope)
             self._batch.append(
-                text.tokens[first + 1 : context.end + 1],
+                token_ids,
                 position=first - context.start,
                 blocks=context.blocks(text),
                 num_logits=int(draws),

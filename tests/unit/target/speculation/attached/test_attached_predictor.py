@@ -45,16 +45,25 @@ class Drafter:
         return [[1, 2, 3]] * len(states)
 
 
+class Shortlist:
+    """Notes the texts that it is given."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[list[int], str | None]] = []
+
+    def read(self, token_ids: list[int], cache_scope: str | None) -> None:
+        self.texts.append(([*token_ids], cache_scope))
+
+
 class Target:
     """One sequence, whose passes add a token each."""
 
     def __init__(self, *, guided: bool = False) -> None:
-        self.drafter = Drafter()
+        self.drafter, self.shortlist = Drafter(), Shortlist()
         self.blocks = BlockManager(num_blocks=256, block_size=BLOCK_SIZE, keeps_prefixes=False)
         device = SimpleNamespace(synchronize=lambda: None)
-        loaded: Any = SimpleNamespace(
-            name="some/head", decoder=self.drafter, num_predictions=3, ends_early=True, device=device
-        )
+        own = {"name": "some/head", "num_predictions": 3, "ends_early": True}
+        loaded: Any = SimpleNamespace(decoder=self.drafter, device=device, shortlist=self.shortlist, **own)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
         sampler: Any = None
         self.predictor = AttachedPredictor(loaded, sampler, batch, self.blocks, PolicyConfig())
@@ -92,6 +101,14 @@ async def test_it_reads_the_rows_of_each_pass_and_draws_where_asked():
     assert target.step(wanted=3) == [1, 2, 3]
     assert target.drafter.read == [[*range(40)], [0]]
     assert target.drafter.num_passes == 1, "the other one drew"
+
+
+async def test_all_tokens_that_it_reads_come_onto_its_shortlist():
+    target = Target()
+    target.step()
+    target.step(wanted=3)
+    scope = target.sequence.text.cache_scope
+    assert target.shortlist.texts == [([*target.sequence.text.tokens[1:41]], scope), ([7], scope)]
 
 
 async def test_it_reads_nothing_while_nobody_asks():
