@@ -20,6 +20,7 @@ _ON_BOTH = {
     "a draft's shortlist of tokens": "--head-shortlist",
     "evicted blocks of the KV cache kept elsewhere": "--kv-offload-memory",
     "target and draft on the same device": "--device",
+    "heads, and a model's own layer for multi-token prediction": "--head",
     "several models in one server": "--model",
 }
 """What every device does, and its option, if there is one."""

@@ -97,7 +97,7 @@ void read(const char*, const py::handle& from, std::optional<Features>& to) {
     to = Features{.count = from.attr("count").cast<int>(),
                   .width = from.attr("width").cast<int>(),
                   .norm = parse("features.norm", from.attr("norm").cast<std::string>(), kFeatureNorms),
-                  .are_joined = from.attr("are_joined").cast<bool>(),
+                  .fc_reads_both = from.attr("fc_reads_both").cast<bool>(),
                   .norm_residual = from.attr("norm_residual").cast<bool>(),
                   .norm_carried = from.attr("norm_carried").cast<bool>(),
                   .own_embedding = from.attr("own_embedding").cast<bool>(),

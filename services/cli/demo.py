@@ -111,9 +111,9 @@ def _show(models: ModelPair, out: Terminal, max_tokens: int, load: float, log: I
     """Let the model answer questions if it has a chat template, or else continue texts; returns whether each answer has
     the same bytes without predictions. `load` is that of the machine before.
     """
-    predictor = models.predictor
     with running_pair(models, log=log) as pair, Client(pair.target.address) as client:
         info = client.model_info()
+        predictor = models.predictor or ("the head" if info.head else "")
         parts = info.fingerprint_parts
         way = f", with {predictor}" if predictor else ""
         out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, on {pair.target.address}{way}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
-from outrider import Client, OutriderError
+from outrider import Client, ModelInfo, OutriderError
 from services.cli.command_parser import CommandParser
 from services.cli.service_pair import (
     PLACEMENTS,
@@ -138,7 +138,8 @@ def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int
     ):
         if models.draft and arguments.device == draft_device == CPU:
             Terminal(sys.stderr).note(cores.describe())
-        _print_calls(pair, metrics, out, predictor=models.predictor, may_ask=not _has_tls(arguments.options))
+        info = None if _has_tls(arguments.options) else _info(pair.target.address)
+        _print_calls(pair, metrics, out, info, models.predictor)
         return _serve(pair, arguments.http, _flag("--allow-demo-controls", admin), out)
 
 
@@ -161,29 +162,29 @@ def _serve(pair: ServicePair, http: str | None, gateway_options: list[str], out:
         return target.wait()
 
 
-def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, *, predictor: str, may_ask: bool) -> None:
+def _print_calls(pair: ServicePair, metrics: str | None, out: Terminal, info: ModelInfo | None, predictor: str) -> None:
     """Print what a user may run next, without options that have their default values, and what the colours mean.
 
-    With `may_ask` the target is asked whether its model can chat.
+    `info` is what the target says of its model, `predictor` what was given to predict for it.
     """
     address = pair.target.address
     where = "" if address == _LISTEN else f" --address {address}"
     out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
     out.text(f'  outrider generate "def quicksort" --max-tokens 100{where}\n')
-    if may_ask and _can_chat(address):
+    if info is not None and info.has_chat_template:
         out.text(f"  outrider chat{where}\n")
     if metrics == _METRICS and importlib.util.find_spec("rich"):  # which `top` needs
         out.text("  outrider top\n")
-    out.legend(predictor, lookup=True)
+    out.legend(predictor or ("the head" if info is not None and info.head else ""), lookup=True)
 
 
-def _can_chat(address: str) -> bool:
-    """Return whether the first model has a chat template; False if the target refuses to say, or does not answer."""
+def _info(address: str) -> ModelInfo | None:
+    """Return what a target says of its first model; None if it refuses to say, or does not answer."""
     try:
         with Client(_local(address), max_retries=0) as client:
-            return client.model_info(timeout=_ASKED_SECONDS).has_chat_template
+            return client.model_info(timeout=_ASKED_SECONDS)
     except OutriderError:
-        return False
+        return None
 
 
 def _local(address: str) -> str:

@@ -91,8 +91,5 @@ class MultiStepRunner:
 
 
 def _prepare(shortlist: HeadShortlist, runs: Seq[Run], masks: Seq[NDArray[np.uint32] | None]) -> None:
-    for run in runs:
-        shortlist.read(run.token_ids, run.text.cache_scope)
-    for mask in masks:
-        if mask is not None:
-            shortlist.allow(mask)
+    shortlist.note((run.token_ids, run.text.cache_scope) for run in runs)
+    shortlist.allow(masks)

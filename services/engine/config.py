@@ -68,7 +68,7 @@ class EngineConfig:
 
     model: ModelSource
     head: ModelSource | None = None  # an attached drafter for it
-    own_head: bool = False  # whether it is the model's own layer for multi-token prediction, if it has one
+    uses_mtp: bool = False  # if there is no head: whether the model's own layer for multi-token prediction predicts
     isa: str
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …

@@ -1,4 +1,4 @@
-"""HeadShortlist: the tokens that are predicted among if reading all rows of a head would take too long."""
+"""HeadShortlist: the tokens that a draft or a head predicts among if the logits of all would take too long."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -40,38 +40,50 @@ class HeadShortlist:
         self._is_fixed[ids[:num_fixed]] = True
         # The index of each of the others in the list, the next one to be evicted first (LRU).
         self._places = OrderedDict((ids[place], place) for place in reversed(range(num_fixed, size)))
+        self._bits = np.zeros(-(-self._vocab_size // 32), dtype=np.uint32)  # of all tokens on the list, as masks are
+        for token_id in ids:
+            self._flip(token_id)
         self._decoder.shorten_head(self._ids)
 
-    def read(self, token_ids: Seq[int], cache_scope: str | None) -> None:
-        """Put tokens of a text onto the list; called between two passes.
+    def note(self, texts: Iterable[tuple[Seq[int], str | None]]) -> None:
+        """Put tokens of texts onto the list, each with its cache scope, between two passes.
 
-        Predictions reveal to other callers which tokens are on the list, so that texts whose cache scope is not open to
-        anybody leave nothing there.
+        Predictions reveal to other callers which tokens are on the list: texts in a private cache scope add nothing.
         """
-        if cache_scope == ANYBODY:
-            self._put(np.asarray(token_ids, dtype=np.int64))
+        self._put([token_id for token_ids, scope in texts if scope == ANYBODY for token_id in token_ids])
 
-    def allow(self, mask: NDArray[np.uint32]) -> None:
-        """Put the tokens that a mask, [1, words], allows onto the list if they are few, or if none of them is on it.
+    def allow(self, masks: Iterable[NDArray[np.uint32] | None]) -> None:
+        """Put the tokens that each mask, [1, words], allows onto the list if they are few, or if none of them is on it.
 
-        A draft without a token to draw would send nothing, and its target would wait in vain.
+        Without a token to draw there would be no prediction, and a draft's target would wait in vain.
         """
+        for mask in masks:
+            if mask is not None:
+                self._allow(mask)
+
+    def _allow(self, mask: NDArray[np.uint32]) -> None:
         is_short = int(np.bitwise_count(mask).sum()) <= _FEW
-        if is_short or not (mask[0, self._ids // 32] >> (self._ids % 32).astype(np.uint32) & 1).any():
+        if is_short or not (mask[0, : len(self._bits)] & self._bits).any():
             is_allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")[: self._vocab_size]
-            self._put(np.flatnonzero(is_allowed)[:_FEW])
+            self._put(np.flatnonzero(is_allowed)[:_FEW].tolist())
 
-    def _put(self, ids: NDArray[np.int64]) -> None:
+    def _put(self, token_ids: Seq[int]) -> None:
         is_changed = False
+        ids = np.array(token_ids, dtype=np.int64)
         for token_id in ids[~self._is_fixed[ids]].tolist():
             if token_id in self._places:
                 self._places.move_to_end(token_id)
             else:
-                _, place = self._places.popitem(last=False)
+                evicted, place = self._places.popitem(last=False)
                 self._places[token_id], self._ids[place] = place, token_id
+                self._flip(evicted)
+                self._flip(token_id)
                 is_changed = True
         if is_changed:
             self._decoder.shorten_head(self._ids)
+
+    def _flip(self, token_id: int) -> None:
+        self._bits[token_id // 32] ^= np.uint32(1 << token_id % 32)
 
 
 def widen_head(decoder: Decoder) -> None:

@@ -1,29 +1,79 @@
 """LoadedDrafter: an attached drafter's weights on its target's device."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, find_own_drafter, load_drafter
+from services.engine.checkpoint.attached.attached_drafter import (
+    AttachedDrafter,
+    find_own_drafter,
+    load_drafter,
+    warn_of_own_layer,
+)
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.config import EngineConfig
+from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.model_loader import fill_decoder, new_decoder
-from services.engine.decoder.native import Decoder, Device
+from services.engine.decoder.native import Decoder, Device, DeviceError
 from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.head_shortlist import HeadShortlist
 from services.engine.hub.fetch import fetch
 
-_SHORTLIST = 32_768  # tokens among which a drafter predicts, where the vocabulary is more than twice as large
+_SHORTLIST_SIZE = 32_768  # tokens among which a drafter predicts, where the vocabulary is more than twice as large
 
 
 def find_drafter(config: EngineConfig, target: Checkpoint) -> AttachedDrafter | None:
-    """Return the drafter of a model as configured, read and checked but for its weights' values; raises CheckpointError
-    and HubError.
+    """Return the configured drafter of a model, its configuration, names and shapes checked; None if it has none.
+
+    Raises CheckpointError and HubError.
     """
-    if config.head is not None:
-        return load_drafter(fetch(config.head).path, target.config)
-    return find_own_drafter(target) if config.own_head else None
+    if config.head is None:
+        return find_own_drafter(target) if config.uses_mtp else None
+    head = fetch(config.head)
+    return replace(load_drafter(head.path, target.config), name=head.name)
+
+
+def check_host(
+    config: EngineConfig, model: ModelConfig, weights: str, drafter: AttachedDrafter | None
+) -> AttachedDrafter | None:
+    """Check that a host's memory holds a model with its drafter; returns the drafter.
+
+    A model's own layer is left out if there is memory for the model alone. Raises ConfigError.
+    """
+    try:
+        config.check_host_memory(model, weights, drafter.checkpoint.config if drafter else None)
+    except ConfigError as error:
+        if drafter is None or config.head is not None:
+            raise
+        config.check_host_memory(model, weights)
+        warn_of_own_layer(error)
+        return None
+    return drafter
+
+
+def attach(
+    config: EngineConfig,
+    drafter: AttachedDrafter | None,
+    target: Decoder,
+    device: Device,
+    weights: str,
+    special_ids: Iterable[int],
+) -> "LoadedDrafter | None":
+    """Load a drafter beside its target, see `LoadedDrafter.load`; a model's own layer that cannot be used is left out.
+
+    Raises CheckpointError and DeviceError.
+    """
+    if drafter is None:
+        return None
+    try:
+        return LoadedDrafter.load(drafter, target, device, special_ids, weights=weights, kv=config.kv)
+    except (CheckpointError, DeviceError) as error:
+        if config.head is not None:
+            raise
+        target.keep_features([])
+        warn_of_own_layer(error)
+        return None
 
 
 def drafter_weights(weights: str) -> str:
@@ -35,12 +85,14 @@ def drafter_weights(weights: str) -> str:
 class LoadedDrafter:
     """A decoder whose KV cache has the blocks of its target's."""
 
-    name: str  # where it was read
+    name: str  # for clients
+    path: Path  # of its files
+    doubts: str  # what may be wrong with it if it is hardly ever right
     decoder: Decoder
     config: ModelConfig
     num_predictions: int  # of a step that it was trained for
     device: Device
-    shortlist: HeadShortlist | None  # of an output matrix for all of a large vocabulary
+    shortlist: HeadShortlist | None  # where the output matrix has a row for each token of a large vocabulary
 
     @classmethod
     def load(
@@ -48,14 +100,15 @@ class LoadedDrafter:
         drafter: AttachedDrafter,
         target: Decoder,
         device: Device,
+        special_ids: Iterable[int] = (),
         *,
         weights: str,
         kv: str,
-        special_ids: Iterable[int] = (),
     ) -> "LoadedDrafter":
-        """Load the weights, and let the target keep the features that they read; it still lacks its KV cache.
+        """Load the weights, shorten a large output matrix, and let the target keep the features that it reads.
 
-        `weights` is the target's format, `special_ids` are the special tokens. Raises CheckpointError and DeviceError.
+        It still lacks its KV cache. `weights` is the target's format, `special_ids` are the special tokens. Raises
+        CheckpointError and DeviceError.
         """
         if problem := drafter.checkpoint.find_not_finite():
             raise CheckpointError(problem)
@@ -66,7 +119,9 @@ class LoadedDrafter:
         if drafter.head_tokens:
             decoder.set_head_tokens(drafter.head_tokens)
         return cls(
-            name=str(drafter.checkpoint.path),
+            name=drafter.name,
+            path=drafter.checkpoint.path,
+            doubts=drafter.doubts,
             decoder=decoder,
             config=drafter.checkpoint.config,
             num_predictions=drafter.num_predictions,
@@ -86,9 +141,14 @@ class LoadedDrafter:
         )
 
 
+def shortlist_size(drafter: AttachedDrafter) -> int:
+    """Return how many tokens a drafter predicts among if that is fewer than its output matrix is for, else 0."""
+    is_large = drafter.checkpoint.config.vocab_size > 2 * _SHORTLIST_SIZE
+    return _SHORTLIST_SIZE if is_large and not drafter.head_tokens else 0
+
+
 def _shortlist(drafter: AttachedDrafter, decoder: Decoder, special_ids: Iterable[int]) -> HeadShortlist | None:
     """Shorten the output matrix if it is for a whole large vocabulary: it would take most of the time."""
-    vocab_size = drafter.checkpoint.config.vocab_size
-    if drafter.head_tokens or vocab_size <= 2 * _SHORTLIST:
+    if not (size := shortlist_size(drafter)):
         return None
-    return HeadShortlist(decoder, special_ids, vocab_size, _SHORTLIST)
+    return HeadShortlist(decoder, special_ids, drafter.checkpoint.config.vocab_size, size)

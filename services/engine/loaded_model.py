@@ -23,7 +23,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
 from services.engine.hub.fetch import fetch
-from services.engine.loaded_drafter import LoadedDrafter, find_drafter
+from services.engine.loaded_drafter import LoadedDrafter, attach, check_host, find_drafter
 from services.engine.lora.adapter import Adapter
 from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ class LoadedModel:
         device = config.open_device()
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
-            config.check_host_memory(checkpoint.config, weights, attached.checkpoint.config if attached else None)
+            attached = check_host(config, checkpoint.config, weights, attached)
         decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
         (digest, cache), progress = _begin_digest(config, checkpoint), progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
@@ -79,10 +79,7 @@ class LoadedModel:
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
             adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
-            drafter = None
-            if attached:
-                formats = {"weights": weights, "kv": config.kv}
-                drafter = LoadedDrafter.load(attached, decoder, device, **formats, special_ids=tokenizer.special_ids)
+            drafter = attach(config, attached, decoder, device, weights, tokenizer.special_ids)
             num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device, drafter)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)

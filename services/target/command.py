@@ -86,9 +86,9 @@ def _add_model(group: "argparse._ArgumentGroup") -> None:
         type=NamedOption.parse,
         default=[],
         metavar="[NAME=]HEAD",
-        help="an EAGLE-3 drafter that was trained for the model, or for the one of that name, a folder or its name on "
-        f"the hub: it predicts from what the model's own passes compute, on the same device. {AUTO}: the model's own "
-        f"layer for multi-token prediction, if it has one; {_OFF}: none (default: {AUTO})",
+        help="predict from what the model's own passes compute, on the same device, with this EAGLE-3 head that was "
+        f"trained for the model (a folder, or a name on the hub); {AUTO}: with the model's own layer for multi-token "
+        f"prediction, if it has one; {_OFF}: without either (default: {AUTO})",
     )
     group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     group.add_argument(
@@ -280,7 +280,7 @@ def _with_head(engine: EngineConfig, heads: Seq[NamedOption], model: str) -> Eng
     by_name = {head.name: head.value for head in heads}
     head = by_name.get(model, by_name.get("", AUTO))
     is_word = head in (AUTO, _OFF)
-    return replace(engine, own_head=head == AUTO, head=None if is_word else read_source(head))
+    return replace(engine, uses_mtp=head == AUTO, head=None if is_word else read_source(head))
 
 
 class LoraOption(NamedTuple):

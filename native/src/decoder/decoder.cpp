@@ -248,7 +248,8 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
     }
     require_loaded();
     if (columns_) {
-        throw std::invalid_argument("token_ids: the lm_head has tokens of its own already");
+        throw std::invalid_argument(
+            "token_ids: the lm_head has rows for some tokens only, and cannot be shortened");
     }
     const auto num_tokens = static_cast<int>(token_ids.size());
     if ((short_head_ ? short_head_->num_tokens() : 0) != num_tokens) {

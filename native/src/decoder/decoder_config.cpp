@@ -142,9 +142,9 @@ void validate_features(const DecoderConfig& config) {
     require(
         config.norm == NormKind::rms && config.pre_norm && !config.post_norm && !config.parallel_mlp,
         "norm, pre_norm, post_norm and parallel_mlp must be \"rms\", true, false and false with features");
-    require(features.are_joined || !config.attention_gate,
-            "attention_gate is true; it must be false where layer 0 reads features");
-    if (features.are_joined) {
+    require(features.fc_reads_both || !config.attention_gate,
+            "attention_gate is true; with features it must be false unless features.fc_reads_both is true");
+    if (features.fc_reads_both) {
         require_range("features.count", features.count, 1, 1);
         require_range("features.width", features.width, config.hidden_size, config.hidden_size);
     }

@@ -21,8 +21,9 @@ void Decoder::embed() {
                     .rows = rows()});
     if (feature_input_) {
         const FeatureWeights& features = weights_.features();
-        const DeviceBuffer<float>& norm =
-            config_.features->are_joined ? features.embedding_norm : weights_.layer(0).attention_norm.weight;
+        const DeviceBuffer<float>& norm = config_.features->fc_reads_both
+                                              ? features.embedding_norm
+                                              : weights_.layer(0).attention_norm.weight;
         feature_input_->begin(features, embedded, norm.data(), workspace_.residual.data(), rows(), linear_);
     }
     if (config_.has(LayerKind::attention)) {

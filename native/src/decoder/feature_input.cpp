@@ -22,7 +22,7 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
     const Features& features = *config.features;
     const int hidden = config.hidden_size;
     const bool is_rounded = builder.activation_format() == Format::bf16;
-    builder.add_fused(fc, features.are_joined ? 2 * hidden : features.size(), {{"fc", hidden}},
+    builder.add_fused(fc, features.fc_reads_both ? 2 * hidden : features.size(), {{"fc", hidden}},
                       is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
     if (features.norm == FeatureNorm::all) {
         builder.add_vectors(norm, {{"feature_norm", features.size()}});
@@ -33,7 +33,7 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
         }
         builder.add_vectors(norm, parts);
     }
-    if (features.are_joined) {
+    if (features.fc_reads_both) {
         builder.add_vectors(embedding_norm, {{"embedding_norm", hidden}});
     }
     builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
@@ -57,7 +57,7 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
     }
     moved |= carried_.reserve(device_, count * hidden);
     moved |= both_.reserve(device_, rows);
-    if (features.are_joined) {
+    if (features.fc_reads_both) {
         moved |= linear.reserve(rows, hidden, 2 * hidden);
     } else {
         moved |= features_.reserve(device_, rows);
@@ -80,12 +80,12 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
                               .out = {gathered_.data(), Format::f32, width},
                               .rows = count,
                               .width = width});
-        const Activations out = shape.are_joined ? Activations{hidden_.data(), Format::f32, width}
-                                                 : from_column(features_.view(), column);
+        const Activations out = shape.fc_reads_both ? Activations{hidden_.data(), Format::f32, width}
+                                                    : from_column(features_.view(), column);
         normalise(gathered_.data(), weights.norm.data() ? weights.norm.data() + column : nullptr, out, count,
                   width);
     }
-    if (!shape.are_joined) {
+    if (!shape.fc_reads_both) {
         linear.multiply(features_.view(), count, weights.fc, nullptr, hidden_.data());
     }
     num_rows_ = count;
@@ -97,7 +97,7 @@ void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const f
     const float* const hidden_norm = weights.hidden_norm.data();
     normalise(embedded, embedding_norm, both(), rows, width);
     normalise(hidden_.data(), hidden_norm, from_column(both(), width), rows, width);
-    if (config_.features->are_joined) {
+    if (config_.features->fc_reads_both) {
         linear.multiply(both(), rows, weights.fc, nullptr, residual);
     } else {
         normalise(hidden_.data(), config_.features->norm_residual ? hidden_norm : nullptr,

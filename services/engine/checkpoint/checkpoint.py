@@ -62,12 +62,12 @@ class Checkpoint:
         self._tensors = source.tensors
         self._weights = _find_weights(source)
 
-    def mtp(self) -> "Checkpoint | None":
+    def read_mtp(self) -> "Checkpoint | None":
         """Return the layer for multi-token prediction as a drafter's checkpoint; None if there is none.
 
         Raises CheckpointError, naming the tensor at fault.
         """
-        return None if self._source.mtp is None else Checkpoint(self._source.mtp())
+        return None if self._source.read_mtp is None else Checkpoint(self._source.read_mtp())
 
     def weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """Yield every weight under our name: float32, float16, or bfloat16 as uint16 bits; views of the files.

@@ -29,4 +29,4 @@ class CheckpointSource:
     folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of a folder's tensors with another row order
     ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
-    mtp: Callable[[], "CheckpointSource"] | None = None  # reads that of its layer for multi-token prediction
+    read_mtp: Callable[[], "CheckpointSource"] | None = None  # reads its layer for multi-token prediction

@@ -13,7 +13,7 @@ from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.attached.drafter_fields import is_drafter
-from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names
+from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names, mtp_source
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
@@ -63,7 +63,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
     token_rules = read_token_rules(generation, vocab_size=config.vocab_size, eos_token_ids=eos_token_ids)
     warn_of_ignored_settings(generation)
-    tensors, idle = _open(folder, read_method(fields))
+    stored, idle = _open(folder, read_method(fields))
+    tensors = stored
     held = {*map(text_name, tensors)}
     of_text = fitting_names((architecture.names, architecture.stacked_names), config, held)
     names, others = _find_names(of_text, tensors)
@@ -73,7 +74,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    others |= idle | {name for name in tensors if name.endswith(RECOMPUTED) or name.startswith(_MTP)}
+    unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)}
+    others |= unused | {name for name in tensors if name.startswith(_MTP)}
     source = CheckpointSource(
         path=folder,
         described_by="config.json",
@@ -89,30 +91,22 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
     )
-    has_mtp = any(name.startswith(_MTP) for name in tensors)
-    return replace(source, mtp=partial(_read_mtp, source, architecture)) if has_mtp else source
+    has_mtp = "mtp_num_hidden_layers" in architecture.fields and any(name.startswith(_MTP) for name in tensors)
+    return replace(source, read_mtp=partial(_read_mtp, source, architecture, stored, unused)) if has_mtp else source
 
 
-def _read_mtp(model: CheckpointSource, architecture: Architecture) -> CheckpointSource:
+def _read_mtp(
+    model: CheckpointSource, architecture: Architecture, stored: StoredTensors, unused: set[str]
+) -> CheckpointSource:
     """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
     config, tensors = mtp_config(model.config), model.tensors
     others = {_named(model.names, "final_norm"): "feature_norm", **_MTP_NAMES}
-    tables = [table for table in (architecture.names, architecture.stacked_names) if table]
-    names = fitting_names(
-        [mtp_names(table, "model.layers.{i}.", f"{_MTP}layers.0.", others) for table in tables], config, {*tensors}
-    )
-    require_values(tensors, names)
+    tables, layer = (architecture.names, architecture.stacked_names), f"{_MTP}layers.0."
+    names = mtp_names(tables, config, tensors, others, model_layer="model.layers.{i}.", mtp_layer=layer)
+    require_values(stored, names)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    return replace(
-        model,
-        config=config,
-        tensors=tensors,
-        names=names,
-        folder_names={},
-        folder_orders={},
-        ignored=frozenset(name for name in tensors if not name.startswith(_MTP)),
-    )
+    return mtp_source(model, config, tensors, names, unused | {name for name in tensors if not name.startswith(_MTP)})
 
 
 def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]:

@@ -102,9 +102,7 @@ class Features:
     count: int  # residual streams, each after some of the target's layers
     width: int  # of each, the target's hidden size
     norm: FeatureNorm = FeatureNorm.NONE
-    are_joined: bool = (
-        False  # `fc` makes the residual of the token's vector and the hidden one; else layer 0 reads both
-    )
+    fc_reads_both: bool = False  # the token's vector and the hidden one; else layer 0 does, and `fc` reads the features
     norm_residual: bool = False  # the residual begins with the normed hidden vector
     norm_carried: bool = False  # the next row's hidden vector is normed
     own_embedding: bool = False  # else it is the target's

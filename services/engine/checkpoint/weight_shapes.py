@@ -46,13 +46,13 @@ def _adapt_to_features(
     del ends["lm_head"]
     if features.head_size:
         ends["lm_head"] = (features.head_size, hidden)
-    ends |= {"fc": (hidden, 2 * hidden if features.are_joined else features.count * width), "hidden_norm": (hidden,)}
+    ends |= {"fc": (hidden, 2 * hidden if features.fc_reads_both else features.count * width), "hidden_norm": (hidden,)}
     match features.norm:
         case FeatureNorm.ALL:
             ends |= {"feature_norm": (features.count * width,)}
         case FeatureNorm.EACH:
             ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
-    if features.are_joined:
+    if features.fc_reads_both:
         ends |= {"embedding_norm": (hidden,)}
         return
     for name in ("q", "k", "v"):

@@ -65,5 +65,6 @@ class OwnEngine:
         """The predictors in the order in which they are asked."""
         setup = self._setup
         drafts = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
-        first = [*of_model, *drafts]
+        is_own = setup.engine.head is None  # what was asked for goes before the model's own layer
+        first = [*drafts, *of_model] if is_own else [*of_model, *drafts]
         return with_lookup(*first, long_match=PolicyConfig().long_match) if setup.lookup else first

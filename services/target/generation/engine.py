@@ -30,7 +30,7 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.deliveries import Deliveries
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, OffloadFigures, SequenceFigures
-from services.target.generation.fingerprint import Fingerprint, fingerprint_of
+from services.target.generation.fingerprint import fingerprint_of
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
@@ -87,7 +87,7 @@ class TargetEngine:
         fingerprint = fingerprint_of(model, config)
         self.offload = open_offload(config, model, str(fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
-        self.facts = _facts(model, config, fingerprint)
+        self.facts = EngineFacts.of(model, config, fingerprint)
         self.scheduler = Scheduler(_limits(config), model.blocks)
         attached = _attached(model, config, self._policy)
         runner = ModelRunner(
@@ -380,30 +380,3 @@ def _limits(config: EngineConfig) -> SchedulerConfig:
 def _unloader(loader: AdapterLoader, loop: EngineLoop) -> Callable[[Adapter], None]:
     """A function that unloads an adapter between two steps; it does not keep the engine in memory."""
     return lambda adapter: loop.post(lambda: loader.unload(adapter))
-
-
-def _facts(model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -> EngineFacts:
-    num_blocks = model.blocks.num_blocks
-    return EngineFacts(
-        config=config,
-        fingerprint=fingerprint,
-        device=model.device.name,
-        weights=model.weights,
-        context_length=model.context_length,
-        num_blocks=num_blocks,
-        block_size=model.blocks.block_size,
-        vocab_size=model.checkpoint.config.vocab_size,
-        session_blocks=config.resolve_session_blocks(num_blocks, model.context_length),
-        most_sessions=config.most_sessions(model.checkpoint.config),
-        head=_head_name(config) if model.drafter is not None else "",
-    )
-
-
-def _head_name(config: EngineConfig) -> str:
-    match config.head:
-        case None:
-            return "mtp"
-        case Path():
-            return config.head.name
-        case _:
-            return str(config.head)

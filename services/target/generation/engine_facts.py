@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.engine.config import EngineConfig
+from services.engine.loaded_model import LoadedModel
 from services.engine.request import OutputOptions
 from services.target.generation.fingerprint import Fingerprint
 
@@ -25,6 +26,24 @@ class EngineFacts:
     session_blocks: int  # the most that sequences may pin
     most_sessions: float  # for which there is memory; infinity where only their blocks count
     head: str  # the name of the drafter that is attached to the model; empty if none is
+
+    @classmethod
+    def of(cls, model: LoadedModel, config: EngineConfig, fingerprint: Fingerprint) -> "EngineFacts":
+        """The facts about an engine with a loaded model."""
+        num_blocks = model.blocks.num_blocks
+        return cls(
+            config=config,
+            fingerprint=fingerprint,
+            device=model.device.name,
+            weights=model.weights,
+            context_length=model.context_length,
+            num_blocks=num_blocks,
+            block_size=model.blocks.block_size,
+            vocab_size=model.checkpoint.config.vocab_size,
+            session_blocks=config.resolve_session_blocks(num_blocks, model.context_length),
+            most_sessions=config.most_sessions(model.checkpoint.config),
+            head=model.drafter.name if model.drafter is not None else "",
+        )
 
     def capacity(self, output: OutputOptions) -> int:
         """How many tokens may wait for a reader; fewer if each of them has many logits."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
+from services.engine.checkpoint.attached.attached_drafter import warn_of_own_layer
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
@@ -11,7 +12,7 @@ from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.weight_choice import STORED
 from services.engine.hub.fetch import fetch
-from services.engine.loaded_drafter import drafter_weights, find_drafter
+from services.engine.loaded_drafter import drafter_weights, find_drafter, shortlist_size
 
 _BITS = {
     "f32": 32.0,
@@ -85,7 +86,7 @@ def plan_memory(models: Seq[tuple[str, EngineConfig]], budget: int) -> list[Memo
     depends on which models are loaded, so that a model's context length and fingerprint are the same at every loading.
     Raises ConfigError for a model that never fits, and CheckpointError.
     """
-    needs = [_need(config) for _, config in models]
+    needs = [_need(config, budget) for _, config in models]
     for (name, _), need in zip(models, needs, strict=True):
         _check(name, need, budget)
     unset = [need for need in needs if not need.is_cache_set]
@@ -95,14 +96,21 @@ def plan_memory(models: Seq[tuple[str, EngineConfig]], budget: int) -> list[Memo
     return [_share(need, part if is_for_all else budget - need.weights) for need in needs]
 
 
-def _need(config: EngineConfig) -> _Need:
+def _need(config: EngineConfig, budget: int) -> _Need:
+    """What a model needs, without its own layer for multi-token prediction if the budget holds only the rest."""
     checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
     held = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
     weights = weight_memory(checkpoint, held)
     if (attached := find_drafter(config, checkpoint)) is None:
         return _Need(config, checkpoint.config, weights)
-    drafter = attached.checkpoint
-    return _Need(config, checkpoint.config, weights + weight_memory(drafter, drafter_weights(held)), drafter.config)
+    drafter, format_ = attached.checkpoint, drafter_weights(held)
+    shortlist = shortlist_size(attached) * checkpoint.config.hidden_size * _BITS[format_] // 8
+    of_both = weights + weight_memory(drafter, format_) + round(shortlist)
+    need = _Need(config, checkpoint.config, of_both, drafter.config)
+    if config.head is None and need.weights + need.least_cache > budget:
+        warn_of_own_layer(f"memory_budget is {budget} bytes, and with it the model takes {need.weights} of weights")
+        return _Need(replace(config, uses_mtp=False), checkpoint.config, weights)
+    return need
 
 
 def _check(name: str, need: _Need, budget: int) -> None:

@@ -20,11 +20,7 @@ from services.target.speculation.predictors.predictor import DraftPredictor, Pre
 logger = logging.getLogger(__name__)
 
 _LEAST_RIGHT = {40: 0.1, 200: 0.2}  # the share of first predictions, by their number; with AUTO a bad drafter gets few
-_USELESS = (
-    "%s: only %d of %d first predictions of this attached drafter were right: it may belong to another model, take its "
-    "features after other layers (eagle_aux_hidden_state_layer_ids), have other norms (norm_before_residual, "
-    "norm_before_fc, fc_norm, norm_output), or be trained for answers of another kind (with or without thinking)"
-)
+_USELESS = "%s: of the attached drafter %s only %d of %d first predictions were right: %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +183,8 @@ class AttachedSource(Source):
         least = _LEAST_RIGHT.get(self._num_verdicts, 0.0) * self._num_verdicts
         if self._num_right < least and not self._is_reported:
             self._is_reported = True
-            logger.warning(_USELESS, self.predictor.name, self._num_right, self._num_verdicts)
+            drafter = self.predictor.drafter
+            logger.warning(_USELESS, drafter.path, drafter.name, self._num_right, self._num_verdicts, drafter.doubts)
 
 
 class DraftSource(Source):

@@ -91,7 +91,7 @@ class Speculation:
         if not _is_allowed(sequence):
             _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
         elif not self._sources:
-            _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured, and the lookup is switched off")
+            _explain(sequence, NoSpeculation.NO_PREDICTOR, "there is no draft, no head, and no lookup")
         else:
             self.follow(sequence)
 

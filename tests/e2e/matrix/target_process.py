@@ -95,7 +95,7 @@ def _make_server(setup: Setup, store: Path, probe: Probe, address: str, draft_ad
     if setup.source == "draft":
         return WatchedServer(probe, replace(model, drafts=[draft_address]), server, setup.fronts)
     if setup.source in ATTACHED:
-        engine = replace(engine, head=head_folder(setup.model, setup.source), own_head=True)
+        engine = replace(engine, head=head_folder(setup.model, setup.source), uses_mtp=True)
         return WatchedServer(probe, replace(model, engine=engine), server, setup.fronts)
     vocab_size = load_checkpoint(fetch(engine.model).path).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)

@@ -114,8 +114,8 @@ def _not_attached(cell: Cell, outcome: Outcome) -> Iterator[str]:
 
 
 def _least_right(cell: Cell) -> float:
-    """Of a drafter that would always be right: what is forbidden it does not know, nor Mirostat's level after its own
-    draws, and int4 rounds what it has.
+    """The least share of right predictions of a drafter that would always be right: it does not know forbidden tokens,
+    nor Mirostat's level after its own draws, and int4 rounds its weights.
     """
     is_free = cell.company == "alone" and cell.setting not in ("grammar", "banned", "truncated")
     return 0.9 if is_free and cell.setup.weights != "int4" else 0.5

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from gguf.quants import quantize
 from numpy.typing import NDArray
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from tests.harness.models.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
@@ -85,7 +86,9 @@ def write_gguf(
     model_type = config["model_type"]
     arch = _ARCHITECTURES.get(model_type, model_type)
     writer = gguf.GGUFWriter(path, arch, split_max_tensors=tensors_each)
-    _add_hyperparameters(writer, arch, config, int("mtp.fc.weight" in load_file(folder / "model.safetensors")))
+    with safe_open(folder / "model.safetensors", framework="numpy") as stored:
+        has_mtp = "mtp.fc.weight" in {*stored.keys()}
+    _add_hyperparameters(writer, arch, config, num_mtp_layers=int(has_mtp))
     _add_tokenizer(writer, folder, config)
     for name, value in keys.items():
         key = name.replace("__", ".")
@@ -103,16 +106,15 @@ def _config(folder: Path) -> dict[str, Any]:
     return config.get("text_config", config)
 
 
-def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any], further: int) -> None:
-    """With the number of layers that predict further tokens."""
+def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any], num_mtp_layers: int) -> None:
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     rope = config["rope_parameters"]
     rope = rope.get("full_attention", rope)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"] + further)
-    if further:
-        add_value(writer, f"{arch}.nextn_predict_layers", further)
+    writer.add_block_count(config["num_hidden_layers"] + num_mtp_layers)
+    if num_mtp_layers:
+        add_value(writer, f"{arch}.nextn_predict_layers", num_mtp_layers)
     if intermediate := config.get("intermediate_size"):
         writer.add_feed_forward_length(_LFM2_INTERMEDIATE if arch == "lfm2" else intermediate)
     writer.add_head_count(config["num_attention_heads"])

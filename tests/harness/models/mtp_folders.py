@@ -1,4 +1,4 @@
-"""Folders of Qwen 3.5 and Qwen3-Next with a layer for multi-token prediction, as published ones have it."""
+"""Folders of Qwen 3.5 and Qwen3-Next with a layer for multi-token prediction: a random one, or one that is right."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import torch
 
 from tests.harness.models.checkpoints import copy_of, edit_weights
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.one_step_models import make_one_step
 
 _LIKE = "layers.3."  # a layer that attends
 _NORM_OFFSET = 0.3  # how far random norms are from 1
@@ -21,9 +22,7 @@ def write_mtp_folder(kind: Further, folder: Path) -> Path:
 
 
 def _add_layer(tensors: Tensors) -> None:
-    generator = torch.Generator().manual_seed(11)
-    final_norm = next(each for name, each in tensors.items() if name.endswith("model.norm.weight"))
-    hidden = len(final_norm)
+    generator, hidden = torch.Generator().manual_seed(11), len(_final_norm(tensors))
 
     def norm() -> torch.Tensor:
         return _NORM_OFFSET * torch.randn(hidden, generator=generator)
@@ -42,17 +41,16 @@ def write_one_step_model(kind: Further, folder: Path) -> Path:
     path = write_mtp_folder(kind, folder)
 
     def edit(tensors: Tensors) -> None:
-        generator = torch.Generator().manual_seed(0)
-        for name, each in tensors.items():
-            if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")):
-                each.zero_()
-            if "embed_tokens" in name:  # all of the same length
-                each.copy_(2 * torch.randint(0, 2, each.shape, generator=generator) - 1)
-        hidden = len(tensors["mtp.norm.weight"])
+        make_one_step(tensors)
+        final_norm = _final_norm(tensors)
+        hidden = len(final_norm)
         tensors["mtp.fc.weight"] = torch.eye(hidden, 2 * hidden)
         tensors["mtp.pre_fc_norm_embedding.weight"].zero_()
-        final_norm = next(each for name, each in tensors.items() if name.endswith("model.norm.weight"))
         tensors["mtp.norm.weight"] = final_norm.clone()
 
     edit_weights(path, edit)
     return path
+
+
+def _final_norm(tensors: Tensors) -> torch.Tensor:
+    return next(each for name, each in tensors.items() if name.endswith("model.norm.weight"))

@@ -25,17 +25,19 @@ def write_one_step_pair(folder: Path) -> tuple[Path, Path]:
     path = folder / "target"
     write_random_checkpoint(path, Kind.LLAMA)
 
-    def edit(tensors: dict[str, torch.Tensor]) -> None:
-        generator = torch.Generator().manual_seed(0)
-        for name, tensor in tensors.items():
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                tensor.zero_()
-            if "embed_tokens" in name:  # all of the same length, in each head too
-                signs = torch.randint(0, 2, tensor.shape, generator=generator)
-                tensor.copy_(2 * signs - 1)
-
-    edit_weights(path, edit)
+    edit_weights(path, make_one_step)
     return path, _write_drafter(folder / "drafter", path)
+
+
+def make_one_step(tensors: dict[str, torch.Tensor]) -> None:
+    """Let a model's layers add nothing, so that its next token depends on the last one only."""
+    generator = torch.Generator().manual_seed(0)
+    for name, tensor in tensors.items():
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")):
+            tensor.zero_()
+        if "embed_tokens" in name:  # all of the same length, in each head too
+            signs = torch.randint(0, 2, tensor.shape, generator=generator)
+            tensor.copy_(2 * signs - 1)
 
 
 def _write_drafter(folder: Path, target: Path) -> Path:

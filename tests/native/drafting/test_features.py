@@ -31,7 +31,7 @@ def with_features(drafter: ModelConfig = DRAFTER, **changes: object) -> ModelCon
     return replace(drafter, features=replace(drafter.features, **changes))
 
 
-JOINED = {"count": 1, "norm": FeatureNorm.ALL, "are_joined": True, "norm_carried": True}
+JOINED = {"count": 1, "norm": FeatureNorm.ALL, "fc_reads_both": True, "norm_carried": True}
 DRAFTERS = {
     "shares both tables": DRAFTER,
     "one norm of all features, a small head": with_features(norm=FeatureNorm.ALL, head_size=len(SMALL)),
@@ -220,7 +220,7 @@ def test_what_does_not_fit_the_target_is_refused():
         ({"count": 9}, "features.count is 9"),
         ({"width": 71}, "features.width is 71"),
         ({"head_size": PLAIN.vocab_size + 1}, "features.head_size is 151"),
-        ({"are_joined": True}, "features.count is 3"),
+        ({"fc_reads_both": True}, "features.count is 3"),
     ):
         with pytest.raises(ValueError, match=said):
             PagedDecoder(with_features(**change), device, "bf16", tokens=tokens, target=target.decoder)
@@ -243,7 +243,7 @@ def test_a_shortlist_leaves_the_logits_of_its_tokens(device_name):
         assert same_bits(short[:, SMALL], whole[:, SMALL])
         assert np.isneginf(np.delete(short, SMALL, axis=1)).all()
     pair = Pair(DRAFTERS["one norm of all features, a small head"], device_name)
-    with pytest.raises(ValueError, match="token_ids: the lm_head has tokens of its own already"):
+    with pytest.raises(ValueError, match="token_ids: the lm_head has rows for some tokens only"):
         pair.drafter.decoder.shorten_head(np.array(SMALL, np.int32))
 
 

@@ -23,7 +23,7 @@ class ReferenceDrafter(ReferenceDecoder):
         if shape.norm is FeatureNorm.EACH:
             parts = features.split(shape.width, dim=-1)
             features = torch.cat([self._norm(f"feature_norm.{index}", part) for index, part in enumerate(parts)], -1)
-        return features if shape.are_joined else self._linear("fc", features, has_bias=False)
+        return features if shape.fc_reads_both else self._linear("fc", features, has_bias=False)
 
     @torch.inference_mode()
     def read(self, hidden: Tensor, token_ids: Seq[int], cache: KvCache) -> tuple[Tensor, Tensor]:
@@ -32,13 +32,13 @@ class ReferenceDrafter(ReferenceDecoder):
         assert shape is not None
         positions = torch.arange(cache.length, cache.length + len(token_ids))
         normed = self._norm("hidden_norm", hidden)
-        norm = "embedding_norm" if shape.are_joined else "layers.0.attention_norm"
+        norm = "embedding_norm" if shape.fc_reads_both else "layers.0.attention_norm"
         both = torch.cat([self._norm(norm, self._weights["embedding"][torch.tensor(token_ids)]), normed], -1)
         residual = normed if shape.norm_residual else hidden
-        if shape.are_joined:
+        if shape.fc_reads_both:
             residual = self._linear("fc", both, has_bias=False)
         for layer in range(self.config.num_layers):
-            read = both if layer == 0 and not shape.are_joined else None
+            read = both if layer == 0 and not shape.fc_reads_both else None
             residual = self._layer(layer, residual, positions, cache, read)
         cache.length += len(token_ids)
         last = self._norm("final_norm", residual)

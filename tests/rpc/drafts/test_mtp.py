@@ -1,18 +1,19 @@
 """A model's own layer for multi-token prediction predicts for it, in each format, and changes no byte."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import gguf
 import pytest
-import torch
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.harness.models.checkpoints import edit_weights
+from services.engine import loaded_drafter
 from tests.harness.models.further_checkpoints import Further
 from tests.harness.models.gguf_files import write_gguf
 from tests.harness.models.mtp_folders import write_mtp_folder, write_one_step_model
 from tests.harness.servers.server import target_server
+from tests.rpc.harness.draft_link import RunningDraft
 from tests.rpc.harness.requests import as_unary, stream_request
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
@@ -42,13 +43,13 @@ def request(**sampling: float) -> generation_pb2.GenerateRequest:
 
 
 @pytest.mark.parametrize(("source", "weights"), MODELS.values(), ids=MODELS)
-def test_a_layer_that_is_always_right_is_accepted(tmp_path, source, weights):
+def test_predictions_of_a_layer_that_is_right_are_accepted(tmp_path, source, weights):
     model = source(tmp_path)
     requests = [request(temperature=temperature) for temperature in (0.0, 1.0)]
     with target_server(model, weights=weights) as plain:
         expected = [plain.stub.Generate(each) for each in requests]
         assert not plain.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).head
-    with target_server(model, weights=weights, own_head=True) as target:
+    with target_server(model, weights=weights, uses_mtp=True) as target:
         answers = [target.stub.Generate(each) for each in requests]
         assert target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).head == "mtp"
     for answer, plain_answer in zip(answers, expected, strict=True):
@@ -64,25 +65,34 @@ def test_a_random_layer_changes_no_byte(tmp_path):
     asked = request(temperature=0.7)
     with target_server(model) as plain:
         expected = plain.stub.Generate(asked)
-    with target_server(model, own_head=True, fronts=1, own_process=True) as target:
+    with target_server(model, uses_mtp=True, fronts=1, own_process=True) as target:
         answer = target.stub.Generate(asked)
     assert answer.token_ids == expected.token_ids
     (stats,) = answer.finished.speculation.by_source
     assert stats.accepted < stats.predicted > 30
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "said"),
-    [
-        ("mtp.fc.weight", (64, 64), "tensor 'mtp.fc.weight' has shape [64, 64]; by config.json it must be [64, 128]"),
-        ("mtp.layers.1.input_layernorm.weight", (64,), "tensor 'mtp.layers.1.input_layernorm.weight' has no place in"),
-        ("mtp.embed_tokens.weight", (512, 64), "tensor 'mtp.embed_tokens.weight' has no place in the MTP layer of"),
-    ],
-)
-def test_a_layer_that_cannot_be_used_is_left_out(tmp_path, caplog, name, shape, said):
-    model = write_mtp_folder(Further.QWEN3_5, tmp_path)
-    edit_weights(model, lambda tensors: tensors.update({name: torch.ones(shape)}))
-    with target_server(model, own_head=True) as target:
-        assert not target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).head
-    (warning,) = [each.message for each in caplog.records if "multi-token prediction is not used" in each.message]
-    assert said in warning
+def test_a_shortlist_changes_no_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(loaded_drafter, "_SHORTLIST_SIZE", 80)
+    model = write_one_step_model(Further.QWEN3_5, tmp_path)
+    asked = [request(temperature=0.7), request(temperature=0.7), request(temperature=0.9), request(temperature=0.0)]
+    asked[1].cache.salt = "a scope of its own"
+    asked[2].grammar.regex = "[a-z]{30}"
+    asked[3].prompt.token_ids.ids.extend([510, 511])  # which are on no list at first
+    with target_server(model) as plain:
+        expected = [plain.stub.Generate(each) for each in asked]
+    with target_server(model, uses_mtp=True) as target:
+        answers = [target.stub.Generate(each) for each in asked]
+    assert [each.token_ids for each in answers] == [each.token_ids for each in expected]
+    for answer in answers:
+        (stats,) = answer.finished.speculation.by_source
+        assert stats.predicted > 0
+
+
+def test_a_draft_that_was_asked_for_goes_before_the_layer(tmp_path):
+    model = write_one_step_model(Further.QWEN3_5, tmp_path)
+    with closing(RunningDraft(model)) as draft, target_server(model, drafts=[draft.address], uses_mtp=True) as target:
+        target.wait_for_draft()
+        answer = target.stub.Generate(request(temperature=0.7))
+    sources = {stats.source: stats.predicted for stats in answer.finished.speculation.by_source}
+    assert max(sources, key=lambda source: sources[source]) == common_pb2.PREDICTION_SOURCE_DRAFT

@@ -88,4 +88,4 @@ def test_mode_never_is_reported_as_forbidden(lookup_target: RunningTarget) -> No
 def test_a_server_without_lookup_reports_no_predictor(target: RunningTarget) -> None:
     stats = generate(target, {"mode": ALWAYS, "lookup": True}).finished.speculation
     assert (stats.predicted, stats.no_speculation_reason) == (0, common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR)
-    assert stats.no_speculation_detail == "no draft is configured, and the lookup is switched off"
+    assert stats.no_speculation_detail == "there is no draft, no head, and no lookup"

@@ -47,33 +47,33 @@ def test_the_shortlist_starts_with_the_vocabularys_first_tokens(model: LoadedMod
 
 def test_tokens_read_stay_on_the_shortlist_until_displaced(model: LoadedModel):
     shortlist = shortlist_of(model, SIZE)
-    shortlist.read([300, 5, 301, 300], ANYBODY)
+    shortlist.note([([300, 5, 301, 300], ANYBODY)])
     assert listed(model) == {*range(SIZE - 2), 300, 301}
-    shortlist.read([*range(400, 418)], ANYBODY)
+    shortlist.note([([*range(400, 418)], ANYBODY)])
     assert listed(model) == {*range(FIXED), 300, 301, *range(400, 418)}
-    shortlist.read([301, 7], ANYBODY)
-    shortlist.read([500, 501], ANYBODY)
+    shortlist.note([([301, 7], ANYBODY)])
+    shortlist.note([([500, 501], ANYBODY)])
     assert listed(model) == {*range(FIXED), 301, *range(401, 418), 500, 501}
-    shortlist.read([*range(VOCAB_SIZE)] * 2, ANYBODY)
+    shortlist.note([([*range(VOCAB_SIZE)] * 2, ANYBODY)])
     assert listed(model) == {*range(FIXED), *range(VOCAB_SIZE - SIZE + FIXED, VOCAB_SIZE)}
 
 
-def test_texts_that_only_some_may_find_leave_nothing(model: LoadedModel):
-    shortlist_of(model, SIZE).read([300, 301], "a scope of its own")
+def test_texts_in_a_private_scope_leave_nothing_on_the_list(model: LoadedModel):
+    shortlist_of(model, SIZE).note([([300, 301], "a scope of its own")])
     assert listed(model) == {*range(SIZE)}
 
 
 def test_all_tokens_of_a_narrow_mask_are_on_the_shortlist(model: LoadedModel):
     shortlist = shortlist_of(model, SIZE)
-    shortlist.allow(mask_of(2, 350, 450))
+    shortlist.allow([mask_of(2, 350, 450)])
     assert {350, 450} <= listed(model)
 
 
 def test_some_tokens_of_a_wide_mask_are_on_the_shortlist(model: LoadedModel):
     shortlist = shortlist_of(model, SIZE)
-    shortlist.allow(mask_of(3, *range(200, 400)))
+    shortlist.allow([mask_of(3, *range(200, 400))])
     assert listed(model) == {*range(SIZE)}  # one is there already
-    shortlist.allow(mask_of(*range(200, 400)))
+    shortlist.allow([mask_of(*range(200, 400))])
     assert listed(model) & {*range(200, 400)}
     assert len(listed(model)) == SIZE
 
@@ -82,7 +82,7 @@ def test_bits_of_a_mask_beyond_the_vocabulary_are_no_tokens(model: LoadedModel):
     shortlist = shortlist_of(model, SIZE)
     words = np.zeros((1, VOCAB_SIZE // 32 + 1), dtype=np.uint32)
     words[0, -1] = 2**32 - 1
-    shortlist.allow(words)
+    shortlist.allow([words])
     assert listed(model) == {*range(SIZE)}
 
 
@@ -93,5 +93,5 @@ def test_a_size_that_cannot_be_is_refused(model: LoadedModel, size: int):
 
 
 def test_all_of_a_vocabulary_may_be_on_it(model: LoadedModel):
-    shortlist_of(model, VOCAB_SIZE).read([VOCAB_SIZE - 1], ANYBODY)
+    shortlist_of(model, VOCAB_SIZE).note([([VOCAB_SIZE - 1], ANYBODY)])
     assert listed(model) == {*range(VOCAB_SIZE)}

@@ -56,7 +56,7 @@ class Decoder {
     /// Restricts the following passes to the logits of these tokens; all other logits are minus infinity. An
     /// empty list restores the whole vocabulary. If the list is as long as the previous one, only the rows
     /// that differ are copied. Throws std::invalid_argument for a token outside the vocabulary or too many
-    /// tokens, std::runtime_error while weights are missing.
+    /// tokens, and if the lm_head has rows for some tokens only; std::runtime_error while weights are missing.
     void shorten_head(const std::vector<int32_t>& token_ids);
 
     /// Lets the following passes keep features for an attached drafter: the residual stream after so many layers,

@@ -47,7 +47,8 @@ struct Features {
     int count = 0;  // residual streams
     int width = 0;  // of each, the target's hidden size
     FeatureNorm norm = FeatureNorm::none;
-    bool are_joined = false;     // fc joins the token's and the hidden vector; else layer 0 reads both
+    bool fc_reads_both =
+        false;  // the token's vector and the hidden one; else layer 0 does, and fc the features
     bool norm_residual = false;  // the residual begins with the normed hidden vector
     bool norm_carried = false;   // the next row's hidden vector is normed
     bool own_embedding = false;  // else the target's
@@ -109,7 +110,7 @@ struct DecoderConfig {
     /// The bytes of one sequence's states, in all layers together.
     int64_t state_bytes(int ring_rows) const;
     /// Whether a layer of an attached drafter reads the token's vector and the hidden one, instead of the residual.
-    bool reads_both(int layer) const { return features && !features->are_joined && layer == 0; }
+    bool reads_both(int layer) const { return features && !features->fc_reads_both && layer == 0; }
     /// The inputs of a layer's queries, keys and values.
     int attention_input_size(int layer) const { return reads_both(layer) ? 2 * hidden_size : hidden_size; }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }

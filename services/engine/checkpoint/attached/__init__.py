@@ -1,1 +1,1 @@
-"""Folders of attached drafters, which predict from the features of their target (EAGLE-3)."""
+"""Attached drafters, which predict from the features of their target: EAGLE-3 folders, and a model's own MTP layer."""

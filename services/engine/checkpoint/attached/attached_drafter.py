@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
-from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, PREDICTIONS, DrafterFields
-from services.engine.checkpoint.attached.mtp import limited
+from services.engine.checkpoint.attached.drafter_fields import (
+    DEFAULT_PREDICTIONS,
+    LONGEST_CONTEXT,
+    DrafterFields,
+    limit_windows,
+)
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
@@ -22,17 +26,27 @@ from services.engine.forced_tokens import ForcedIds
 logger = logging.getLogger(__name__)
 
 _MOST_LAYERS = 16
+MTP = "mtp"
+"""The name of a model's own layer for multi-token prediction."""
 _OFFSETS, _MASK = "d2t", "t2d"
+_DOUBTS = (
+    "it may belong to another model, take its features after other layers (eagle_aux_hidden_state_layer_ids), have "
+    "other norms (norm_before_residual, norm_before_fc, fc_norm, norm_output), or be trained for other answers "
+    "(with or without thinking)"
+)
+_DOUBTS_OF_OWN = "the model may have been trained further without it, or merged with another; --head off leaves it out"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedDrafter:
     """Its weights, and how it is attached to its target."""
 
+    name: str  # for clients
     checkpoint: Checkpoint
     boundaries: tuple[int, ...]  # the target's layers after which it takes features
     head_tokens: tuple[int, ...]  # of each row of its output matrix; empty: all tokens in their order
     num_predictions: int  # of a step that it was trained for
+    doubts: str  # what may be wrong with one that is hardly ever right
 
 
 def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
@@ -51,7 +65,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         layers,
         architecture="EAGLE-3",
         features=features,
-        layers=limited(layers.layers, layers.max_position),
+        layers=limit_windows(layers.layers, layers.max_position),
         max_position=target.max_position,
         tied_embeddings=False,
     )
@@ -62,17 +76,38 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     require_values(tensors, names)
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or _is_redundant(name)}
     checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
-    return AttachedDrafter(checkpoint, boundaries, _read_head_tokens(tensors, config), fields.num_predictions)
+    return AttachedDrafter(
+        name=folder.resolve().name,
+        checkpoint=checkpoint,
+        boundaries=boundaries,
+        head_tokens=_read_head_tokens(tensors, config),
+        num_predictions=fields.num_predictions,
+        doubts=_DOUBTS,
+    )
 
 
 def find_own_drafter(target: Checkpoint) -> AttachedDrafter | None:
-    """Return the drafter in a model's own files; None if there is none, or none that can be used, which is logged."""
+    """Return the layer for multi-token prediction in a model's own files; None if there is none that can be used."""
     try:
-        checkpoint = target.mtp()
+        checkpoint = target.read_mtp()
     except CheckpointError as error:
-        logger.warning("the model's layer for multi-token prediction is not used: %s", error)
+        warn_of_own_layer(error)
         return None
-    return AttachedDrafter(checkpoint, (target.config.num_layers,), (), PREDICTIONS) if checkpoint else None
+    if checkpoint is None:
+        return None
+    return AttachedDrafter(
+        name=MTP,
+        checkpoint=checkpoint,
+        boundaries=(target.config.num_layers,),
+        head_tokens=(),
+        num_predictions=DEFAULT_PREDICTIONS,
+        doubts=_DOUBTS_OF_OWN,
+    )
+
+
+def warn_of_own_layer(problem: object) -> None:
+    """Log why a model's layer for multi-token prediction is left out."""
+    logger.warning("the model's own layer for multi-token prediction is not used: %s", problem)
 
 
 def _is_redundant(tensor: str) -> bool:

@@ -1,16 +1,16 @@
 """DrafterFields: the fields of a drafter's config.json, whichever program has written it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Attention, Layer, ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
 LONGEST_CONTEXT = 2048
 """The most positions that a drafter reads: those before them matter little, and old drafters know no more."""
 
-PREDICTIONS = 3
+DEFAULT_PREDICTIONS = 3
 """Of a step, for a drafter that does not say how many."""
 
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
@@ -72,7 +72,7 @@ class DrafterFields:
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
         count = first.get("speculative_tokens")
-        return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else PREDICTIONS
+        return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else DEFAULT_PREDICTIONS
 
 
 def is_drafter(config: JsonFields) -> bool:
@@ -86,6 +86,14 @@ def is_drafter_folder(folder: Path) -> bool:
     """Whether a path is a folder with an attached drafter, not a model; raises CheckpointError."""
     path = folder / "config.json"
     return path.is_file() and is_drafter(JsonFields.from_file(path))
+
+
+def limit_windows(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
+    """Return a drafter's layers, each with a window of at most so many positions: texts may be longer."""
+    return tuple(
+        replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
+        for layer in layers
+    )
 
 
 def _default_boundaries(depth: int) -> list[int] | None:

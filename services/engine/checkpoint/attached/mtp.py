@@ -4,48 +4,74 @@ It reads the output of the model's final norm, and after that its own normed out
 section 2.2, but with one layer for all depths, as Qwen3-Next and Qwen 3.5 have it).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT
-from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, Layer, ModelConfig
+from services.engine.checkpoint.architectures.table import fitting_names
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, limit_windows
+from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, ModelConfig
+from services.engine.checkpoint.stored_tensors import StoredTensors
 
 
 def mtp_config(model: ModelConfig) -> ModelConfig:
-    """Return the configuration of a model's MTP layer: one of its layers that attend, before the model's tables."""
+    """Return the configuration of an MTP layer: attention as in its model, with the model's embedding and lm_head."""
     attention = next(layer for layer in model.layers if isinstance(layer, Attention))
     return replace(
         model,
         architecture=f"the MTP layer of {model.architecture}",
-        layers=limited((attention,), LONGEST_CONTEXT),
+        layers=limit_windows((attention,), LONGEST_CONTEXT),
         features=Features(
             count=1,
             width=model.hidden_size,
             norm=FeatureNorm.ALL,  # with the weights of the model's final norm
-            are_joined=True,
+            fc_reads_both=True,
             norm_carried=True,
         ),
         tied_embeddings=False,
     )
 
 
-def limited(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
-    """Return a drafter's layers, each with a window of at most so many positions: texts may be longer."""
-    return tuple(
-        replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
-        for layer in layers
+def mtp_names(
+    tables: Iterable[Mapping[str, str] | None],
+    config: ModelConfig,
+    tensors: Iterable[str],
+    others: Mapping[str, str],
+    *,
+    model_layer: str,
+    mtp_layer: str,
+) -> dict[str, tuple[str, ...]]:
+    """Return our names of the weights in each tensor of an MTP layer, by the one of its model's tables that fits best.
+
+    The names of the model's layers begin with `model_layer`, those of this one with `mtp_layer`; `others` is the table
+    of the tensors around it. See tensor_names.py.
+    """
+    own = [
+        {mtp_layer + name.removeprefix(model_layer): ours.replace("{i}", "0") for name, ours in of_layers.items()}
+        for of_layers in (_beginning_with(model_layer, table) for table in tables if table)
+    ]
+    return fitting_names([{**others, **each} for each in own], config, {*tensors})
+
+
+def mtp_source(
+    model: CheckpointSource,
+    config: ModelConfig,
+    tensors: StoredTensors,
+    names: Mapping[str, tuple[str, ...]],
+    unused: Iterable[str],
+) -> CheckpointSource:
+    """Return the source of an MTP layer in its model's files; `unused` are the tensors of the model."""
+    return replace(
+        model,
+        config=config,
+        tensors=tensors,
+        names=names,
+        folder_names={},
+        folder_orders={},
+        ignored=frozenset(unused),
+        read_mtp=None,
     )
 
 
-def mtp_names(names: Mapping[str, str], model_layer: str, mtp_layer: str, others: Mapping[str, str]) -> dict[str, str]:
-    """Return the table of an MTP layer's tensor names, see tensor_names.py, from that of its model.
-
-    The names of the model's layers begin with `model_layer`, those of this one with `mtp_layer`; `others` are the names
-    of the tensors around it.
-    """
-    layer = {
-        mtp_layer + name.removeprefix(model_layer): ours.replace("{i}", "0")
-        for name, ours in names.items()
-        if name.startswith(model_layer)
-    }
-    return {**others, **layer}
+def _beginning_with(start: str, table: Mapping[str, str]) -> dict[str, str]:
+    return {name: ours for name, ours in table.items() if name.startswith(start)}

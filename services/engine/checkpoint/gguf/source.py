@@ -11,7 +11,7 @@ import numpy as np
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, fitting_names, read_architecture
-from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names
+from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names, mtp_source
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf.architectures import GgufArchitecture, read_gguf_config
@@ -69,7 +69,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | further),
         norms_are_offsets=False,  # the converter has added the 1
     )
-    return replace(source, mtp=partial(_read_mtp, source, found, tensors, further)) if further else source
+    return replace(source, read_mtp=partial(_read_mtp, source, found, tensors, further)) if further else source
 
 
 def _read_mtp(
@@ -78,14 +78,11 @@ def _read_mtp(
     """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
     config, layer = mtp_config(model.config), f"blk.{model.config.num_layers}."
     others = {FINAL_NORM: "feature_norm", **{layer + name: ours for name, ours in MTP_NAMES.items()}}
-    tables = [table for table in (found.names, found.packed_names) if table]
-    names = fitting_names([mtp_names(table, "blk.{i}.", layer, others) for table in tables], config, {*tensors})
+    tables = (found.names, found.packed_names)
+    names = mtp_names(tables, config, tensors, others, model_layer="blk.{i}.", mtp_layer=layer)
     _restore_packed(tensors, config, names)
     _restore_shapes(tensors, config, names)
-    ignored = frozenset(name for name in tensors if name not in further)
-    return replace(
-        model, config=config, tensors=tensors, names=names, folder_names={}, folder_orders={}, ignored=ignored
-    )
+    return mtp_source(model, config, tensors, names, (name for name in tensors if name not in further))
 
 
 def _further_layers(metadata: Metadata, config: ModelConfig, tensors: GgufTensors) -> set[str]:

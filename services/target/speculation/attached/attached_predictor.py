@@ -1,14 +1,16 @@
-"""AttachedPredictor: predicts with a drafter that reads the features of its target's passes (EAGLE-3)."""
+"""AttachedPredictor: predicts with a drafter that reads the features of its target's passes."""
 
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from itertools import compress
 from typing import NamedTuple
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Batch, Pass, Sampler
 from services.engine.events import FollowCounts, PredictionSource
 from services.engine.loaded_drafter import LoadedDrafter
+from services.engine.request import ANYBODY
 from services.target.scheduling.scheduled_rows import ScheduledRows, own_rows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.drafter_context import DrafterContext, first_to_read
@@ -43,8 +45,8 @@ class AttachedPredictor:
         self, drafter: LoadedDrafter, sampler: Sampler, batch: Batch, blocks: BlockManager, config: PolicyConfig
     ) -> None:
         """`batch` has room for the rows of any pass of the target, which has the `blocks`."""
-        self.name, self.num_predictions = drafter.name, drafter.num_predictions
-        self._drafter, self._sampler, self._batch, self._blocks = drafter, sampler, batch, blocks
+        self.drafter, self.num_predictions = drafter, drafter.num_predictions
+        self._sampler, self._batch, self._blocks = sampler, batch, blocks
         self._latency = DraftLatency(config)
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
         self._read = ReadBlocks()
@@ -139,27 +141,26 @@ class AttachedPredictor:
         return DrafterContext.after(context, sequence.text, place.position)
 
     def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
+        began, decoder = time.monotonic(), self.drafter.decoder
         rows, drawing = self._fill(wanted)
         if not rows:
             return {}
         assert self._results is not None
-        began, decoder = time.monotonic(), self._drafter.decoder
         decoder.read_features(self._results, rows)
         if not drawing:
             decoder.forward(self._batch)
-            self._drafter.device.synchronize()  # else a GPU's time would count as the next pass's
+            self.drafter.device.synchronize()  # else a GPU's time would count as the next pass's
             return {}
         masks = [sequence.draw.allowed.masks() for sequence in drawing]
-        if (shortlist := self._drafter.shortlist) is not None:
-            for mask in masks:
-                if mask is not None:
-                    shortlist.allow(mask)
+        if self.drafter.shortlist is not None:
+            is_public = (sequence.text.cache_scope == ANYBODY for sequence in drawing)
+            self.drafter.shortlist.allow(compress(masks, is_public))
         counts = [
             1 if mask is not None else min(wanted[sequence].length, context.room(sequence.text))
             for (sequence, context), mask in zip(drawing.items(), masks, strict=True)
         ]
         chances = [
-            wanted[sequence].least_chance if count > 1 and self._drafter.ends_early else 0.0
+            wanted[sequence].least_chance if count > 1 and self.drafter.ends_early else 0.0
             for sequence, count in zip(drawing, counts, strict=True)
         ]
         states = [sequence.draw.sampling for sequence in drawing]
@@ -175,6 +176,7 @@ class AttachedPredictor:
         self._batch.clear()
         rows: list[int] = []
         drawing: dict[Sequence, DrafterContext] = {}
+        texts: list[tuple[Seq[int], str | None]] = []
         for sequence, place in self._places.items():
             text = sequence.text
             self._contexts[sequence] = context = self._next_context(sequence)
@@ -185,8 +187,7 @@ class AttachedPredictor:
                 self._blocks.grow_together([(text, len(text.tokens) + wanted[sequence].length)])
                 draws = context.room(text) > 0
             token_ids = text.tokens[first + 1 : context.end + 1]
-            if self._drafter.shortlist is not None:
-                self._drafter.shortlist.read(token_ids, text.cache_scope)
+            texts.append((token_ids, text.cache_scope))
             self._batch.append(
                 token_ids,
                 position=first - context.start,
@@ -198,6 +199,8 @@ class AttachedPredictor:
             self._read.note(context, text, first)
             if draws:
                 drawing[sequence] = context
+        if self.drafter.shortlist is not None:
+            self.drafter.shortlist.note(texts)
         return rows, drawing
 
 

@@ -41,14 +41,14 @@ def test_a_head_is_for_the_model_that_it_names():
     assert setups("--model", "org/name", "--head", "org/head")[0].engine.head == HubName("org/head")
     first, second = setups("--model", "a=org/a", "--model", "b=org/b", "--head", "b=some/where/head")
     assert (first.engine.head, second.engine.head) == (None, Path("some/where/head"))
-    assert (first.engine.own_head, second.engine.own_head) == (True, False)
+    assert (first.engine.uses_mtp, second.engine.uses_mtp) == (True, False)
 
 
 def test_a_models_own_layer_is_used_unless_it_is_off():
     for options, of_each in (((), (True, True)), (("--head", "off"), (False, False))):
-        assert tuple(each.engine.own_head for each in setups("--model", "a=x", "--model", "b=y", *options)) == of_each
+        assert tuple(each.engine.uses_mtp for each in setups("--model", "a=x", "--model", "b=y", *options)) == of_each
     only = setups("--model", "a=x", "--model", "b=y", "--head", "off", "--head", "b=auto")
-    assert [(each.engine.own_head, each.engine.head) for each in only] == [(False, None), (True, None)]
+    assert [(each.engine.uses_mtp, each.engine.head) for each in only] == [(False, None), (True, None)]
 
 
 def test_names_that_do_not_fit_together_are_refused():

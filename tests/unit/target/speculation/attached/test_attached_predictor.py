@@ -1,6 +1,7 @@
 """AttachedPredictor: it reads nothing while nobody asks for its predictions, and says why it has none."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -50,9 +51,13 @@ class Shortlist:
 
     def __init__(self) -> None:
         self.texts: list[tuple[list[int], str | None]] = []
+        self.num_masks = 0
 
-    def read(self, token_ids: list[int], cache_scope: str | None) -> None:
-        self.texts.append(([*token_ids], cache_scope))
+    def note(self, texts: list[tuple[list[int], str | None]]) -> None:
+        self.texts += [([*token_ids], cache_scope) for token_ids, cache_scope in texts]
+
+    def allow(self, masks: Iterable[Any]) -> None:
+        self.num_masks += len([*masks])
 
 
 class Target:
@@ -62,7 +67,13 @@ class Target:
         self.drafter, self.shortlist = Drafter(), Shortlist()
         self.blocks = BlockManager(num_blocks=256, block_size=BLOCK_SIZE, keeps_prefixes=False)
         device = SimpleNamespace(synchronize=lambda: None)
-        own = {"name": "some/head", "num_predictions": 3, "ends_early": True}
+        own = {
+            "name": "some/head",
+            "path": "some/head",
+            "doubts": "eagle_aux_hidden_state_layer_ids",
+            "num_predictions": 3,
+            "ends_early": True,
+        }
         loaded: Any = SimpleNamespace(decoder=self.drafter, device=device, shortlist=self.shortlist, **own)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
         sampler: Any = None
@@ -109,6 +120,15 @@ async def test_all_tokens_that_it_reads_come_onto_its_shortlist():
     target.step(wanted=3)
     scope = target.sequence.text.cache_scope
     assert target.shortlist.texts == [([*target.sequence.text.tokens[1:41]], scope), ([7], scope)]
+    assert target.shortlist.num_masks == 1
+
+
+async def test_masks_of_private_texts_are_not_put_on_its_shortlist():
+    target = Target()
+    target.sequence.text.cache_scope = "a scope of its own"
+    target.step()
+    target.step(wanted=3)
+    assert target.shortlist.num_masks == 0
 
 
 async def test_it_reads_nothing_while_nobody_asks():
@@ -220,7 +240,7 @@ async def test_the_report_names_the_drafter_and_the_reasons(caplog):
     source = AttachedSource(target.predictor, PassCost(config), Regret(config, clock), config)
     for _ in range(40):
         source.settle(target.sequence, 3, 0)
-    assert "some/head: only 0 of 40 first predictions" in caplog.text
+    assert "some/head: of the attached drafter some/head only 0 of 40 first predictions were right" in caplog.text
     assert "eagle_aux_hidden_state_layer_ids" in caplog.text
 
 
