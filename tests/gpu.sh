@@ -159,11 +159,11 @@ services() { # speculation with both models on the one GPU, beside transformers
 
 heads() { # what a head and a model's own layer that are right 72 % of the time cost, and what AUTO makes of them
     local models
-    "$VENV/bin/python" -m benchmarks.make_head --shape "$HEAD" --device "$TORCH_DEVICE" "$MODELS/head" &&
-        "$VENV/bin/python" -m benchmarks.make_mtp --shape "$MTP" --device "$TORCH_DEVICE" "$MODELS/mtp" &&
+    "$VENV/bin/python" -m benchmarks.heads.make_head --shape "$HEAD" --device "$TORCH_DEVICE" "$MODELS/head" &&
+        "$VENV/bin/python" -m benchmarks.heads.make_mtp --shape "$MTP" --device "$TORCH_DEVICE" "$MODELS/mtp" &&
         for models in "$MODELS/head/target $MODELS/head/head" "$MODELS/mtp"; do
             # shellcheck disable=SC2086 # a target, and its head if that is another folder
-            "$VENV/bin/python" -m benchmarks.head_cost $models --device "$ENGINE_DEVICE" "${HEADS[@]}" || return 1
+            "$VENV/bin/python" -m benchmarks.heads.cost $models --device "$ENGINE_DEVICE" "${HEADS[@]}" || return 1
         done
 }
 

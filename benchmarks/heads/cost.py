@@ -1,4 +1,4 @@
-"""The cost of an attached drafter: `python -m benchmarks.head_cost TARGET [HEAD] --weights FORMAT...`.
+"""The cost of an attached drafter: `python -m benchmarks.heads.cost TARGET [HEAD] --weights FORMAT...`.
 
 For each format of the weights: the median time of a pass without predictions and of one that verifies some, and of what
 the drafter computes before it, for each number of predictions; a further prediction's time as a share of a plain pass;

@@ -1,4 +1,4 @@
-"""Make a target and an attached drafter of known quality for benchmarks: `python -m benchmarks.make_head OUT`.
+"""Make a target and an attached drafter of known quality for benchmarks: `python -m benchmarks.heads.make_head OUT`.
 
 The target has the shape of Qwen2.5-1.5B and weights that cost what others cost, but its layers add nothing: its next
 token depends on the last one only, and all its tokens follow each other in one long ring. The drafter, an EAGLE-3 head

@@ -1,4 +1,4 @@
-"""Make a model with a layer for multi-token prediction of known quality: `python -m benchmarks.make_mtp OUT`.
+"""Make a model with a layer for multi-token prediction of known quality: `python -m benchmarks.heads.make_mtp OUT`.
 
 The model has the shape of Qwen 3.5 and weights that cost what others cost, but its layers add nothing: its next token
 depends on the last one only, and all its tokens follow each other in one long ring. Its own layer for multi-token
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.make_head import SPECIAL, WORDS, random_matrix, write_folder, write_tokenizer
+from benchmarks.heads.make_head import SPECIAL, WORDS, random_matrix, write_folder, write_tokenizer
 
 _CARRIED = 256  # dimensions of the residual, the first, that hold all that differs between tokens
 _MARK = _CARRIED  # the next one

@@ -1,0 +1,1 @@
+"""Heads of known quality, and what they cost."""
