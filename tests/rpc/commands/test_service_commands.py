@@ -81,14 +81,18 @@ def test_up_explains_both_colours_and_killed_leaves_no_service(model: Path) -> N
             os.close(service)
 
 
-@pytest.mark.parametrize("predictor", ["the draft", "the head", ""])
-def test_the_colour_of_what_predicts_is_explained(predictor: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "own", "predictor"),
+    [("the draft", "", "the draft"), ("the head", "head", "the head"), ("", "mtp", "the head"), ("", "", "")],
+)
+def test_the_colour_of_what_predicts_is_explained(given: str, own: str, predictor: str) -> None:
     class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     pair: Any = SimpleNamespace(target=SimpleNamespace(address="localhost:1"))
-    up._print_calls(pair, None, Terminal(screen := Screen()), predictor=predictor, may_ask=False)
+    info: Any = SimpleNamespace(has_chat_template=False, head=own)
+    up._print_calls(pair, None, Terminal(screen := Screen()), info, given)
     assert LOOKUP_COLOUR in screen.getvalue()
     assert ("green: " in screen.getvalue()) == bool(predictor)
     assert f"what {predictor} had predicted" in screen.getvalue() or not predictor
