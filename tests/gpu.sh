@@ -21,7 +21,7 @@ TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
 declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=100 [kernels]=110 [states]=20 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
-declare -A OTHER_LIMITS=([cpu]=300 [heads]=200 [wheels]=60)
+declare -A OTHER_LIMITS=([cpu]=300 [heads]=300 [wheels]=60)
 DEVICE_STEPS=(build probe native kernels states profile memcheck racecheck)
 MODEL_STEPS=(build pairs passes services matrix)
 

@@ -1,4 +1,4 @@
-"""The cost of an attached drafter: `python -m benchmarks.heads.cost TARGET [HEAD] --weights FORMAT...`.
+"""The cost of a head: `python -m benchmarks.heads.cost TARGET [HEAD] --weights FORMAT...`.
 
 For each format of the weights: the median time of a pass without predictions and of one that verifies some, and of what
 the drafter computes before it, for each number of predictions; a further prediction's time as a share of a plain pass;
@@ -27,8 +27,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96, help="of each answer (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     arguments = parser.parse_args()
-    lengths = " | ".join(f"{k}: drafter, pass" for k in _LENGTHS)
-    print(f"| weights | pass, ms | {lengths} | a step, of a pass | AUTO, tokens a pass | AUTO, times NEVER |")
+    lengths = " | ".join(f"predictions: {k}; head, pass, ms" for k in _LENGTHS)
+    brought = "tokens a pass with AUTO | speed with AUTO, with NEVER = 1"
+    print(f"| weights | pass, ms | {lengths} | a further prediction, share of a pass | {brought} |")
     print("|---|---|" + "---|" * (len(_LENGTHS) + 3))
     models = ModelPair(arguments.target, arguments.head).fetched()
     for weights in arguments.weights:
