@@ -1,7 +1,6 @@
 """A model's own layer for multi-token prediction predicts for it, in each format, and changes no byte."""
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import gguf
@@ -13,7 +12,7 @@ from tests.harness.models.further_checkpoints import Further
 from tests.harness.models.gguf_files import write_gguf
 from tests.harness.models.mtp_folders import write_mtp_folder, write_one_step_model
 from tests.harness.servers.server import target_server
-from tests.rpc.harness.draft_link import RunningDraft
+from tests.rpc.harness.predictors import SlippingPredictor
 from tests.rpc.harness.requests import as_unary, stream_request
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
@@ -89,10 +88,12 @@ def test_a_shortlist_changes_no_byte(tmp_path, monkeypatch):
         assert stats.predicted > 0
 
 
-def test_a_draft_that_was_asked_for_goes_before_the_layer(tmp_path):
-    model = write_one_step_model(Further.QWEN3_5, tmp_path)
-    with closing(RunningDraft(model)) as draft, target_server(model, drafts=[draft.address], uses_mtp=True) as target:
-        target.wait_for_draft()
-        answer = target.stub.Generate(request(temperature=0.7))
-    sources = {stats.source: stats.predicted for stats in answer.finished.speculation.by_source}
-    assert max(sources, key=lambda source: sources[source]) == common_pb2.PREDICTION_SOURCE_DRAFT
+def test_a_predictor_that_was_asked_for_goes_before_the_layer(tmp_path):
+    model, asked = write_one_step_model(Further.QWEN3_5, tmp_path), request(temperature=0.7)
+    with target_server(model) as plain:
+        expected = plain.stub.Generate(asked).token_ids
+    with target_server(model, predictor=SlippingPredictor(expected), uses_mtp=True) as target:
+        answer = target.stub.Generate(asked)
+    assert answer.token_ids == expected
+    (stats,) = answer.finished.speculation.by_source
+    assert stats.source == common_pb2.PREDICTION_SOURCE_DRAFT
