@@ -9,6 +9,7 @@ default, at random, so that 72, 52 and 37 % of its runs get to the first, second
 
 import argparse
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,22 @@ _SHARPNESS = 4.0
 
 def main() -> None:
     """Make both folders."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, help="folder for target/ and head/")
-    parser.add_argument("--shape", choices=_SHAPES, default="1.5b", help="(%(default)s)")
-    parser.add_argument("--right", type=float, default=0.72, help="share of the tokens that it knows (%(default)s)")
+    arguments = begin(__doc__, _SHAPES, out="folder for target/ and head/", right="share of the tokens that it knows")
+    write_head(arguments.out, {**_COMMON, **_SHAPES[arguments.shape]}, arguments.right)
+
+
+def begin(description: str | None, shapes: Collection[str], *, out: str, right: str) -> argparse.Namespace:
+    """Parse the options of a program that makes models, the first shape by default, and seed torch."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help=out)
+    parser.add_argument("--shape", choices=shapes, default=next(iter(shapes)), help="(%(default)s)")
+    parser.add_argument("--right", type=float, default=0.72, help=f"{right} (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the weights (%(default)s)")
     parser.add_argument("--device", default="cpu", help="of torch, on which the weights depend too (%(default)s)")
     arguments = parser.parse_args()
     torch.manual_seed(arguments.seed)
     torch.set_default_device(arguments.device)
-    write_head(arguments.out, {**_COMMON, **_SHAPES[arguments.shape]}, arguments.right)
+    return arguments
 
 
 def write_head(out: Path, shape: dict[str, Any], right: float) -> None:

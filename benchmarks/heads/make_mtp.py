@@ -6,14 +6,12 @@ prediction hands the token's embedding on, and so predicts what the model says. 
 by default, at random, have a mark by which the layer makes noise of them, and which the model does not see.
 """
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.heads.make_head import SPECIAL, WORDS, random_matrix, write_folder, write_tokenizer
+from benchmarks.heads.make_head import SPECIAL, WORDS, begin, random_matrix, write_folder, write_tokenizer
 
 _CARRIED = 256  # dimensions of the residual, the first, that hold all that differs between tokens
 _MARK = _CARRIED  # the next one
@@ -71,15 +69,7 @@ _COMMON = {
 
 def main() -> None:
     """Make the folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, help="the model's folder")
-    parser.add_argument("--shape", choices=_SHAPES, default="0.8b", help="(%(default)s)")
-    parser.add_argument("--right", type=float, default=0.72, help="share of tokens without a mark (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the weights (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="of torch, on which the weights depend too (%(default)s)")
-    arguments = parser.parse_args()
-    torch.manual_seed(arguments.seed)
-    torch.set_default_device(arguments.device)
+    arguments = begin(__doc__, _SHAPES, out="the model's folder", right="share of the tokens without a mark")
     shape = {**_COMMON, **_SHAPES[arguments.shape]}
     write_folder(arguments.out, shape, _tables(shape, arguments.right) | _layers(shape) | _own_layer(shape))
     write_tokenizer(arguments.out)

@@ -103,10 +103,9 @@ def _need(config: EngineConfig, budget: int) -> _Need:
     weights = weight_memory(checkpoint, held)
     if (attached := find_drafter(config, checkpoint)) is None:
         return _Need(config, checkpoint.config, weights)
-    drafter, format_ = attached.checkpoint, drafter_weights(held)
-    shortlist = shortlist_size(attached) * checkpoint.config.hidden_size * _BITS[format_] // 8
-    of_both = weights + weight_memory(drafter, format_) + round(shortlist)
-    need = _Need(config, checkpoint.config, of_both, drafter.config)
+    drafter, in_memory = attached.checkpoint, drafter_weights(held)
+    shortlist = round(shortlist_size(attached) * checkpoint.config.hidden_size * _BITS[in_memory]) // 8
+    need = _Need(config, checkpoint.config, weights + weight_memory(drafter, in_memory) + shortlist, drafter.config)
     if config.head is None and need.weights + need.least_cache > budget:
         warn_of_own_layer(f"memory_budget is {budget} bytes, and with it the model takes {need.weights} of weights")
         return _Need(replace(config, uses_mtp=False), checkpoint.config, weights)

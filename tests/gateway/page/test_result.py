@@ -121,10 +121,11 @@ def test_the_result_is_what_the_server_reports_of_an_answer(show: Show):
 def test_the_header_says_whether_a_draft_is_connected(show: Show):
     class Drafted(PassesServicer):
         is_drafted = True
+        head = ""
 
         def GetModelInfo(self, *args: Any) -> generation_pb2.GetModelInfoResponse:  # noqa: N802
             info = super().GetModelInfo(*args)
-            info.has_draft = Drafted.is_drafted
+            info.has_draft, info.head = Drafted.is_drafted, Drafted.head
             return info
 
     with ScriptedServer(servicer_type=Drafted) as server, RunningGateway(server.address) as gateway:
@@ -138,4 +139,8 @@ def test_the_header_says_whether_a_draft_is_connected(show: Show):
         shown.tab.wait_for_selector("#model:has-text('no draft')")
         assert not shown.tab.is_visible(".legend .draft, .legend .alternate")
         assert shown.tab.is_visible(".legend .lookup")
+        Drafted.head = "mtp"
+        shown.ask(PROMPT)
+        shown.tab.wait_for_selector("#model:has-text('head mtp')")
+        assert "no draft" not in (shown.tab.text_content("#model") or "")
         assert shown.tab.locator(".intro").inner_text().startswith("The next tokens are predicted from repetitions")

@@ -47,8 +47,8 @@ struct Features {
     int count = 0;  // residual streams
     int width = 0;  // of each, the target's hidden size
     FeatureNorm norm = FeatureNorm::none;
-    bool fc_reads_both =
-        false;  // the token's vector and the hidden one; else layer 0 does, and fc the features
+    /// fc reads the token's vector and the hidden one; else layer 0 reads both, and fc the features.
+    bool fc_reads_both = false;
     bool norm_residual = false;  // the residual begins with the normed hidden vector
     bool norm_carried = false;   // the next row's hidden vector is normed
     bool own_embedding = false;  // else the target's

@@ -18,7 +18,7 @@ class Linear;
 
 /// The weights before a drafter's first layer.
 struct FeatureWeights {
-    FusedWeight fc;                      // of a row's features one after another, or of the joined vectors
+    FusedWeight fc;                      // of a row's features one after another, or of both its vectors
     DeviceBuffer<float> norm;            // [count * width]; null if features are not normed
     DeviceBuffer<float> embedding_norm;  // [hidden]; null where it is the first layer's attention_norm
     DeviceBuffer<float> hidden_norm;     // [hidden]
@@ -28,7 +28,7 @@ struct FeatureWeights {
 
 /// Each row of a drafter has a token, and the hidden vector of the token before it: computed from the target's
 /// features of that token, or carried over from the drafter's own pass over it. Both are normed and put side by side:
-/// fc joins them to the residual, or the first layer reads both.
+/// fc reads both and makes the residual, or the first layer reads both.
 class FeatureInput {
   public:
     /// `config` must outlive it, and has features.
@@ -61,7 +61,7 @@ class FeatureInput {
     int num_rows_ = 0;
     DeviceBuffer<int32_t> indices_;  // [rows], rows of the target's pass
     DeviceBuffer<float> gathered_;   // [rows, count * width]
-    ActivationBuffer features_;      // [rows, count * width], the input of fc unless it joins
+    ActivationBuffer features_;      // [rows, count * width], the input of fc unless it reads both
     DeviceBuffer<float> hidden_;     // [rows, hidden]
     DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
     ActivationBuffer both_;          // [rows, 2 * hidden]
