@@ -49,6 +49,13 @@ class StreamWriter:
     async def _write(self, message: Message) -> None:
         if self._first is None:
             self._first = asyncio.ensure_future(self._context.write(message))
+            self._first.add_done_callback(_take_error)
             await asyncio.shield(self._first)
         else:
             await self._context.write(message)
+
+
+def _take_error(write: asyncio.Future[None]) -> None:
+    """Take the error of a write that goes on after its call was cancelled: the log would have it as unexpected."""
+    if not write.cancelled():
+        write.exception()

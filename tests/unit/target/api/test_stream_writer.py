@@ -1,6 +1,7 @@
 """Readers that stall are sent the status that ends their streams when they read again; the log has no traceback."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -80,3 +81,36 @@ async def test_readers_that_leave_meanwhile_are_no_error(caplog: pytest.LogCaptu
                 call.cancel()
             proxy.flows.set()
     assert not caplog.records
+
+
+async def test_a_message_lost_after_its_call_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    context = LosingContext()
+
+    async def answer() -> None:
+        async with StreamWriter(context, 60) as writer:  # type: ignore[arg-type]
+            await writer.write(LARGE)
+
+    call = asyncio.create_task(answer())
+    await context.writes.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    context.is_lost.set()
+    await context.has_failed.wait()
+    await asyncio.sleep(0)
+    del call
+    gc.collect()
+    assert not caplog.records
+
+
+class LosingContext:
+    """Stands for a call whose connection is lost while its first message is written."""
+
+    def __init__(self) -> None:
+        self.writes, self.is_lost, self.has_failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def write(self, _: object) -> None:
+        self.writes.set()
+        await self.is_lost.wait()
+        self.has_failed.set()
+        raise RuntimeError("the connection is lost")
