@@ -58,6 +58,7 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
             case LayerKind::attention:
                 layer.window = source.attr("window").cast<int>();
                 layer.rope = source.attr("rope").cast<int>();
+                layer.looks_ahead = source.attr("looks_ahead").cast<bool>();
                 break;
             case LayerKind::short_convolution:
                 layer.taps = source.attr("taps").cast<int>();
@@ -102,6 +103,11 @@ void read(const char*, const py::handle& from, std::optional<Features>& to) {
                   .norm_carried = from.attr("norm_carried").cast<bool>(),
                   .own_embedding = from.attr("own_embedding").cast<bool>(),
                   .head_size = from.attr("head_size").cast<int>()};
+    if (const py::object block = from.attr("block"); !block.is_none()) {
+        to->block = FeatureBlock{.size = block.attr("size").cast<int>(),
+                                 .mask_token = block.attr("mask_token").cast<int>(),
+                                 .first_predicts = block.attr("first_predicts").cast<bool>()};
+    }
 }
 
 /// Reads each field from the attribute of the same name.
@@ -320,6 +326,8 @@ void register_decoder(py::module_& module) {
         .def("set_head_tokens", &Decoder::set_head_tokens, py::arg("token_ids"),
              py::call_guard<py::gil_scoped_release>())
         .def("read_features", &Decoder::read_features, py::arg("results"), py::arg("rows"),
+             py::call_guard<py::gil_scoped_release>())
+        .def("store_context", &Decoder::store_context, py::arg("batch"),
              py::call_guard<py::gil_scoped_release>())
         .def("padded_rows", &Decoder::padded_rows, py::arg("num_rows"))
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),

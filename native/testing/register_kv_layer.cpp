@@ -29,8 +29,11 @@ class BoundRows {
         require_range("positions", positions, int64_t{width_of(block_tables)} * kBlockSize);
         require_range("sequences", sequences, rows_of(block_tables));
         require_range("block_tables", block_tables, num_blocks);
-        places_ = {positions_.data(), sequences_.data(), block_tables_.data(), width_of(block_tables),
-                   rows_of(positions)};
+        places_ = {.positions = positions_.data(),
+                   .sequences = sequences_.data(),
+                   .block_tables = block_tables_.data(),
+                   .max_blocks = width_of(block_tables),
+                   .rows = rows_of(positions)};
     }
 
     const RowPlaces& places() const { return places_; }

@@ -25,8 +25,15 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
                            const std::string& prefix) {
     const int q_size = config.q_size();
     const int kv_size = config.kv_size();
-    builder.add_fused(qkv, config.attention_input_size(layer),
-                      {{prefix + "q", q_size}, {prefix + "k", kv_size}, {prefix + "v", kv_size}});
+    const NamedPart q{prefix + "q", q_size};
+    const std::vector<NamedPart> kv{{prefix + "k", kv_size}, {prefix + "v", kv_size}};
+    const int in_features = config.attention_input_size(layer);
+    if (config.features && config.features->block) {  // a context has no queries
+        builder.add_fused(qkv, in_features, {q});
+        builder.add_fused(qkv, in_features, kv);
+    } else {
+        builder.add_fused(qkv, in_features, {q, kv.front(), kv.back()});
+    }
     if (config.attention_bias) {
         builder.add_vectors(
             qkv_bias,
@@ -95,28 +102,25 @@ void AttentionMixer::rotate(const RowPlaces& places) {
     }
 }
 
+/// What is left of other rows' queries is rotated with the keys, and not read.
+void AttentionMixer::store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+                           const Activations& input, const RowPlaces& places, Linear& linear) {
+    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(), config_.q_size());
+    rotate_and_store(weights, layer, blocks, places);
+}
+
 void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                          const Activations& input, const RowPlaces& places, Linear& linear, float* delta) {
-    const KvLayer cache{blocks, kv_, config_.num_kv_heads, config_.head_dim};
     linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data());
-    device_->rotate_and_store({.qkv = qkv_.data(),
-                               .places = places,
-                               .angles = angles_[layer.rope].data(),
-                               .half_dim = static_cast<int>(config_.ropes[layer.rope].frequencies.size()),
-                               .qk_norm = config_.qk_norm,
-                               .norm_kind = config_.norm,
-                               .q_norm = weights.q_norm.data(),
-                               .k_norm = weights.k_norm.data(),
-                               .eps = config_.norm_eps,
-                               .query_scale = config_.query_scale,
-                               .num_heads = config_.num_heads,
-                               .cache = cache});
+    rotate_and_store(weights, layer, blocks, places);
+    RowPlaces seen = places;
+    seen.ends = layer.looks_ahead ? places.ends : nullptr;
     device_->attention({.qkv = qkv_.data(),
-                        .places = places,
+                        .places = seen,
                         .num_heads = config_.num_heads,
                         .window = layer.window,
                         .softcap = config_.attention_softcap,
-                        .cache = cache,
+                        .cache = kv_layer(blocks),
                         .out = attended_.view(),
                         .scratch = scratch_.data(),
                         .sinks = weights.sinks.data()});
@@ -128,6 +132,26 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
                                .width = config_.q_size()});
     }
     linear.multiply(attended_.view(), places.rows, weights.output, weights.output_bias.data(), delta);
+}
+
+void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+                                      const RowPlaces& places) {
+    device_->rotate_and_store({.qkv = qkv_.data(),
+                               .places = places,
+                               .angles = angles_[layer.rope].data(),
+                               .half_dim = static_cast<int>(config_.ropes[layer.rope].frequencies.size()),
+                               .qk_norm = config_.qk_norm,
+                               .norm_kind = config_.norm,
+                               .q_norm = weights.q_norm.data(),
+                               .k_norm = weights.k_norm.data(),
+                               .eps = config_.norm_eps,
+                               .query_scale = config_.query_scale,
+                               .num_heads = config_.num_heads,
+                               .cache = kv_layer(blocks)});
+}
+
+KvLayer AttentionMixer::kv_layer(void* blocks) const {
+    return {blocks, kv_, config_.num_kv_heads, config_.head_dim};
 }
 
 }  // namespace outrider

@@ -99,7 +99,7 @@ void Decoder::pass(int num_rows, int num_logits) {
     } else {
         passes_->run(shape, [&] { enqueue(shape.logits); });
     }
-    if (feature_input_) {
+    if (config_.has_hidden_rows()) {
         feature_input_->note_carried(num_logits);
     }
 }
@@ -217,6 +217,14 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
+void Decoder::take_logits(int first, int rows) {
+    const auto width = static_cast<int64_t>(config_.vocab_size);
+    require_range("rows", rows, 1, first);  // so that no row is overwritten before it is read
+    require_range("first", first, 0, static_cast<int64_t>(workspace_.logits->size()) / width - rows);
+    float* const logits = workspace_.logits->data();
+    device_->copy(logits, logits + first * width, rows * width * sizeof(float));
+}
+
 void Decoder::allocate_cache(int num_blocks) {
     passes_->forget();
     cache_.allocate(num_blocks);
@@ -292,7 +300,7 @@ void Decoder::require_complete() {
 }
 
 void Decoder::require_features(int num_rows) const {
-    if (feature_input_) {
+    if (config_.has_hidden_rows()) {
         require_range("num_rows", num_rows, 1, feature_input_->num_rows());
     }
 }

@@ -88,6 +88,8 @@ void validate_layer(const DecoderConfig& config, int index) {
         case LayerKind::attention:
             require_range(name + "window", layer.window, 0, std::numeric_limits<int>::max());
             require_range(name + "rope", layer.rope, 0, static_cast<int64_t>(config.ropes.size()) - 1);
+            require(!layer.looks_ahead || (config.features && config.features->block),
+                    name + "looks_ahead is true; it must be false without features.block");
             break;
         case LayerKind::short_convolution:
             require_range(name + "taps", layer.taps, 2, kMostTaps);
@@ -125,6 +127,17 @@ void validate_mlp(const DecoderConfig& config) {
     require_range("experts.size", experts.size, 1, kMostFeatures / 2);
 }
 
+void validate_block(const DecoderConfig& config, const FeatureBlock& block) {
+    const Features& features = *config.features;
+    require_range("features.block.size", block.size, block.first_predicts ? 1 : 2, kMostRows);
+    require_range("features.block.mask_token", block.mask_token, 0, config.vocab_size - 1);
+    require(!features.fc_reads_both && !features.norm_residual && !features.norm_carried,
+            "features.fc_reads_both, norm_residual and norm_carried must be false with features.block");
+    require(std::all_of(config.layers.begin(), config.layers.end(),
+                        [](const LayerConfig& layer) { return layer.kind == LayerKind::attention; }),
+            "layers has one without attention; with features.block all must have");
+}
+
 /// A drafter's first layer may read two vectors at once, which only attention without a gate does.
 void validate_features(const DecoderConfig& config) {
     if (!config.features) {
@@ -149,6 +162,9 @@ void validate_features(const DecoderConfig& config) {
         require_range("features.width", features.width, config.hidden_size, config.hidden_size);
     }
     require(!config.tied_embeddings, "tied_embeddings is true; with features it must be false");
+    if (features.block) {
+        validate_block(config, *features.block);
+    }
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 // The computation of a pass: the transformer, written once, in terms of the device's operations.
 #include "outrider/decoder/decoder.h"
 
+#include <stdexcept>
+
+#include "require_range.h"
+
 namespace outrider {
 
 void Decoder::enqueue(int num_logits) {
@@ -13,13 +17,14 @@ void Decoder::enqueue(int num_logits) {
 }
 
 void Decoder::embed() {
-    float* const embedded = feature_input_ ? workspace_.delta.data() : workspace_.residual.data();
+    const bool has_hidden_rows = config_.has_hidden_rows();
+    float* const embedded = has_hidden_rows ? workspace_.delta.data() : workspace_.residual.data();
     device_->embed({.table = &weights_.embedding(),
                     .token_ids = workspace_.rows.token_ids(),
                     .scale = config_.embedding_scale,
                     .residual = embedded,
                     .rows = rows()});
-    if (feature_input_) {
+    if (has_hidden_rows) {
         const FeatureWeights& features = weights_.features();
         const DeviceBuffer<float>& norm = config_.features->fc_reads_both
                                               ? features.embedding_norm
@@ -45,6 +50,20 @@ void Decoder::keep_feature(int boundary) {
     }
 }
 
+void Decoder::store_context(const Batch& batch) {
+    if (!config_.features || !config_.features->block) {
+        throw std::invalid_argument("features.block: the decoder is no drafter that predicts blocks");
+    }
+    require_range("num_rows", batch.num_rows, 1, feature_input_->num_rows());
+    place(batch, used_blocks(batch));
+    ++results_version_;
+    attention_.rotate(workspace_.rows.places());
+    for (int layer = 0; layer < config_.num_layers(); ++layer) {
+        attention_.store(weights_.layer(layer).attention, config_.layers[layer], cache_.blocks(layer),
+                         feature_input_->normed(), workspace_.rows.places(), linear_);
+    }
+}
+
 /// Attention or another mixer: reads the residual and computes the value to add to it.
 void Decoder::mix(int index) {
     const LayerWeights& layer = weights_.layer(index);
@@ -57,7 +76,7 @@ void Decoder::mix(int index) {
     }
     keep_feature(index);
     const LayerConfig& config = config_.layers[index];
-    const Activations input = reads_both ? feature_input_->both() : workspace_.normed.view();
+    const Activations input = reads_both ? feature_input_->normed() : workspace_.normed.view();
     const RowPlaces& places = workspace_.rows.places();
     void* const blocks = cache_.blocks(index);
     switch (config.kind) {
@@ -111,7 +130,7 @@ void Decoder::lm_head(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers() - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
     keep_feature(config_.num_layers());
-    if (feature_input_) {
+    if (config_.has_hidden_rows()) {
         feature_input_->carry(workspace_.residual.data(), weights_.final_norm().weight.data(),
                               workspace_.rows.logit_rows(), num_logits);
     }

@@ -43,7 +43,7 @@ FeatureInput::FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& 
     : device_(std::move(device)),
       config_(config),
       features_(format, config.features->size()),
-      both_(format, 2 * config.hidden_size) {}
+      normed_(format, (config.has_hidden_rows() ? 2 : 1) * config.hidden_size) {}
 
 bool FeatureInput::reserve(int rows, Linear& linear) {
     const Features& features = *config_.features;
@@ -55,8 +55,10 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
         num_rows_ = 0;
         moved = true;
     }
-    moved |= carried_.reserve(device_, count * hidden);
-    moved |= both_.reserve(device_, rows);
+    if (config_.has_hidden_rows()) {
+        moved |= carried_.reserve(device_, count * hidden);
+    }
+    moved |= normed_.reserve(device_, rows);
     if (features.fc_reads_both) {
         moved |= linear.reserve(rows, hidden, 2 * hidden);
     } else {
@@ -88,6 +90,9 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
     if (!shape.fc_reads_both) {
         linear.multiply(features_.view(), count, weights.fc, nullptr, hidden_.data());
     }
+    if (!config_.has_hidden_rows()) {
+        normalise(hidden_.data(), weights.hidden_norm.data(), normed(), count, config_.hidden_size);
+    }
     num_rows_ = count;
 }
 
@@ -95,10 +100,10 @@ void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const f
                          float* residual, int rows, Linear& linear) {
     const int width = config_.hidden_size;
     const float* const hidden_norm = weights.hidden_norm.data();
-    normalise(embedded, embedding_norm, both(), rows, width);
-    normalise(hidden_.data(), hidden_norm, from_column(both(), width), rows, width);
+    normalise(embedded, embedding_norm, normed(), rows, width);
+    normalise(hidden_.data(), hidden_norm, from_column(normed(), width), rows, width);
     if (config_.features->fc_reads_both) {
-        linear.multiply(both(), rows, weights.fc, nullptr, residual);
+        linear.multiply(normed(), rows, weights.fc, nullptr, residual);
     } else {
         normalise(hidden_.data(), config_.features->norm_residual ? hidden_norm : nullptr,
                   {residual, Format::f32, width}, rows, width);

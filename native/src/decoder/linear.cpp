@@ -3,8 +3,11 @@
 namespace outrider {
 
 void Linear::multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
-                      float* out) {
+                      float* out, int first_column) {
     for (const FusedWeight::Part& part : weight.parts()) {
+        if (part.first_column < first_column) {
+            continue;
+        }
         device_->product(product_of(input, rows, weight, part, bias, out));
         adapters_.apply(input, *part.matrix, out + part.first_column, weight.out_features());
     }

@@ -18,6 +18,17 @@ void place_states(const Batch& batch, StatePlace* to) {
     }
 }
 
+/// The last position of each row's sequence in the batch.
+void place_ends(const Batch& batch, int32_t* to) {
+    std::vector<int32_t> ends(batch.num_sequences);
+    for (int row = 0; row < batch.num_rows; ++row) {
+        ends[batch.sequences[row]] = batch.positions[row];
+    }
+    for (int row = 0; row < batch.num_rows; ++row) {
+        to[row] = ends[batch.sequences[row]];
+    }
+}
+
 }  // namespace
 
 int used_blocks(const Batch& batch) {
@@ -30,7 +41,7 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
     const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
     const int state_capacity = std::max(state_capacity_, num_states);
     const size_t size =
-        4 * capacity + state_capacity * kStateInts + static_cast<size_t>(num_sequences) * num_blocks;
+        kArrays * capacity + state_capacity * kStateInts + static_cast<size_t>(num_sequences) * num_blocks;
     const bool has_grown = arrays_.reserve(device, size);
     // Assigned only after the allocation has succeeded: if it throws, later passes need not request the
     // memory again.
@@ -42,13 +53,14 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
 /// Uploads only the block-table columns of the pass; the batch's tables have room for the longest context.
 void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
     const auto sequences = static_cast<size_t>(batch.num_sequences);
-    const size_t tables_begin = 4 * capacity_ + state_capacity_ * kStateInts;
+    const size_t tables_begin = kArrays * capacity_ + state_capacity_ * kStateInts;
     staged_.assign(tables_begin + sequences * shape.blocks, 0);
     const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
     std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
     std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
     std::copy_n(batch.sequences.begin(), batch.num_rows, place(2));
     std::copy_n(batch.logit_rows.begin(), batch.num_logits, place(3));
+    place_ends(batch, &*place(4));
     const int columns = std::min(shape.blocks, batch.max_blocks);
     for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
         const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
@@ -56,10 +68,15 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
                     staged_.begin() + tables_begin + static_cast<int64_t>(sequence) * shape.blocks);
     }
     if (state_capacity_ > 0) {
-        place_states(batch, reinterpret_cast<StatePlace*>(staged_.data() + 4 * capacity_));
+        place_states(batch, reinterpret_cast<StatePlace*>(staged_.data() + kArrays * capacity_));
     }
     device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
-    places_ = {at(1), at(2), arrays_.data() + tables_begin, shape.blocks, shape.rows};
+    places_ = {.positions = at(1),
+               .ends = at(4),
+               .sequences = at(2),
+               .block_tables = arrays_.data() + tables_begin,
+               .max_blocks = shape.blocks,
+               .rows = shape.rows};
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)

@@ -1,12 +1,13 @@
 #include "outrider/sampling/run_ahead.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "require_range.h"
+#include "sampling/run_blocks.h"
+#include "sampling/runners.h"
 #include "sampling/token_mask.h"
 
 namespace outrider {
@@ -49,12 +50,22 @@ void require_start(const RunAhead& run, size_t index, int position) {
     }
 }
 
+/// The number of rows after the requested one whose keys and values a run of so many draws writes.
+int rows_after(const DecoderConfig& config, int count) {
+    const bool has_block = config.features && config.features->block;
+    return has_block ? block_rows(*config.features->block, count) : count - 1;
+}
+
 void require_room(const RunAhead& run, size_t index, const Batch& batch, int row, const Decoder& decoder) {
     const int64_t reachable = int64_t{batch.max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(decoder.config().max_position, reachable) - batch.positions[row];
-    require_range(entry("counts", index), run.count, 1, room);
+    require_range(entry("counts", index), run.count, 1, room - 1 - rows_after(decoder.config(), 0));
+    if (decoder.config().features && decoder.config().features->block) {
+        const int size = decoder.config().features->block->size;
+        require_range(entry("counts", index), run.count, 1, size - rows_after(decoder.config(), 0));
+    }
     const int sequence = batch.sequences[row];
-    const int last_position = batch.positions[row] + run.count - 1;
+    const int last_position = batch.positions[row] + rows_after(decoder.config(), run.count);
     for (int block = batch.positions[row] / kBlockSize + 1; block <= last_position / kBlockSize; ++block) {
         require_range("block_tables[" + std::to_string(sequence) + ", " + std::to_string(block) + "]",
                       batch.block_tables[static_cast<size_t>(sequence) * batch.max_blocks + block], 0,
@@ -77,8 +88,8 @@ void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
 }
 
 /// Two runs from one row, or a run from a row that is not its sequence's last, would write to the same
-/// positions.
-void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
+/// positions; unless they have one draw, which writes none.
+void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch, const DecoderConfig& config) {
     constexpr int kTaken = -1;
     std::vector<int> last_rows(batch.num_sequences);
     for (int row = 0; row < batch.num_rows; ++row) {
@@ -87,12 +98,13 @@ void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
     for (size_t i = 0; i < runs.size(); ++i) {
         const int row = batch.logit_rows[i];
         int& last_row = last_rows[batch.sequences[row]];
-        if (runs[i].count > 1 && last_row != row) {
+        const bool writes = rows_after(config, runs[i].count) > 0;
+        if (writes && last_row != row) {
             throw std::invalid_argument(
                 entry("counts", i) + " is " + std::to_string(runs[i].count) + "; it must be 1, as row " +
                 std::to_string(row) + " is not the last of its sequence, or another state draws on from it");
         }
-        if (runs[i].count > 1) {
+        if (writes) {
             last_row = kTaken;
         }
     }
@@ -119,79 +131,29 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
         require_room(runs[i], i, batch, row, decoder);
         require_fitting_mask(runs[i], i, decoder.config().vocab_size);
     }
-    require_free_way(runs, batch);
+    require_free_way(runs, batch, decoder.config());
 }
-
-/// The indices of the runs, longest first, so that the runs that continue are the first rows of every pass.
-std::vector<size_t> by_length(const std::vector<RunAhead>& runs) {
-    std::vector<size_t> order(runs.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return runs[a].count > runs[b].count; });
-    return order;
-}
-
-/// The runs in the order of `by_length`.
-struct Runners {
-    Runners(const Batch& batch, const std::vector<RunAhead>& runs) : order(by_length(runs)) {
-        for (const size_t index : order) {
-            const RunAhead& run = runs[index];
-            const int length = static_cast<int>(run.chain.size());
-            rows.push_back(batch.logit_rows[index]);
-            sequences.push_back({run.state, run.chain.data(), length, length, run.masks});
-            counts.push_back(run.count);
-            least_chances.push_back(run.least_chance);
-        }
-    }
-
-    /// The number of runs with more than one draw.
-    int num_going_on() const {
-        return static_cast<int>(
-            std::count_if(counts.begin(), counts.end(), [](int count) { return count > 1; }));
-    }
-
-    std::vector<size_t> order;
-    std::vector<int32_t> rows;  // rows of the first pass that the runs start from
-    std::vector<SequenceRows> sequences;
-    std::vector<int> counts;
-    std::vector<double> least_chances;
-};
 
 /// The number of block-table columns that the passes need until the last draw.
-int reached_blocks(const Batch& batch, const Runners& runners) {
+int reached_blocks(const Batch& batch, const Runners& runners, const DecoderConfig& config) {
     int last_position = 0;
-    for (size_t i = 0; i < runners.rows.size(); ++i) {
-        last_position = std::max(last_position, batch.positions[runners.rows[i]] + runners.counts[i] - 1);
+    for (int i = 0; i < runners.num_runs(); ++i) {
+        const int last = batch.positions[runners.rows[i]] + rows_after(config, runners.counts[i]);
+        last_position = std::max(last_position, last);
     }
     return std::max(last_position / kBlockSize + 1, used_blocks(batch));
-}
-
-/// One row for each continuing run, of the batch row that it draws from. The stored states stay where the first pass
-/// has left them.
-Batch first_step(const Batch& batch, const Runners& runners, int num_blocks) {
-    const int num_rows = runners.num_going_on();
-    Batch step(num_rows, num_rows, num_blocks);
-    for (int i = 0; i < num_rows; ++i) {
-        const int row = runners.rows[i];
-        const int sequence = batch.sequences[row];
-        const auto table = batch.block_tables.begin() + int64_t{sequence} * batch.max_blocks;
-        StatePlace state = batch.states[sequence];
-        state.position = state.certain;
-        state.kept_slot = -1;
-        step.append({batch.token_ids[row]}, batch.positions[row],
-                    {table, table + std::min(num_blocks, batch.max_blocks)}, 1, batch.adapters[sequence],
-                    state);
-    }
-    return step;
 }
 
 /// Returns the runs' tokens, in the order of `runners`.
 std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                       const Runners& runners) {
-    const int num_blocks = reached_blocks(batch, runners);
+    const int num_blocks = reached_blocks(batch, runners, decoder.config());
+    if (decoder.config().features && decoder.config().features->block) {
+        return run_blocks(decoder, batch.trimmed(num_blocks), sampler, runners);
+    }
     Batch first = batch.trimmed(num_blocks);
     std::copy(runners.rows.begin(), runners.rows.end(), first.logit_rows.begin());
-    const int num_going_on = runners.num_going_on();
+    const int num_going_on = runners.num_longer(1);
     if (num_going_on == 0) {
         return sampler.sample_ahead(decoder.forward(first).logits(), runners.sequences, runners.counts,
                                     runners.least_chances, {}, {});

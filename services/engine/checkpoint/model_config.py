@@ -46,6 +46,7 @@ class Attention:
     kind: ClassVar[str] = "attention"
     window: int = 0  # the most positions that a token attends to, its own included; 0: all
     rope: int = 0  # index of the model's ropes
+    looks_ahead: bool = False  # a token also attends to the later ones of its block, see FeatureBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,23 @@ class FeatureNorm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureBlock:
+    """An attached drafter that predicts several tokens in one pass, over the last token and mask tokens after it.
+
+    The features of earlier tokens are a context, of which its layers have keys and values only.
+    """
+
+    size: int  # most tokens of a pass
+    mask_token: int
+    first_predicts: bool = False  # each row predicts the next token; else each mask the token in its place
+
+    @property
+    def most_predictions(self) -> int:
+        """Of one pass."""
+        return self.size if self.first_predicts else self.size - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """The input of an attached drafter beside its tokens: residual streams of its target."""
 
@@ -107,6 +125,7 @@ class Features:
     norm_carried: bool = False  # the next row's hidden vector is normed
     own_embedding: bool = False  # else it is the target's
     head_size: int = 0  # rows of an output matrix of its own; 0: the target's
+    block: FeatureBlock | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

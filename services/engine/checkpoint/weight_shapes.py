@@ -54,6 +54,7 @@ def _adapt_to_features(
             ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
     if features.fc_reads_both:
         ends |= {"embedding_norm": (hidden,)}
+    if features.fc_reads_both or features.block:
         return
     for name in ("q", "k", "v"):
         rows, _ = layers[f"layers.0.{name}"]

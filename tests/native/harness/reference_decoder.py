@@ -104,14 +104,15 @@ class ReferenceDecoder:
     def _attention(self, layer: int, own: Attention, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
         rope = config.ropes[own.rope]
-        query = _rotate(self._heads(prefix + "q", hidden), positions, rope)  # [heads, tokens, head_dim]
-        key = _rotate(self._heads(prefix + "k", hidden), positions, rope)  # [kv_heads, tokens, head_dim]
+        query = rotate(self._heads(prefix + "q", hidden), positions, rope)  # [heads, tokens, head_dim]
+        key = rotate(self._heads(prefix + "k", hidden), positions, rope)  # [kv_heads, tokens, head_dim]
         keys, values = cache.append(layer, key, self._heads(prefix + "v", hidden))
         group = config.num_heads // config.num_kv_heads
         keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)
         scores = (query @ keys.transpose(1, 2)).float() * config.query_scale  # [heads, tokens, positions]
         scores = _soft_cap(scores, config.attention_softcap)
-        distance = positions[:, None] - torch.arange(keys.shape[1])  # [tokens, positions]
+        seen = positions[-1:].expand_as(positions) if own.looks_ahead else positions
+        distance = seen[:, None] - torch.arange(keys.shape[1])  # [tokens, positions]
         visible = (distance >= 0) & (distance < (own.window or math.inf))
         scores = scores.masked_fill(~visible, -math.inf)
         if config.attention_sinks:  # a position with no value (arXiv 2309.17453)
@@ -223,7 +224,7 @@ class ReferenceDecoder:
         return (wide if bias is None else wide + bias).to(self.dtype)
 
 
-def _rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
+def rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
     """Turn the pairs (i, i + half) of each head's leading dimensions by position times frequency (arXiv 2104.09864)."""
     angles = positions[:, None].float() * torch.tensor(rope.frequencies)  # [tokens, half]
     cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale

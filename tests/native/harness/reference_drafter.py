@@ -1,5 +1,6 @@
-"""An attached drafter in plain torch, the oracle of the native one: by section 3 of EAGLE-3 (arXiv 2503.01840), or by
-section 2.2 of DeepSeek-V3 (arXiv 2412.19437) where the two vectors of a row are joined.
+"""An attached drafter in plain torch, the oracle of the native one: by section 3 of EAGLE-3 (arXiv 2503.01840), by
+section 2.2 of DeepSeek-V3 (arXiv 2412.19437) where the two vectors of a row are joined, or by section 4 of DFlash
+(arXiv 2602.06036) where it predicts blocks.
 """
 
 from collections.abc import Sequence as Seq
@@ -7,8 +8,8 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
-from services.engine.checkpoint.model_config import FeatureNorm
-from tests.native.harness.reference_decoder import KvCache, ReferenceDecoder
+from services.engine.checkpoint.model_config import Attention, FeatureNorm
+from tests.native.harness.reference_decoder import KvCache, ReferenceDecoder, rotate
 
 
 class ReferenceDrafter(ReferenceDecoder):
@@ -43,3 +44,25 @@ class ReferenceDrafter(ReferenceDecoder):
         cache.length += len(token_ids)
         last = self._norm("final_norm", residual)
         return (last @ self._weights["lm_head"].T).float(), last if shape.norm_carried else residual
+
+    @torch.inference_mode()
+    def store_context(self, hidden: Tensor, cache: KvCache) -> None:
+        """Add keys and values of rows of the target, [rows, hidden], to the cache."""
+        context = self._norm("hidden_norm", hidden)
+        positions = torch.arange(cache.length, cache.length + len(hidden))
+        for index, layer in enumerate(self.config.layers):
+            assert isinstance(layer, Attention)
+            prefix = f"layers.{index}."
+            keys = rotate(self._heads(prefix + "k", context), positions, self.config.ropes[layer.rope])
+            cache.append(index, keys, self._heads(prefix + "v", context))
+        cache.length += len(hidden)
+
+    @torch.inference_mode()
+    def block(self, token_ids: Seq[int], cache: KvCache) -> Tensor:
+        """The logits of a block after the context, whose rows do not stay in the cache.  # [rows, head size]"""
+        positions = torch.arange(cache.length, cache.length + len(token_ids))
+        residual = self._weights["embedding"][torch.tensor(token_ids)]
+        after = KvCache(dict(cache.keys), dict(cache.values), length=cache.length)
+        for layer in range(self.config.num_layers):
+            residual = self._layer(layer, residual, positions, after)
+        return (self._norm("final_norm", residual) @ self._weights["lm_head"].T).float()

@@ -48,8 +48,15 @@ class AttentionMixer {
     /// # delta: [rows, hidden]
     void run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
              const Activations& input, const RowPlaces& places, Linear& linear, float* delta);
+    /// Only stores the keys and values of the input. The layer's queries must be a part of `qkv` by themselves.
+    void store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+               const Activations& input, const RowPlaces& places, Linear& linear);
 
   private:
+    void rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
+                          const RowPlaces& places);
+    KvLayer kv_layer(void* blocks) const;
+
     std::shared_ptr<Device> device_;
     const DecoderConfig& config_;
     KvFormat kv_;

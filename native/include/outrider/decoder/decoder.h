@@ -72,6 +72,14 @@ class Decoder {
     /// std::logic_error if its results are gone.
     void read_features(const Pass& pass, const std::vector<int32_t>& rows);
 
+    /// Stores each layer's keys and values of these rows of a drafter that predicts blocks, from their hidden vectors.
+    /// Throws as `forward` does, and std::invalid_argument for another decoder.
+    void store_context(const Batch& batch);
+
+    /// Copies the logits of `rows` requested rows of the last pass, from the requested row `first` on, to those of the
+    /// first ones.
+    void take_logits(int first, int rows);
+
     /// The LoRA adapters that a batch's sequences may select.
     Adapters& adapters() { return adapters_; }
 

@@ -24,8 +24,9 @@ enum class LayerKind { attention, short_convolution, gated_delta };
 
 struct LayerConfig {
     LayerKind kind = LayerKind::attention;
-    int window = 0;  // of attention, in positions; 0: the whole context
-    int rope = 0;    // of attention, index of a rope
+    int window = 0;            // of attention, in positions; 0: the whole context
+    int rope = 0;              // of attention, index of a rope
+    bool looks_ahead = false;  // of attention: a row attends to all rows of its sequence in the pass, not only to earlier ones
     int taps = 0;    // of a short convolution, in positions
     DeltaShape delta = {};
 };
@@ -42,6 +43,14 @@ struct Experts {
 /// How the features of a row are normed: not at all, all as one vector, or each by itself.
 enum class FeatureNorm { none, all, each };
 
+/// An attached drafter that predicts several tokens in one pass: over the last token and mask tokens after it. The
+/// features of earlier tokens are no rows, but a context, of which each layer has keys and values only.
+struct FeatureBlock {
+    int size = 0;  // most rows of a sequence
+    int mask_token = 0;
+    bool first_predicts = false;  // each row predicts the next token; else each mask the token in its place
+};
+
 /// The input of an attached drafter beside its tokens: residual streams of its target, each after some of its layers.
 struct Features {
     int count = 0;  // residual streams
@@ -53,6 +62,7 @@ struct Features {
     bool norm_carried = false;   // the next row's hidden vector is normed
     bool own_embedding = false;  // else the target's
     int head_size = 0;           // rows of an lm_head of its own; 0: the target's
+    std::optional<FeatureBlock> block = {};
 
     int size() const { return count * width; }
 };
@@ -110,7 +120,9 @@ struct DecoderConfig {
     /// The bytes of one sequence's states, in all layers together.
     int64_t state_bytes(int ring_rows) const;
     /// Whether a layer of an attached drafter reads the token's vector and the hidden one, instead of the residual.
-    bool reads_both(int layer) const { return features && !features->fc_reads_both && layer == 0; }
+    bool reads_both(int layer) const { return has_hidden_rows() && !features->fc_reads_both && layer == 0; }
+    /// Whether each row of an attached drafter has a hidden vector beside its token.
+    bool has_hidden_rows() const { return features && !features->block; }
     /// The inputs of a layer's queries, keys and values.
     int attention_input_size(int layer) const { return reads_both(layer) ? 2 * hidden_size : hidden_size; }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }

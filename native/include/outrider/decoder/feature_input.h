@@ -1,5 +1,5 @@
 // FeatureInput: the input of an attached drafter beside its tokens (EAGLE-3, Li et al., arXiv 2503.01840; multi-token
-// prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2).
+// prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2), or its context (DFlash, arXiv 2602.06036).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct FeatureWeights {
 
 /// Each row of a drafter has a token, and the hidden vector of the token before it: computed from the target's
 /// features of that token, or carried over from the drafter's own pass over it. Both are normed and put side by side:
-/// fc reads both and makes the residual, or the first layer reads both.
+/// fc reads both and makes the residual, or the first layer reads both. With blocks, no row has a hidden vector: those
+/// of the target's rows, normed, are what the layers compute keys and values of.
 class FeatureInput {
   public:
     /// `config` must outlive it, and has features.
@@ -49,7 +50,8 @@ class FeatureInput {
     void begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm, float* residual,
                int rows, Linear& linear);
     /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * hidden]
-    Activations both() const { return both_.view(); }
+    /// With blocks, the hidden one.  # [rows, hidden]
+    Activations normed() const { return normed_.view(); }
     /// Keeps the residual of rows whose logits are requested as the hidden vectors of the rows after them.
     void carry(float* residual, const float* final_norm, const int32_t* logit_rows, int num_logits);
 
@@ -64,7 +66,7 @@ class FeatureInput {
     ActivationBuffer features_;      // [rows, count * width], the input of fc unless it reads both
     DeviceBuffer<float> hidden_;     // [rows, hidden]
     DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
-    ActivationBuffer both_;          // [rows, 2 * hidden]
+    ActivationBuffer normed_;        // [rows, 2 * hidden], or [rows, hidden] with blocks
 };
 
 }  // namespace outrider

@@ -21,9 +21,9 @@ class Linear {
         return scratch_.reserve(device_, device_->product_scratch(rows, out_features, in_features));
     }
 
-    /// out = input * weight^T + bias, and the updates of the rows' adapters.
+    /// out = input * weight^T + bias, and the updates of the rows' adapters; without the parts before a column.
     void multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
-                  float* out);
+                  float* out, int first_column = 0);
 
     /// Computes such a product in `out`, and then its activation; both in one operation if no adapter changes
     /// the product.

@@ -19,6 +19,9 @@ class Logits {
           num_rows_(num_rows),
           vocab_size_(vocab_size) {}
 
+    /// Those of the first `num_rows` rows.
+    Logits first(int num_rows) const { return {device_, values_, num_rows, vocab_size_}; }
+
     int num_rows() const { return num_rows_; }
     int vocab_size() const { return vocab_size_; }
     const std::shared_ptr<Device>& device() const { return device_; }

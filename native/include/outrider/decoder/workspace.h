@@ -31,7 +31,7 @@ class DeviceRows {
     const int32_t* token_ids() const { return at(0); }
     const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
-    const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(4)); }
+    const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(kArrays)); }
     /// The number of states' places; those beyond the pass's sequences have no rows.
     int num_states() const { return std::min(places_.rows, state_capacity_); }
     NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
@@ -39,7 +39,9 @@ class DeviceRows {
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the states' places, then the block tables
+    static constexpr int kArrays = 5;  // of rows
+
+    DeviceBuffer<int32_t> arrays_;  // [kArrays, capacity], then the states' places, then the block tables
     std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows
     int state_capacity_ = 0;

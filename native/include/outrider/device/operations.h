@@ -63,6 +63,7 @@ constexpr int kInactive = -1;
 /// sequence's first row.
 struct RowPlaces {
     const int32_t* positions = nullptr;     // [rows]
+    const int32_t* ends = nullptr;          // [rows] the last position that each attends to; null: its own
     const int32_t* sequences = nullptr;     // [rows]
     const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
     int max_blocks = 0;
@@ -132,7 +133,7 @@ struct RotateAndStore {
     KvLayer cache;
 };
 
-/// Each row attends to the stored positions of its sequence up to its own, at most `window` of them (0: all).
+/// Each row attends to the stored positions of its sequence up to its own, or its end; at most `window` of them (0: all).
 /// A sink is one more score of a head, without a value (arXiv 2309.17453).
 struct Attention {
     const float* qkv =

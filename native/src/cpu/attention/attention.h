@@ -165,7 +165,7 @@ class PartQueries {
 
     void add(int64_t row, int64_t head) {
         const int64_t head_dim = op_.cache.head_dim;
-        const int64_t position = op_.places.positions[row];
+        const int64_t position = op_.places.ends ? op_.places.ends[row] : op_.places.positions[row];
         Query& query = queries_[count_];
         const int64_t heads = op_.num_heads + 2 * op_.cache.num_kv_heads;
         __builtin_memcpy(query.values, op_.qkv + (row * heads + head) * head_dim, head_dim * sizeof(float));

@@ -16,7 +16,7 @@ struct Query {
     float total[kMaxHeadDim];                       // [value_stride], sum of weight * value
     float weights[kBlockSize];                      // scores, then e^(score - maximum)
     int64_t first_position;                         // first position that it attends to
-    int64_t last_position;                          // its own position
+    int64_t last_position;                          // its own position, or its end
     int64_t row;
     int64_t head;
     float maximum;

@@ -18,7 +18,8 @@ __device__ inline int inverse_of(int divisor) {
 /// Consecutive rows of one sequence, and query heads that share keys and values.
 struct Group {
     int first_row;
-    int position;  // of the first row
+    int position;  // of the first row, or its end
+    int stored;    // positions that were certainly stored before the pass
     int rows;
     int first_head;
     int heads;
@@ -52,7 +53,7 @@ __device__ inline KvBlock block_of(const Attention& op, const Group& group, int 
 }
 
 /// Divides rows and heads into groups of up to `rows` and `heads`. Groups end at absolute multiples of `rows`
-/// positions, so that each row can tell by itself whether it begins one.
+/// positions, so that each row can tell by itself whether it begins one. A row with an end is a group of its own.
 struct Grouping {
     int rows;
     int heads;
@@ -77,7 +78,11 @@ struct Grouping {
             return group;
         }
         group.rows = 1;
+        group.stored = group.position - row;
         group.table = table_of(op.places, row);
+        if (op.places.ends) {
+            group.position = op.places.ends[row];
+        }
         while (row + group.rows < op.places.rows && continues(op, row + group.rows)) {
             ++group.rows;
         }
@@ -103,7 +108,7 @@ struct Grouping {
 
     __device__ bool continues(const Attention& op, int row) const {
         const int position = op.places.positions[row];
-        return !is_multiple(position) && position == op.places.positions[row - 1] + 1 &&
+        return !op.places.ends && !is_multiple(position) && position == op.places.positions[row - 1] + 1 &&
                op.places.sequences[row] == op.places.sequences[row - 1];
     }
 };

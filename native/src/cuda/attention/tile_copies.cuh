@@ -144,7 +144,7 @@ class TileCopies {
 
     /// Whether the positions of the next stage were certainly stored before this pass.
     __device__ bool is_old() const {
-        return (span * kChunks + block.warp() + 1) * kBlockSize <= group.position - group.first_row;
+        return (span * kChunks + block.warp() + 1) * kBlockSize <= group.stored;
     }
 
     /// Stages after the last one are empty.

@@ -282,6 +282,12 @@ class Decoder:
         gone.
         """
 
+    def store_context(self, batch: Batch) -> None:
+        """Store the keys and values of a batch's rows, for a drafter that predicts blocks; `extend` does it, too.
+
+        Raises ValueError for rows without hidden vectors, and for another decoder.
+        """
+
     def padded_rows(self, num_rows: int) -> int:
         """Return the rows that the device computes for a pass of so many: no fewer."""
 

@@ -1,0 +1,153 @@
+"""An attached drafter that predicts blocks: its context, its rows, and the draws from them."""
+
+from dataclasses import replace
+from itertools import chain, product
+
+import numpy as np
+import pytest
+import torch
+
+from services.engine.checkpoint.model_config import Attention, FeatureBlock, Features, ModelConfig, QkNorm
+from services.engine.decoder.native import Batch, DecoderConfig
+from tests.native.drafting.test_features import NUM_ROWS, SMALL, Pair, Reference, error, fill, spread, state
+from tests.native.harness.devices import DEVICES
+from tests.native.harness.random_models import PLAIN
+from tests.native.harness.reference_decoder import KvCache
+from tests.native.harness.row_invariance import same_bits
+
+MASK = 77
+SIZE = 7
+AHEAD = Attention(looks_ahead=True)
+DRAFTER = replace(
+    PLAIN,
+    layers=(AHEAD, AHEAD),
+    features=Features(count=3, width=PLAIN.hidden_size, block=FeatureBlock(size=SIZE, mask_token=MASK)),
+)
+
+
+def with_features(drafter: ModelConfig = DRAFTER, *, first_predicts: bool = False, **changes: object) -> ModelConfig:
+    block = FeatureBlock(size=SIZE, mask_token=MASK, first_predicts=first_predicts)
+    return replace(drafter, features=replace(drafter.features, block=block, **changes))
+
+
+DRAFTERS = {
+    "shares both tables, norms of heads": replace(DRAFTER, qk_norm=QkNorm.HEAD),
+    "a small head, its first row predicts": with_features(first_predicts=True, head_size=len(SMALL)),
+    "windows without and with a look ahead, own tables": with_features(
+        replace(DRAFTER, layers=(Attention(window=9), Attention(window=12, looks_ahead=True))),
+        own_embedding=True,
+        head_size=PLAIN.vocab_size,
+    ),
+    "of another width, biases": with_features(
+        replace(DRAFTER, hidden_size=36, attention_bias=True, output_bias=True),
+        own_embedding=True,
+        head_size=len(SMALL),
+    ),
+}
+
+
+def store(pair: Pair, rows: list[tuple[int, int]]) -> None:
+    """Store the context of these rows."""
+    pair.drafter.decoder.read_features(pair.target.run(rows), range(len(rows)))
+    batch = pair.drafter.batch
+    batch.sequences[: len(rows)] = [sequence for sequence, _ in rows]
+    batch.positions[: len(rows)] = [position for _, position in rows]
+    batch.num_rows, batch.num_sequences, batch.num_logits = len(rows), 2, 0
+    pair.drafter.decoder.store_context(batch)
+
+
+def block_tokens(pair: Pair, sequence: int, size: int = SIZE) -> list[int]:
+    return [int(pair.tokens[sequence, NUM_ROWS]), *[MASK] * (size - 1)]
+
+
+def block_logits(pair: Pair, sizes: dict[int, int]) -> np.ndarray:
+    """The logits of one pass over a block of each of these sequences, in their order."""
+    for sequence, size in sizes.items():
+        pair.drafter.tokens[sequence, NUM_ROWS : NUM_ROWS + size] = block_tokens(pair, sequence, size)
+    return pair.drafter.forward([(each, NUM_ROWS + row) for each, size in sizes.items() for row in range(size)])
+
+
+@pytest.mark.parametrize(
+    ("config", "device_name"),
+    [*product(DRAFTERS.values(), DEVICES)],
+    ids=[*map(", on ".join, product(DRAFTERS, DEVICES))],
+)
+def test_a_block_after_its_context_matches_the_reference(config, device_name):
+    pair, reference, cache = Pair(config, device_name), Reference(config), KvCache()
+    for first, end in ((0, 13), (13, NUM_ROWS)):  # in two parts
+        store(pair, [(0, position) for position in range(first, end)])
+    reference.drafter.store_context(reference.hidden(pair.tokens[0, :NUM_ROWS]), cache)
+    for size in (SIZE, 2, 1):  # the next block overwrites the last one
+        wanted = reference.drafter.block(block_tokens(pair, 0, size), cache)
+        assert error(block_logits(pair, {0: size}), spread(config, wanted)) < 1e-4, size
+    assert not torch.allclose(wanted[:1], reference.drafter.block(block_tokens(pair, 0), cache)[:1])  # it looks ahead
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_each_block_has_its_own_bits(device_name):
+    config = DRAFTERS["windows without and with a look ahead, own tables"]
+    together, apart = Pair(config, device_name, "bf16", threads=2), Pair(config, device_name, "bf16")
+    store(together, [(sequence, position) for position in range(NUM_ROWS) for sequence in range(2)])
+    whole = block_logits(together, {0: SIZE, 1: 4})
+    parts = []
+    for sequence, size in ((0, SIZE), (1, 4)):
+        for first in range(0, NUM_ROWS, 7):
+            store(apart, [(sequence, position) for position in range(first, min(first + 7, NUM_ROWS))])
+        parts.append(block_logits(apart, {sequence: size}))
+    assert same_bits(whole, np.concatenate(parts))
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["shares both tables, norms of heads", "a small head, its first row predicts"])
+def test_draws_are_those_of_the_rows_one_by_one(device_name, temperature, name):
+    config, order, counts = DRAFTERS[name], [1, 0], [6, 4]
+    skipped = 0 if config.features.block.first_predicts else 1
+    at_once, single = Pair(config, device_name, "bf16"), Pair(config, device_name, "bf16")
+    batch, states = fill(at_once, order), [state(at_once, sequence, temperature) for sequence in order]
+    drawn = at_once.drafter.decoder.extend(batch, at_once.sampler, states, [[], []], counts)
+    assert [len(each) for each in drawn] == counts
+    store(single, [(sequence, position) for sequence in range(2) for position in range(NUM_ROWS)])
+    for sequence, tokens in zip(order, drawn, strict=True):
+        block_logits(single, {sequence: len(tokens) + skipped})
+        batch = single.drafter.batch  # only the rows that draw
+        batch.num_logits = len(tokens)
+        batch.logit_rows[: len(tokens)] = np.arange(skipped, skipped + len(tokens))
+        results = single.drafter.decoder.forward(batch)
+        found = single.sampler.sample(results.logits, [state(single, sequence, temperature)], [tokens[:-1]])
+        assert found.token_ids.tolist() == tokens
+    if config.features.head_size:
+        assert {*chain.from_iterable(drawn)} <= {*SMALL}
+
+
+def test_rows_are_read_without_a_draw():
+    config = DRAFTERS["shares both tables, norms of heads"]
+    pair, reference, cache = Pair(config, DEVICES[0]), Reference(config), KvCache()
+    batch = fill(pair, [0, 1])
+    batch.num_logits = 0
+    assert pair.drafter.decoder.extend(batch, pair.sampler, [], [], []) == []
+    reference.drafter.store_context(reference.hidden(pair.tokens[0, :NUM_ROWS]), cache)
+    assert error(block_logits(pair, {0: SIZE}), reference.drafter.block(block_tokens(pair, 0), cache)) < 1e-4
+
+
+def test_blocks_that_cannot_be_are_refused():
+    pair = Pair(DRAFTERS["shares both tables, norms of heads"], DEVICES[0])
+    states = [state(pair, sequence, 0.0) for sequence in (1, 0)]
+    for counts, said in (([SIZE, 1], r"counts\[0\] is 7"), ([1, 0], r"counts\[1\] is 0")):
+        with pytest.raises(ValueError, match=said):
+            pair.drafter.decoder.extend(fill(pair, [1, 0]), pair.sampler, states, [[], []], counts)
+    batch = fill(pair, [1, 0])
+    batch.logit_rows[0] = 3
+    with pytest.raises(ValueError, match="row 3 is not the last of its sequence"):
+        pair.drafter.decoder.extend(batch, pair.sampler, states, [[], []], [1, 1])
+    for config, said in (
+        (replace(DRAFTER, features=replace(DRAFTER.features, norm_carried=True)), "norm_carried must be false"),
+        (replace(DRAFTER, features=replace(DRAFTER.features, block=FeatureBlock(size=1, mask_token=0))), "block.size"),
+        (replace(DRAFTER, features=replace(DRAFTER.features, block=FeatureBlock(size=2, mask_token=150))), "mask_token"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Pair(config, DEVICES[0])
+    with pytest.raises(ValueError, match=r"layers\[0\].looks_ahead is true"):
+        DecoderConfig(replace(PLAIN, layers=(AHEAD,)))
+    with pytest.raises(ValueError, match=r"features\.block"):
+        pair.target.decoder.store_context(Batch(max_rows=1, max_sequences=1, max_blocks=1))
