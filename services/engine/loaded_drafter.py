@@ -11,7 +11,7 @@ from services.engine.checkpoint.attached.attached_drafter import (
     warn_of_own_layer,
 )
 from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import FeatureBlock, ModelConfig
 from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.model_loader import fill_decoder, new_decoder
 from services.engine.decoder.native import Decoder, Device, DeviceError
@@ -130,14 +130,23 @@ class LoadedDrafter:
         )
 
     @property
+    def block(self) -> FeatureBlock | None:
+        """How it predicts several tokens in one pass; None if it predicts one after another."""
+        return self.config.features.block if self.config.features is not None else None
+
+    @property
     def ends_early(self) -> bool:
         """Whether a run of draws may end before its last one."""
         return self.device.memory is None
 
     def reserve(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
-        """Allocate memory for passes of such sizes."""
+        """Allocate memory for passes over what its target has computed in passes of such sizes, and for predictions."""
+        max_logits = max_sequences
+        if self.block is not None:
+            max_logits = min(max_sequences * self.block.most_predictions, max_rows)
+            max_rows += max_sequences
         self.decoder.reserve(
-            max_rows=max_rows, max_logits=max_sequences, max_sequences=max_sequences, max_blocks=max_blocks
+            max_rows=max_rows, max_logits=max_logits, max_sequences=max_sequences, max_blocks=max_blocks
         )
 
 

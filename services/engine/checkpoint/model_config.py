@@ -112,6 +112,11 @@ class FeatureBlock:
         """Of one pass."""
         return self.size if self.first_predicts else self.size - 1
 
+    @property
+    def rows_before(self) -> int:
+        """Rows of a block that predict nothing new, counted from the one whose token is known already."""
+        return 1 if self.first_predicts else 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:

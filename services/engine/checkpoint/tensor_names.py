@@ -203,3 +203,5 @@ MIDLAYER_NAMES = (
     | {"midlayer.hidden_norm.weight": "hidden_norm"}
 )
 """Where the first layer has a name of its own."""
+
+DFLASH_NAMES = _EAGLE3_ENDS | _EAGLE3_LAYERS | {"hidden_norm.weight": "hidden_norm"}

@@ -165,6 +165,11 @@ class AttachedSource(Source):
         self._num_verdicts = self._num_right = 0  # of first predictions
         self._is_reported = False
 
+    def _max_length(self, sequence: Sequence, spare_rows: int) -> int:
+        block = self.predictor.drafter.block
+        most = super()._max_length(sequence, spare_rows)
+        return most if block is None else min(most, block.most_predictions)
+
     @property
     def is_due(self) -> bool:
         """Whether it has rows of the last pass to read."""

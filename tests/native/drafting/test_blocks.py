@@ -143,7 +143,10 @@ def test_blocks_that_cannot_be_are_refused():
     for config, said in (
         (replace(DRAFTER, features=replace(DRAFTER.features, norm_carried=True)), "norm_carried must be false"),
         (replace(DRAFTER, features=replace(DRAFTER.features, block=FeatureBlock(size=1, mask_token=0))), "block.size"),
-        (replace(DRAFTER, features=replace(DRAFTER.features, block=FeatureBlock(size=2, mask_token=150))), "mask_token"),
+        (
+            replace(DRAFTER, features=replace(DRAFTER.features, block=FeatureBlock(size=2, mask_token=150))),
+            "mask_token",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             Pair(config, DEVICES[0])

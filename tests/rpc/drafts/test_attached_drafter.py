@@ -6,17 +6,18 @@ import pytest
 
 from outrider.v1 import common_pb2
 from tests.harness.models.one_step_models import write_one_step_pair
+from tests.harness.models.ring_models import write_ring_pair
 from tests.harness.servers.server import target_server
 from tests.rpc.harness.requests import as_unary, stream_request
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return write_one_step_pair(tmp_path_factory.mktemp("pair"))
+@pytest.fixture(scope="module", params=[write_one_step_pair, write_ring_pair], ids=["one by one", "blocks"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    written: tuple[Path, Path] = request.param(tmp_path_factory.mktemp("pair"))
+    return written
 
 
-@pytest.mark.parametrize("fronts", [0, 1])
-@pytest.mark.parametrize("weights", ["stored", "int8"])
+@pytest.mark.parametrize(("weights", "fronts"), [("stored", 0), ("stored", 1), ("int8", 0)])
 def test_predictions_are_its_own_and_change_no_byte(pair, weights, fronts):
     model, head = pair
     request = as_unary(

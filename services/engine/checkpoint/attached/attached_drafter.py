@@ -1,4 +1,4 @@
-"""AttachedDrafter: an EAGLE-3 drafter of a folder, checked against its target, or the target's own MTP layer."""
+"""AttachedDrafter: a drafter of a folder, checked against its target, or the target's own MTP layer."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -7,33 +7,37 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
+from services.engine.checkpoint.attached import block_fields
 from services.engine.checkpoint.attached.drafter_fields import (
     DEFAULT_PREDICTIONS,
     LONGEST_CONTEXT,
     DrafterFields,
+    DrafterKind,
     limit_windows,
 )
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
-from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
+from services.engine.checkpoint.model_config import FeatureNorm, Features, Layer, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
-from services.engine.checkpoint.tensor_names import EAGLE3_NAMES, MIDLAYER_NAMES
+from services.engine.checkpoint.tensor_names import DFLASH_NAMES, EAGLE3_NAMES, MIDLAYER_NAMES
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
 
 logger = logging.getLogger(__name__)
 
-_MOST_LAYERS = 16
+_NAMES = {DrafterKind.EAGLE3: (EAGLE3_NAMES, MIDLAYER_NAMES), DrafterKind.DFLASH: (DFLASH_NAMES,)}
 MTP = "mtp"
 """The name of a model's own layer for multi-token prediction."""
 _OFFSETS, _MASK = "d2t", "t2d"
-_DOUBTS = (
-    "it may belong to another model, take its features after other layers (eagle_aux_hidden_state_layer_ids), have "
-    "other norms (norm_before_residual, norm_before_fc, fc_norm, norm_output), or be trained for other answers "
-    "(with or without thinking)"
-)
+_ELSEWHERE, _OTHERWISE = "it may belong to another model,", "or be trained for other answers (with or without thinking)"
+_DOUBTS = {
+    DrafterKind.EAGLE3: f"{_ELSEWHERE} take its features after other layers (eagle_aux_hidden_state_layer_ids), have "
+    f"other norms (norm_before_residual, norm_before_fc, fc_norm, norm_output), {_OTHERWISE}",
+    DrafterKind.DFLASH: f"{_ELSEWHERE} take its features after other layers (target_layer_ids, "
+    f"aux_hidden_state_layer_ids), {_OTHERWISE}",
+}
 _DOUBTS_OF_OWN = "the model may have been trained further without it, or merged with another; --head off leaves it out"
 
 
@@ -63,16 +67,16 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     features = _read_features(fields, tensors, target, len(boundaries))
     config = replace(
         layers,
-        architecture="EAGLE-3",
+        architecture=fields.kind,
         features=features,
-        layers=limit_windows(layers.layers, layers.max_position),
+        layers=limit_windows(_looking_ahead(fields, layers.layers), layers.max_position),
         max_position=target.max_position,
         tied_embeddings=False,
     )
     _check_sizes(fields, config, target, has_midlayer=any(name.startswith("midlayer.") for name in tensors))
     if not is_said:
         logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
-    names = fitting_names((EAGLE3_NAMES, MIDLAYER_NAMES), config, {*tensors})
+    names = fitting_names(_NAMES[fields.kind], config, {*tensors})
     require_values(tensors, names)
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or _is_redundant(name)}
     checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
@@ -82,7 +86,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         boundaries=boundaries,
         head_tokens=_read_head_tokens(tensors, config),
         num_predictions=fields.num_predictions,
-        doubts=_DOUBTS,
+        doubts=_DOUBTS[fields.kind],
     )
 
 
@@ -114,8 +118,21 @@ def _is_redundant(tensor: str) -> bool:
     return tensor.startswith("verifier_") or tensor.endswith(RECOMPUTED)
 
 
+def _looking_ahead(fields: DrafterFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    is_block = fields.kind is DrafterKind.DFLASH
+    return block_fields.looking_ahead(fields.drafter, fields.layers, layers) if is_block else layers
+
+
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:
     own = fields.drafter
+    features = Features(
+        count=count,
+        width=own.integer("target_hidden_size", target.hidden_size),
+        own_embedding="embed_tokens.weight" in tensors,
+        head_size=_head_size(fields, tensors),
+    )
+    if fields.kind is DrafterKind.DFLASH:
+        return replace(features, block=block_fields.read_block(own))
     norm_residual = own.flag("norm_before_residual", fields.is_of_speculators)
     if "norm_before_residual" not in own:
         logger.warning("%s: norm_before_residual is taken as %s, as no field says", own.where, norm_residual)
@@ -124,15 +141,7 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
     if has_one and has_each:
         raise own.error("fc_norm", "must not be true beside norm_before_fc")
     norm = FeatureNorm.ALL if has_one else FeatureNorm.EACH if has_each else FeatureNorm.NONE
-    return Features(
-        count=count,
-        width=own.integer("target_hidden_size", target.hidden_size),
-        norm=norm,
-        norm_residual=norm_residual,
-        norm_carried=own.flag("norm_output", False),
-        own_embedding="embed_tokens.weight" in tensors,
-        head_size=_head_size(fields, tensors),
-    )
+    return replace(features, norm=norm, norm_residual=norm_residual, norm_carried=own.flag("norm_output", False))
 
 
 def _head_size(fields: DrafterFields, tensors: TensorFiles) -> int:
@@ -156,7 +165,7 @@ def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig
     if shares and config.hidden_size != target.hidden_size:
         problem = f"must be the target's, {target.hidden_size}, as the folder lacks tables of its own, "
         raise fields.layers.error("hidden_size", f"{problem}is {config.hidden_size}")
-    most = 1 if has_midlayer else _MOST_LAYERS
+    most = 1 if has_midlayer else block_fields.MOST_LAYERS
     if config.num_layers > most:
         raise fields.layers.error("num_hidden_layers", f"must be at most {most}, is {config.num_layers}")
 

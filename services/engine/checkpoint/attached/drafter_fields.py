@@ -1,9 +1,11 @@
 """DrafterFields: the fields of a drafter's config.json, whichever program has written it."""
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeGuard
 
+from services.engine.checkpoint.attached import block_fields
 from services.engine.checkpoint.model_config import Attention, Layer, ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
@@ -15,11 +17,23 @@ DEFAULT_PREDICTIONS = 3
 
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
 _MOST_PREDICTIONS = 15
+_EAGLE_BOUNDARIES = "eagle_aux_hidden_state_layer_ids"
 _MOST_FEATURES = 8
 _OF_DRAFTERS = (
     *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
     *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"),
+    *("dflash_config", "block_size", "mask_token_id", "num_target_layers", "is_causal", "auto_map"),
 )
+
+
+class DrafterKind(StrEnum):
+    """How an attached drafter predicts."""
+
+    EAGLE3 = "EAGLE-3"  # token by token
+    DFLASH = "DFlash"  # a block at once
+
+
+_OF_SPECULATORS = {"eagle3": DrafterKind.EAGLE3, "dflash": DrafterKind.DFLASH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +42,54 @@ class DrafterFields:
 
     layers: JsonFields  # as the config.json of a model with such layers
     drafter: JsonFields  # those of config.json itself
+    kind: DrafterKind
     is_of_speculators: bool
 
     @classmethod
     def read(cls, config: JsonFields) -> "DrafterFields":
-        """Tell the kinds of folders apart; raises CheckpointError for one that is no EAGLE-3 drafter."""
-        if "speculators_model_type" in config:
-            config.choice("speculators_model_type", ("eagle3",))
+        """Tell the kinds of folders apart; raises CheckpointError for one that is not served."""
+        is_of_speculators = "speculators_model_type" in config
+        if is_of_speculators:
+            kind = _OF_SPECULATORS[config.choice("speculators_model_type", _OF_SPECULATORS)]
             layers = config.required("transformer_layer_config")
         elif is_drafter(config):
+            kind = DrafterKind.DFLASH if _is_dflash(config) else DrafterKind.EAGLE3
             layers = config
         else:
-            raise config.error("architectures", f"{shown(config.raw('architectures'))} is no EAGLE-3 drafter")
+            kinds = " or ".join(DrafterKind)
+            raise config.error("architectures", f"{shown(config.raw('architectures'))} is no {kinds} drafter")
+        model_type = layers.choice("model_type", _ARCHITECTURES)
         known: dict[str, object] = dict.fromkeys(_OF_DRAFTERS)
-        architecture = _ARCHITECTURES[layers.choice("model_type", _ARCHITECTURES)]
-        layers = layers.completed({"max_position_embeddings": LONGEST_CONTEXT})
-        layers = layers.replaced({**known, "architectures": [architecture], "tie_word_embeddings": False})
-        return cls(layers, config, "speculators_model_type" in config)
+        known |= {"architectures": [_ARCHITECTURES[model_type]], "tie_word_embeddings": False}
+        if kind is DrafterKind.DFLASH:  # whatever its target is, its layers are those of Qwen 3
+            block_fields.check_fields(config)
+            layers = block_fields.with_windows(config, layers)
+            if model_type != "qwen3" and "head_dim" not in layers:
+                known["head_dim"] = layers.integer("hidden_size") // layers.integer("num_attention_heads")
+            known |= {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+        layers = layers.completed({"max_position_embeddings": LONGEST_CONTEXT}).replaced(known)
+        return cls(layers, config, kind, is_of_speculators)
 
     def boundaries(self, target: ModelConfig) -> tuple[tuple[int, ...], bool]:
         """After how many of the target's layers features are taken, and whether the folder says so.
 
-        By default it is after 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises CheckpointError.
+        By default, with EAGLE-3, it is after 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises CheckpointError.
         """
-        name = "eagle_aux_hidden_state_layer_ids"
-        eagle = self.drafter.nested("eagle_config")
-        fields = eagle if eagle is not None and name in eagle else self.drafter
+        fields, name, layers_before = self._boundary_field()
         depth = target.num_layers
         ids = fields.raw(name)
-        boundaries = _default_boundaries(depth) if ids is None else ids
-        if boundaries is None:
-            raise fields.error(name, f"is missing, and the target's {depth} layers are too few for the default")
-        if not _are_numbers(boundaries, depth):
-            problem = f"must be 1 to {_MOST_FEATURES} whole numbers from 0 to {depth}, is {shown(boundaries)}"
+        if ids is None:
+            boundaries = self._default_boundaries(depth)
+            if len({*boundaries}) < len(boundaries) or not 0 <= min(boundaries) <= max(boundaries) <= depth:
+                raise fields.error(name, f"is missing, and the target's {depth} layers are too few for the default")
+            return tuple(boundaries), False
+        least, most = -layers_before, depth - layers_before
+        if not _are_numbers(ids, least, most):
+            problem = f"must be 1 to {_MOST_FEATURES} whole numbers from {least} to {most}, is {shown(ids)}"
             raise fields.error(name, problem)
-        if len({*boundaries}) < len(boundaries):
-            raise fields.error(name, f"must be different numbers, is {shown(boundaries)}")
-        return tuple(boundaries), ids is not None
+        if len({*ids}) < len(ids):
+            raise fields.error(name, f"must be different numbers, is {shown(ids)}")
+        return tuple(each + layers_before for each in ids), True
 
     @property
     def num_predictions(self) -> int:
@@ -72,14 +97,34 @@ class DrafterFields:
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
         count = first.get("speculative_tokens")
-        return min(count, _MOST_PREDICTIONS) if type(count) is int and count > 0 else DEFAULT_PREDICTIONS
+        if type(count) is not int or count <= 0:
+            is_block = self.kind is DrafterKind.DFLASH
+            count = block_fields.read_block(self.drafter).most_predictions if is_block else DEFAULT_PREDICTIONS
+        return min(count, _MOST_PREDICTIONS)
+
+    def _boundary_field(self) -> tuple[JsonFields, str, int]:
+        """The field that says the boundaries, and how many layers more than it says are before each of them."""
+        is_block = self.kind is DrafterKind.DFLASH
+        if is_block and self.is_of_speculators:
+            return self.drafter, "aux_hidden_state_layer_ids", 0
+        place, name = (block_fields.OWN, "target_layer_ids") if is_block else ("eagle_config", _EAGLE_BOUNDARIES)
+        nested = self.drafter.nested(place)
+        return nested if nested is not None and name in nested else self.drafter, name, int(is_block)
+
+    def _default_boundaries(self, depth: int) -> list[int]:
+        if self.kind is DrafterKind.DFLASH:
+            return block_fields.default_boundaries(
+                depth, self.layers.integer("num_hidden_layers", maximum=_MOST_FEATURES)
+            )
+        return [2, depth // 2, depth - 3]
 
 
 def is_drafter(config: JsonFields) -> bool:
     """Whether a config.json describes an attached drafter, not a model."""
     names = config.raw("architectures")
     is_named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
-    return is_named or any(name in config for name in ("speculators_model_type", "draft_vocab_size", "eagle_config"))
+    fields = ("speculators_model_type", "draft_vocab_size", "eagle_config")
+    return is_named or _is_dflash(config) or any(name in config for name in fields)
 
 
 def is_drafter_folder(folder: Path) -> bool:
@@ -96,12 +141,14 @@ def limit_windows(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
     )
 
 
-def _default_boundaries(depth: int) -> list[int] | None:
-    boundaries = [2, depth // 2, depth - 3]
-    return boundaries if len({*boundaries}) == len(boundaries) and min(boundaries) >= 0 else None
+def _is_dflash(config: JsonFields) -> bool:
+    names = config.raw("architectures")
+    return block_fields.OWN in config or (
+        isinstance(names, list) and any("dflash" in str(each).lower() for each in names)
+    )
 
 
-def _are_numbers(values: object, most: int) -> TypeGuard[list[int]]:
+def _are_numbers(values: object, least: int, most: int) -> TypeGuard[list[int]]:
     if not isinstance(values, list) or not 0 < len(values) <= _MOST_FEATURES:
         return False
-    return all(type(each) is int and 0 <= each <= most for each in values)
+    return all(type(each) is int and least <= each <= most for each in values)

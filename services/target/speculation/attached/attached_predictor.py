@@ -47,7 +47,7 @@ class AttachedPredictor:
         """`batch` has room for the rows of any pass of the target, which has the `blocks`."""
         self.drafter, self.num_predictions = drafter, drafter.num_predictions
         self._sampler, self._batch, self._blocks = sampler, batch, blocks
-        self._latency = DraftLatency(config)
+        self._latency = DraftLatency(config, is_flat=drafter.block is not None)
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
         self._read = ReadBlocks()
         self._results: Pass | None = None  # of the last pass
@@ -148,7 +148,7 @@ class AttachedPredictor:
         assert self._results is not None
         decoder.read_features(self._results, rows)
         if not drawing:
-            decoder.forward(self._batch)
+            decoder.extend(self._batch, self._sampler, [], [], [])
             self.drafter.device.synchronize()  # else a GPU's time would count as the next pass's
             return {}
         masks = [sequence.draw.allowed.masks() for sequence in drawing]
@@ -156,7 +156,7 @@ class AttachedPredictor:
             is_public = (sequence.text.cache_scope == ANYBODY for sequence in drawing)
             self.drafter.shortlist.allow(compress(masks, is_public))
         counts = [
-            1 if mask is not None else min(wanted[sequence].length, context.room(sequence.text))
+            1 if mask is not None else min(wanted[sequence].length, self._room(context, sequence))
             for (sequence, context), mask in zip(drawing.items(), masks, strict=True)
         ]
         chances = [
@@ -166,8 +166,14 @@ class AttachedPredictor:
         states = [sequence.draw.sampling for sequence in drawing]
         drawn = decoder.extend(self._batch, self._sampler, states, [[]] * len(states), counts, masks, chances)
         if len(rows) <= _MOST_TIMED * len(drawing):
-            self._latency.observe(max(map(len, drawn)), time.monotonic() - began, num_sequences=len(drawing))
+            computed = counts if self.drafter.block is not None else map(len, drawn)
+            self._latency.observe(max(computed), time.monotonic() - began, num_sequences=len(drawing))
         return dict(zip(drawing, drawn, strict=True))
+
+    def _room(self, context: DrafterContext, sequence: Sequence) -> int:
+        """The most predictions for whose rows there are blocks, and which the drafter makes in a step."""
+        room, block = context.room(sequence.text), self.drafter.block
+        return room if block is None else min(room - block.rows_before, block.most_predictions)
 
     def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], dict[Sequence, DrafterContext]]:
         """Fill the batch with all rows to read; returns their indices in the target's pass, and the sequences that draw
@@ -185,7 +191,7 @@ class AttachedPredictor:
             draws = sequence in wanted and context.end == len(text.tokens) - 1
             if draws:  # the target's pass needs these blocks too; what it does not use is taken back after it
                 self._blocks.grow_together([(text, len(text.tokens) + wanted[sequence].length)])
-                draws = context.room(text) > 0
+                draws = self._room(context, sequence) > 0
             token_ids = text.tokens[first + 1 : context.end + 1]
             texts.append((token_ids, text.cache_scope))
             self._batch.append(

@@ -12,11 +12,12 @@ class DraftLatency:
     Answers with equal numbers of predictions do not determine the slope, which then stays as it was.
     """
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: PolicyConfig, *, is_flat: bool = False) -> None:
+        """If it is flat, all predictions of an answer are taken to come at once, until answers show otherwise."""
         self._config = config
         self._weight = 0.0
         self._count = self._seconds = self._count_count = self._count_seconds = 0.0  # decayed sums
-        self._slope: float | None = None
+        self._slope: float | None = 0.0 if is_flat else None
         self.growth = config.draft_growth
         """The share by which an answer takes longer for each further sequence at the same time."""
 

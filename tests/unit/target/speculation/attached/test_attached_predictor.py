@@ -38,11 +38,10 @@ class Drafter:
     def read_features(self, results: object, rows: list[int]) -> None:
         self.read.append([*rows])
 
-    def forward(self, batch: Batch) -> None:
-        self.positions.append(batch.positions[: batch.num_rows].tolist())
-        self.num_passes += 1
-
     def extend(self, batch: Batch, sampler: object, states: list[Any], *_: object) -> list[list[int]]:
+        if not states:
+            self.positions.append(batch.positions[: batch.num_rows].tolist())
+            self.num_passes += 1
         return [[1, 2, 3]] * len(states)
 
 
@@ -73,6 +72,7 @@ class Target:
             "doubts": "eagle_aux_hidden_state_layer_ids",
             "num_predictions": 3,
             "ends_early": True,
+            "block": None,
         }
         loaded: Any = SimpleNamespace(decoder=self.drafter, device=device, shortlist=self.shortlist, **own)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)

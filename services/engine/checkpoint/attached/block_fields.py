@@ -1,0 +1,84 @@
+"""block_fields: what config.json says of a drafter that predicts blocks (DFlash, arXiv 2602.06036).
+
+Two programs write such folders: z-lab/dflash, most of whose fields are in `dflash_config`, and the speculators library.
+"""
+
+from dataclasses import replace
+
+from services.engine.checkpoint.architectures.layer_kinds import SLIDING
+from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer
+from services.engine.files.json_fields import JsonFields
+
+MOST_LAYERS = 16
+OWN = "dflash_config"
+_MOST_ROWS = 64  # of a block
+_REFUSED = {  # fields whose other values no served drafter has, and the value that is supported
+    "attention_sink_bias": False,
+    "add_swa_attention_sink_bias": False,
+    "is_neox_style": True,
+    "use_aux_hidden_state": True,
+}
+
+
+def check_fields(config: JsonFields) -> None:
+    """Raise CheckpointError, naming the field, for one that would change the predictions and is not carried out."""
+    for name, supported in _REFUSED.items():
+        fields = _holder(config, name)
+        if fields.flag(name, supported) != supported:
+            raise fields.error(name, f"only {str(supported).lower()} is supported")
+
+
+def read_block(config: JsonFields) -> FeatureBlock:
+    """Read the block; raises CheckpointError."""
+    first_predicts = config.flag("sample_from_anchor", False)
+    size = _holder(config, "block_size").integer("block_size", minimum=1 if first_predicts else 2, maximum=_MOST_ROWS)
+    vocab_size = (config.nested("transformer_layer_config") or config).integer("vocab_size")
+    mask_token = _holder(config, "mask_token_id").integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
+    return FeatureBlock(size=size, mask_token=mask_token, first_predicts=first_predicts)
+
+
+def with_windows(config: JsonFields, layers: JsonFields) -> JsonFields:
+    """Return the fields of the layers with the windows that those of the block give them; raises CheckpointError.
+
+    `use_swa` gives all of them one, unless `layer_types` says which have it.
+    """
+    types, window = layers.raw("layer_types"), _holder(config, "swa_window_size").raw("swa_window_size")
+    if _holder(config, "use_swa").flag("use_swa", False) and not _lists_windows(types):
+        types = [SLIDING] * layers.integer("num_hidden_layers", maximum=MOST_LAYERS)
+    changes: dict[str, object] = {"layer_types": types, "use_sliding_window": _lists_windows(types)}
+    return layers.replaced(changes if window is None else changes | {"sliding_window": window})
+
+
+def looking_ahead(config: JsonFields, layers: JsonFields, read: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Return the layers with those marked whose tokens attend to later ones of their block; raises CheckpointError.
+
+    All do, except where `layer_types` gives them a window, unless a field says it of all.
+    """
+    if (fields := _holder(config, "is_causal")).raw("is_causal") is not None:
+        with_window = without = not fields.flag("is_causal", False)
+    elif (fields := _holder(config, "causal")).raw("causal") is not None:
+        with_window = without = not fields.flag("causal", False)
+    else:
+        is_listed = _lists_windows(layers.raw("layer_types"))
+        with_window, without = not is_listed or config.flag("sliding_window_non_causal", False), True
+    return tuple(
+        replace(layer, looks_ahead=with_window if layer.window else without) if isinstance(layer, Attention) else layer
+        for layer in read
+    )
+
+
+def default_boundaries(depth: int, num_layers: int) -> list[int]:
+    """Return the boundaries of a drafter whose fields do not say them, as z-lab/dflash spreads them over its target."""
+    if num_layers == 1:
+        return [depth // 2 + 1]
+    return [2 + round(index * (depth - 4) / (num_layers - 1)) for index in range(num_layers)]
+
+
+def _holder(config: JsonFields, name: str) -> JsonFields:
+    """The fields of the block if they have this one, else those of config.json."""
+    own = config.nested(OWN)
+    return own if own is not None and name in own else config
+
+
+def _lists_windows(types: object) -> bool:
+    return isinstance(types, list) and SLIDING in types
