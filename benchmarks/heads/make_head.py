@@ -23,8 +23,8 @@ from benchmarks.make_pair import syllables
 SPECIAL = 2  # tokens, which come first
 WORDS = 32768  # tokens that the target says; the others only cost time
 _KNOWN = 32000  # tokens of the drafter
-_CARRIED = 2  # key-value heads, whose dimensions hold all that differs between tokens
-_SHAPES: dict[str, dict[str, Any]] = {
+CARRIED = 2  # key-value heads, whose dimensions hold all that differs between tokens
+SHAPES: dict[str, dict[str, Any]] = {
     "1.5b": {
         "vocab_size": 151936,
         "hidden_size": 1536,
@@ -50,9 +50,9 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "head_dim": 128,
     },
 }
-_COMMON = {
+COMMON = {
     "model_type": "llama",
-    "num_key_value_heads": _CARRIED,
+    "num_key_value_heads": CARRIED,
     "max_position_embeddings": 8192,
     "rms_norm_eps": 1e-6,
     "hidden_act": "silu",
@@ -71,8 +71,8 @@ _SHARPNESS = 4.0
 
 def main() -> None:
     """Make both folders."""
-    arguments = begin(__doc__, _SHAPES, out="folder for target/ and head/", right="share of the tokens that it knows")
-    write_head(arguments.out, {**_COMMON, **_SHAPES[arguments.shape]}, arguments.right)
+    arguments = begin(__doc__, SHAPES, out="folder for target/ and head/", right="share of the tokens that it knows")
+    write_head(arguments.out, {**COMMON, **SHAPES[arguments.shape]}, arguments.right)
 
 
 def begin(description: str | None, shapes: Collection[str], *, out: str, right: str) -> argparse.Namespace:
@@ -91,22 +91,37 @@ def begin(description: str | None, shapes: Collection[str], *, out: str, right: 
 
 def write_head(out: Path, shape: dict[str, Any], right: float) -> None:
     """Write the target and its head; the head knows this share of the tokens that the target says."""
-    said = _of_target(shape)
-    write_folder(out / "target", shape | {"architectures": ["LlamaForCausalLM"]}, said)
-    write_tokenizer(out / "target")
-    words = torch.randperm(WORDS)[: round(right * WORDS)]
-    others = torch.arange(WORDS, shape["vocab_size"])[: _KNOWN - len(words)]
-    known = torch.cat([words, others]).sort().values
-    write_folder(out / "head", _head_config(shape, len(known)), _of_head(shape, said["lm_head.weight"], known))
-
-
-def _of_target(shape: dict[str, Any]) -> dict[str, Tensor]:
-    hidden, inner = shape["hidden_size"], shape["intermediate_size"]
-    width, carried = shape["num_attention_heads"] * shape["head_dim"], _CARRIED * shape["head_dim"]
-    embedding, output = torch.zeros(shape["vocab_size"], hidden), torch.zeros(shape["vocab_size"], hidden)
+    carried = CARRIED * shape["head_dim"]
+    embedding, output = torch.zeros(2, shape["vocab_size"], shape["hidden_size"])
     embedding[:, :carried] = 2.0 * torch.randint(0, 2, (shape["vocab_size"], carried)) - 1
-    ring = torch.randperm(WORDS - SPECIAL) + SPECIAL
+    ring = random_ring()
     output[ring.roll(-1)] = embedding[ring]
+    write_target(out / "target", shape, embedding, output)
+    known = known_tokens(shape["vocab_size"], right)
+    write_folder(out / "head", _head_config(shape, len(known)), _of_head(shape, output, known))
+
+
+def random_ring() -> Tensor:
+    """The words in the order in which they follow each other."""
+    return torch.randperm(WORDS - SPECIAL) + SPECIAL
+
+
+def known_tokens(vocab_size: int, right: float) -> Tensor:
+    """The tokens of a head that knows this share of the words, in their order."""
+    words = torch.randperm(WORDS)[: round(right * WORDS)]
+    others = torch.arange(WORDS, vocab_size)[: _KNOWN - len(words)]
+    return torch.cat([words, others]).sort().values
+
+
+def write_target(out: Path, shape: dict[str, Any], embedding: Tensor, output: Tensor) -> None:
+    """Write a target with these tables, whose layers cost what others cost and add nothing."""
+    write_folder(out, shape | {"architectures": ["LlamaForCausalLM"]}, _of_target(shape, embedding, output))
+    write_tokenizer(out)
+
+
+def _of_target(shape: dict[str, Any], embedding: Tensor, output: Tensor) -> dict[str, Tensor]:
+    hidden, inner = shape["hidden_size"], shape["intermediate_size"]
+    width, carried = shape["num_attention_heads"] * shape["head_dim"], CARRIED * shape["head_dim"]
     weights = {"model.embed_tokens.weight": embedding, "lm_head.weight": output}
     for index in range(shape["num_hidden_layers"]):
         layer = {
@@ -126,20 +141,20 @@ def _of_target(shape: dict[str, Any]) -> dict[str, Tensor]:
 
 def _of_head(shape: dict[str, Any], output: Tensor, known: Tensor) -> dict[str, Tensor]:
     hidden, inner, head_dim = shape["hidden_size"], shape["intermediate_size"], shape["head_dim"]
-    heads, carried = shape["num_attention_heads"], _CARRIED * head_dim
+    heads, carried = shape["num_attention_heads"], CARRIED * head_dim
     mixing = _hadamard(head_dim)
     carries = torch.zeros(carried, 2 * hidden)
-    carries[:, :carried] = torch.kron(torch.eye(_CARRIED), mixing)
+    carries[:, :carried] = torch.kron(torch.eye(CARRIED), mixing)
     finds = _SHARPNESS * carries * (torch.arange(carried) % (head_dim // 2) >= _SLOW)[:, None]
     gives = torch.zeros(hidden, heads * head_dim)
-    for index in range(_CARRIED):  # by the first of the heads that share its keys
-        first, own = index * heads // _CARRIED * head_dim, slice(index * head_dim, (index + 1) * head_dim)
+    for index in range(CARRIED):  # by the first of the heads that share its keys
+        first, own = index * heads // CARRIED * head_dim, slice(index * head_dim, (index + 1) * head_dim)
         gives[own, first : first + head_dim] = mixing
     layer = {
         "input_layernorm": torch.ones(hidden),
         "hidden_norm": torch.zeros(hidden),
         "post_attention_layernorm": torch.ones(hidden),
-        "self_attn.q_proj": finds.unflatten(0, (_CARRIED, -1)).repeat_interleave(heads // _CARRIED, 0).flatten(0, 1),
+        "self_attn.q_proj": finds.unflatten(0, (CARRIED, -1)).repeat_interleave(heads // CARRIED, 0).flatten(0, 1),
         "self_attn.k_proj": finds,
         "self_attn.v_proj": carries,
         "self_attn.o_proj": gives,

@@ -50,6 +50,10 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
       passes_(device_->make_pass_recorder()) {
+    if (config_.features && config_.features->block && config_.features->block->markov_rank > 0) {
+        markov_ = std::make_unique<MarkovHead>(device_, weights_.markov(), config_.hidden_size,
+                                               device_->activation_format(weights.format));
+    }
     if (const int size = config_.features ? config_.features->head_size : 0;
         size > 0 && size < config_.vocab_size) {
         columns_ = std::make_unique<TokenColumns>(device_, size, config_.vocab_size);
@@ -141,7 +145,8 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
         const int num_states = states_ ? std::min(num_sequences, states_->num_blocks()) : 0;
         const bool rows_moved =
             workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks, num_states);
-        const bool head_moved = columns() && columns()->reserve(shape.logits);
+        bool head_moved = columns() && columns()->reserve(shape.logits);
+        head_moved |= markov_ && markov_->reserve(shape.logits);
         const bool layers_moved = reserve_layers(shape, num_states);
         if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || layers_moved) {
             passes_->forget();
@@ -217,12 +222,25 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
-void Decoder::take_logits(int first, int rows) {
+void Decoder::take_logits(int first, int rows, const int32_t* before) {
     const auto width = static_cast<int64_t>(config_.vocab_size);
-    require_range("rows", rows, 1, first);  // so that no row is overwritten before it is read
-    require_range("first", first, 0, static_cast<int64_t>(workspace_.logits->size()) / width - rows);
     float* const logits = workspace_.logits->data();
-    device_->copy(logits, logits + first * width, rows * width * sizeof(float));
+    if (markov_) {
+        const int64_t head_width = short_head_ ? short_head_->num_tokens() : weights_.lm_head().out_features();
+        markov_->add(before, rows, (columns() ? columns()->logits() : logits) + first * head_width);
+    }
+    if (markov_ && columns()) {
+        columns()->spread(logits, rows, first);
+    } else if (first > 0) {
+        device_->copy(logits, logits + first * width, rows * width * sizeof(float));
+    }
+}
+
+std::vector<float> Decoder::confidences(const std::vector<int32_t>& before) {
+    if (!markov_ || !config_.features->block->has_confidence) {
+        throw std::invalid_argument("features.block: the drafter has no confidence");
+    }
+    return markov_->confidences(workspace_.lm_head_input.view(), before);
 }
 
 void Decoder::allocate_cache(int num_blocks) {
@@ -260,6 +278,9 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
             "token_ids: the lm_head has rows for some tokens only, and cannot be shortened");
     }
     const auto num_tokens = static_cast<int>(token_ids.size());
+    if (markov_) {
+        markov_->shorten(token_ids);
+    }
     if ((short_head_ ? short_head_->num_tokens() : 0) != num_tokens) {
         passes_->forget();
         short_head_.reset();

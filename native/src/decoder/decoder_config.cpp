@@ -131,6 +131,9 @@ void validate_block(const DecoderConfig& config, const FeatureBlock& block) {
     const Features& features = *config.features;
     require_range("features.block.size", block.size, block.first_predicts ? 1 : 2, kMostRows);
     require_range("features.block.mask_token", block.mask_token, 0, config.vocab_size - 1);
+    require_range("features.block.markov_rank", block.markov_rank, 0, kMostFeatures / 2);
+    require(!block.has_confidence || block.markov_rank > 0,
+            "features.block.has_confidence is true; it must be false where markov_rank is 0");
     require(!features.fc_reads_both && !features.norm_residual && !features.norm_carried,
             "features.fc_reads_both, norm_residual and norm_carried must be false with features.block");
     require(std::all_of(config.layers.begin(), config.layers.end(),

@@ -151,7 +151,7 @@ void Decoder::lm_head(int num_logits) {
                            .cap = config_.logit_softcap,
                            .count = int64_t{num_logits} * head.out_features()});
     }
-    if (columns()) {
+    if (columns() && !markov_) {
         columns()->spread(workspace_.logits->data(), num_logits);
     }
 }

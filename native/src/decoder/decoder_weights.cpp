@@ -137,6 +137,9 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
         rows > 0 && !config.tied_embeddings) {
         lm_head_ = builder.add_table({"lm_head", rows}, config.hidden_size, head);
     }
+    if (features && features->block && features->block->markov_rank > 0) {
+        markov_.add(builder, config, lm_head().out_features(), table, head);
+    }
     for (const auto& own : kinds.own) {
         if (device->activation_format(slots_.matrix(own.first).format()) != builder.activation_format()) {
             throw std::invalid_argument("weight \"" + own.first +
@@ -162,6 +165,7 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
 
 int64_t DecoderWeights::bytes() const {
     int64_t total = lm_head().bytes() + slots_.vector_bytes() + features_.fc.bytes();
+    total += markov_.out ? markov_.out->bytes() + markov_.confidence.bytes() : 0;
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {
             total += weight->bytes();

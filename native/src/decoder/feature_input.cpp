@@ -6,15 +6,6 @@
 #include "outrider/decoder/linear.h"
 
 namespace outrider {
-namespace {
-
-/// The same rows from a column on.
-Activations from_column(const Activations& rows, int column) {
-    char* const data = static_cast<char*>(rows.data) + column * size_of(rows.format);
-    return {data, rows.format, rows.stride};
-}
-
-}  // namespace
 
 /// A few channels of the residual stream are a thousand times as large as the others, which a row of int8
 /// would round away: the features keep the precision of floats.

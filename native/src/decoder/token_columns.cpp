@@ -16,8 +16,8 @@ bool TokenColumns::reserve(int rows) {
     return logits_.reserve(device_, rows * token_ids_.size());
 }
 
-void TokenColumns::spread(float* out, int rows) {
-    device_->spread_columns({.in = logits_.data(),
+void TokenColumns::spread(float* out, int rows, int first_row) {
+    device_->spread_columns({.in = logits_.data() + first_row * token_ids_.size(),
                              .columns = token_ids_.data(),
                              .count = static_cast<int>(token_ids_.size()),
                              .out = out,

@@ -161,7 +161,7 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
     // Reserve first, so that no memory moves between the passes.
     decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
     const Logits logits = decoder.forward(first).logits();
-    const NextRows next = decoder.place(first_step(batch, runners, num_blocks), num_blocks);
+    const NextRows next = decoder.place(first_step(batch, runners, num_going_on, num_blocks), num_blocks);
     return sampler.sample_ahead(logits, runners.sequences, runners.counts, runners.least_chances, next,
                                 [&](int num_rows) { decoder.pass(num_rows, num_rows); });
 }

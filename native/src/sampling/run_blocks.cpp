@@ -1,5 +1,6 @@
 #include "sampling/run_blocks.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace outrider {
@@ -30,26 +31,59 @@ Batch make_blocks(const Batch& batch, const Runners& runners, const FeatureBlock
     return blocks;
 }
 
+/// Ends each run before the first draw that makes the estimated chance that all its draws are accepted too small.
+void end_early(Decoder& decoder, const Batch& batch, const Runners& runners,
+               std::vector<std::vector<int32_t>>& tokens) {
+    std::vector<int32_t> before;
+    std::vector<int> run_of;
+    for (int draw = 0; draw < runners.counts.front(); ++draw) {
+        for (int run = 0; run < runners.num_longer(draw); ++run) {
+            const bool is_drawn = draw > 0 && draw <= static_cast<int>(tokens[run].size());
+            before.push_back(is_drawn ? tokens[run][draw - 1] : batch.token_ids[runners.rows[run]]);
+            run_of.push_back(run);
+        }
+    }
+    const std::vector<float> confidences = decoder.confidences(before);
+    std::vector<double> chances(tokens.size(), 1.0);
+    std::vector<size_t> lengths(tokens.size());
+    for (size_t row = 0; row < confidences.size(); ++row) {
+        const int run = run_of[row];
+        chances[run] *= confidences[row];
+        lengths[run] += chances[run] >= runners.least_chances[run] ? 1 : 0;
+    }
+    for (size_t run = 0; run < tokens.size(); ++run) {
+        tokens[run].resize(std::min(tokens[run].size(), std::max<size_t>(lengths[run], 1)));
+    }
+}
+
 }  // namespace
 
 std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                              const Runners& runners) {
     decoder.store_context(batch);
-    if (runners.num_runs() == 0) {
+    const int num_runs = runners.num_runs();
+    if (num_runs == 0) {
         return {};
     }
-    const Logits logits =
-        decoder.forward(make_blocks(batch, runners, *decoder.config().features->block)).logits();
-    NextRows next;
-    if (runners.num_longer(1) > 0) {
-        next = decoder.place(first_step(batch, runners, batch.max_blocks), batch.max_blocks);
+    const FeatureBlock& block = *decoder.config().features->block;
+    const Logits logits = decoder.forward(make_blocks(batch, runners, block)).logits();
+    const NextRows next =
+        decoder.place(first_step(batch, runners, num_runs, batch.max_blocks), batch.max_blocks);
+    decoder.take_logits(0, num_runs, next.token_ids);
+    int taken = num_runs;
+    const std::vector<double> never(num_runs, 0.0);
+    std::vector<std::vector<int32_t>> tokens = sampler.sample_ahead(
+        logits.first(num_runs), runners.sequences, runners.counts,
+        block.has_confidence ? never : runners.least_chances, next, [&](int num_rows) {
+            decoder.take_logits(taken, num_rows, next.token_ids);
+            taken += num_rows;
+        });
+    const bool ends_early = std::any_of(runners.least_chances.begin(), runners.least_chances.end(),
+                                        [](double chance) { return chance > 0; });
+    if (block.has_confidence && ends_early) {
+        end_early(decoder, batch, runners, tokens);
     }
-    int taken = runners.num_runs();
-    return sampler.sample_ahead(logits.first(taken), runners.sequences, runners.counts, runners.least_chances,
-                                next, [&](int num_rows) {
-                                    decoder.take_logits(taken, num_rows);
-                                    taken += num_rows;
-                                });
+    return tokens;
 }
 
 }  // namespace outrider

@@ -32,10 +32,9 @@ int Runners::num_longer(int length) const {
         std::count_if(counts.begin(), counts.end(), [=](int count) { return count > length; }));
 }
 
-Batch first_step(const Batch& batch, const Runners& runners, int num_blocks) {
-    const int num_rows = runners.num_longer(1);
-    Batch step(num_rows, num_rows, num_blocks);
-    for (int i = 0; i < num_rows; ++i) {
+Batch first_step(const Batch& batch, const Runners& runners, int num_runs, int num_blocks) {
+    Batch step(num_runs, num_runs, num_blocks);
+    for (int i = 0; i < num_runs; ++i) {
         const int row = runners.rows[i];
         const int sequence = batch.sequences[row];
         const auto table = batch.block_tables.begin() + int64_t{sequence} * batch.max_blocks;

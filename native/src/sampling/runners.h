@@ -25,8 +25,8 @@ struct Runners {
     std::vector<double> least_chances;
 };
 
-/// One row for each run with more than one draw: the batch row that it draws from, with tables of so many columns. The
-/// stored states stay where the first pass has left them.
-Batch first_step(const Batch& batch, const Runners& runners, int num_blocks);
+/// One row for each of the first runs: the batch row that it draws from, with tables of so many columns. The stored
+/// states stay where the first pass has left them.
+Batch first_step(const Batch& batch, const Runners& runners, int num_runs, int num_blocks);
 
 }  // namespace outrider

@@ -106,6 +106,8 @@ class FeatureBlock:
     size: int  # most tokens of a pass
     mask_token: int
     first_predicts: bool = False  # each row predicts the next token; else each mask the token in its place
+    markov_rank: int = 0  # of what the token before adds to a row's logits; 0: nothing
+    has_confidence: bool = False  # it estimates the chance of each row
 
     @property
     def most_predictions(self) -> int:

@@ -54,6 +54,11 @@ def _adapt_to_features(
             ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
     if features.fc_reads_both:
         ends |= {"embedding_norm": (hidden,)}
+    if features.block is not None and (rank := features.block.markov_rank):
+        head_size = features.head_size or config.vocab_size
+        ends |= {"markov_in": (config.vocab_size, rank), "markov_out": (head_size, rank)}
+        if features.block.has_confidence:
+            ends |= {"confidence": (1, hidden + rank), "confidence_bias": (1,)}
     if features.fc_reads_both or features.block:
         return
     for name in ("q", "k", "v"):

@@ -111,6 +111,12 @@ ATTACHED_CELLS = [
         fate="killed",
         predictions="attached",
     ),
+    Cell(
+        setup=Setup(model="ring", isa=BEST, prefill="chunks", blocks="few", source="constructed blocks"),
+        setting="penalised",
+        fate="killed",
+        predictions="attached",
+    ),
 ]
 ALL = sorted(
     (*SCRIPTED_CELLS, *DRAFTED_CELLS, *ATTACHED_CELLS),
@@ -158,7 +164,7 @@ def test_every_circumstance_occurs():
 
 
 def test_every_format_occurs():
-    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step", "mtp_one_step"} - {_LARGE}
+    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step", "mtp_one_step", "ring"} - {_LARGE}
     assert {cell.setup.weights for cell in ALL} == {*WEIGHTS}
     assert {cell.setup.kv for cell in ALL} == {*KV}
     assert {cell.draft_weights for cell in DRAFTED_CELLS} == {"auto", *WEIGHTS}

@@ -17,6 +17,7 @@ import tokenizers
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from tests.e2e.matrix.cells import FURTHER, PUBLISHED, QUANTISED
+from tests.harness.models.block_folders import block_tensors, speculators_block_fields
 from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _RECIPES = (
         ROOT / "tests" / "harness" / "models" / f"{name}.py"
         for name in (
             *("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders"),
-            *("drafter_folders", "one_step_models", "mtp_folders"),
+            *("drafter_folders", "one_step_models", "mtp_folders", "block_folders", "ring_models"),
         )
     ),
     Path(__file__),
@@ -49,8 +50,8 @@ def folder(model: str) -> Path:
         return DEMO_TARGET
     if model in PUBLISHED:
         return _placed(model, "target")
-    if model == "one_step":
-        return _one_step() / "target"
+    if model in ("one_step", "ring"):
+        return _constructed(model) / "target"
     if model in ("mtp", "mtp_one_step"):
         return _written(model, lambda path: _write_mtp(path, is_right=model == "mtp_one_step")) / "model"
 
@@ -132,26 +133,32 @@ def head_folder(model: str, source: str) -> Path | None:
     """The folder of a model's attached drafter, one of ATTACHED; None if it is a layer of its own."""
     if source.endswith("layer"):
         return None
-    if source == "constructed head":
-        return _one_step() / "drafter"
+    if source.startswith("constructed"):
+        return _constructed(model) / "drafter"
     if source == "trained head":
         return DEMO_HEAD
 
     def write(path: Path) -> None:
         target = load_checkpoint(folder(model)).config
-        write_drafter(path, original_fields(target), drafter_tensors(target))
+        if source == "random blocks":
+            write_drafter(
+                path, speculators_block_fields(target, draft_vocab_size=96), block_tensors(target, head_size=96)
+            )
+        else:
+            write_drafter(path, original_fields(target), drafter_tensors(target))
 
-    return _written(f"{model}-random-head", write)
+    return _written(f"{model}-{source.replace(' ', '-')}", write)
 
 
-def _one_step() -> Path:
+def _constructed(model: str) -> Path:
     def write(path: Path) -> None:
         from tests.harness.models.one_step_models import write_one_step_pair
+        from tests.harness.models.ring_models import write_ring_pair
 
         path.mkdir()
-        write_one_step_pair(path)
+        (write_ring_pair if model == "ring" else write_one_step_pair)(path)
 
-    return _written("one-step", write)
+    return _written(model.replace("_", "-"), write)
 
 
 def place(model: str, *, target: Path, draft: Path) -> None:

@@ -22,9 +22,10 @@ OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5")  # by drafts whose layers are as 
 ATTACHED = {
     **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
     **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},
+    **{"random blocks": ("llama", "qwen3"), "constructed blocks": ("ring",)},
 }
-"""The attached drafters, heads or layers of the model's own, and the models that have each."""
-CONSTRUCTED = ("one_step", "mtp", "mtp_one_step")  # for attached drafters only
+"""The attached drafters, heads, layers of the model's own and heads for blocks, and the models that have each."""
+CONSTRUCTED = ("one_step", "mtp", "mtp_one_step", "ring")  # for attached drafters only
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
 ALL_MODELS = (*MODELS, *PUBLISHED, *FURTHER, *CONSTRUCTED)
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")

@@ -39,7 +39,7 @@ def block_tensors(target: ModelConfig, *, head_size: int = 0, hidden: int | None
     def norm(size: int) -> NDArray[np.float32]:
         return (1 + 0.3 * random.standard_normal(size)).astype(np.float32)
 
-    tensors = {
+    tensors: Tensors = {
         "fc.weight": matrix(hidden, len(BOUNDARIES) * target.hidden_size),
         "hidden_norm.weight": norm(hidden),
         "norm.weight": norm(hidden),

@@ -2,8 +2,8 @@
 
 A token is a point on many circles, of which the next token is a turn of each. The target's layers add nothing. In the
 drafter, head h of the only layer attends to the row h positions back, whatever that holds: rotary embeddings tell
-distances apart. Only the token that is known has a value; its turns by h are the drafter's output. A row one place off
-is wrong at once.
+distances apart. The token that is known, and those of its context, are turned by h; masks are no points. A row or a
+context one place off is wrong at once.
 """
 
 from pathlib import Path
@@ -25,6 +25,7 @@ _HEAD_DIM = 2 * _CIRCLES
 _THETA = 3.0  # of rotary embeddings, so that all pairs of a head tell neighbours apart
 _SHARPNESS = 5.0  # of queries and of keys
 _CONSTANT = 0.5**0.5  # of each value of an embedding that is on no circle, so that those have as much weight
+_FROM_CONTEXT = 0.3  # of the weight of the token that is known: the last tokens of a prompt are in no ring
 _SLOPE = 6.0  # of the target's logits
 
 
@@ -58,7 +59,7 @@ def _make_ring(tensors: dict[str, torch.Tensor]) -> None:
             tensor[:_RING, :_HEAD_DIM] = _SLOPE * torch.from_numpy(_circles(-1))
 
 
-def _turns() -> NDArray[np.float64]:
+def _turns() -> NDArray[np.int64]:
     """The whole turns of each circle in one round of the ring."""
     return 1 + np.random.default_rng(3).permutation(_RING // 2)[:_CIRCLES]
 
@@ -84,7 +85,7 @@ def _drafter(hidden: int) -> Tensors:
     of_constant[_HEAD_DIM:] = 1
     first, ones, narrow = np.eye(_HEAD_DIM, hidden), np.ones(hidden), np.zeros((32, hidden))
     fc = np.zeros((hidden, len(BOUNDARIES) * hidden))
-    fc[_HEAD_DIM:, _HEAD_DIM:hidden] = np.eye(hidden - _HEAD_DIM)
+    fc[:, :hidden] = np.diag(np.where(np.arange(hidden) < _HEAD_DIM, _FROM_CONTEXT, 1))
     turned = [_turned(back - 1) for back in range(SIZE)]  # the mask so far after a token predicts the one in its place
     turned[0] *= 0  # a row does not attend to itself
     gives = np.concatenate(turned, axis=1) * _CONSTANT  # which undoes the norm before

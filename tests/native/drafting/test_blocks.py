@@ -154,3 +154,63 @@ def test_blocks_that_cannot_be_are_refused():
         DecoderConfig(replace(PLAIN, layers=(AHEAD,)))
     with pytest.raises(ValueError, match=r"features\.block"):
         pair.target.decoder.store_context(Batch(max_rows=1, max_sequences=1, max_blocks=1))
+
+
+def with_markov(head_size: int, *, has_confidence: bool = False) -> ModelConfig:
+    config = with_features(first_predicts=True, head_size=head_size)
+    block = replace(config.features.block, markov_rank=8, has_confidence=has_confidence)
+    return replace(config, features=replace(config.features, block=block))
+
+
+class Dependent:
+    """A drafter whose rows depend on the tokens before them, and the same in torch after one context."""
+
+    def __init__(self, config: ModelConfig, device_name: str, *, is_short: bool = False) -> None:
+        self.pair, self.reference = Pair(config, device_name), Reference(config)
+        self.tokens = SMALL if is_short or config.features.head_size == len(SMALL) else [*range(config.vocab_size)]
+        if is_short:
+            self.pair.drafter.decoder.shorten_head(np.array(SMALL, np.int32))
+        self.columns = self.tokens if is_short else [*range(len(self.tokens))]  # of the reference's logits
+
+    def draw(self, count: int, least_chance: float = 0.0) -> list[int]:
+        batch, states = fill(self.pair, [1, 0]), [state(self.pair, sequence, 0.0) for sequence in (1, 0)]
+        return self.pair.drafter.decoder.extend(
+            batch, self.pair.sampler, states, [[], []], [2, count], [None, None], [0.0, least_chance]
+        )[1]
+
+    def expected(self, count: int) -> tuple[list[int], list[int], list[float]]:
+        """The tokens, those without what depends on the tokens before, and the chance of each."""
+        drafter, cache = self.reference.drafter, KvCache()
+        drafter.store_context(self.reference.hidden(self.pair.tokens[0, :NUM_ROWS]), cache)
+        before = int(self.pair.tokens[0, NUM_ROWS])
+        tokens, plain, chances = [], [], []
+        for row, logits in enumerate(drafter.block(block_tokens(self.pair, 0, count), cache)):
+            plain.append(self.tokens[int(logits[self.columns].argmax())])
+            chances.append(drafter.confidence(row, before) if drafter.config.features.block.has_confidence else 1.0)
+            before = self.tokens[int((logits + drafter.bias(before))[self.columns].argmax())]
+            tokens.append(before)
+        return tokens, plain, chances
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+@pytest.mark.parametrize(
+    ("head_size", "is_short"),
+    [(len(SMALL), False), (0, False), (0, True)],
+    ids=["a small head", "a whole one", "a shortlist"],
+)
+def test_a_draw_depends_on_the_one_before(device_name, head_size, is_short):
+    drafter = Dependent(with_markov(head_size), device_name, is_short=is_short)
+    tokens, plain, _ = drafter.expected(SIZE)
+    assert drafter.draw(SIZE) == tokens != plain
+    assert drafter.draw(1) == drafter.expected(1)[0]
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_a_run_ends_where_its_drafter_is_not_sure(device_name):
+    drafter = Dependent(with_markov(len(SMALL), has_confidence=True), device_name)
+    tokens, _, chances = drafter.expected(SIZE)
+    together = np.cumprod(chances)
+    for length in range(1, SIZE):
+        assert drafter.draw(SIZE, float(together[length - 1] + together[length]) / 2) == tokens[:length]
+    assert drafter.draw(SIZE, 0.999) == tokens[:1], "one draw in any case"
+    assert drafter.draw(SIZE) == tokens

@@ -136,7 +136,7 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
         values = rng.standard_normal(shape)
         if "norm" in name and not name.endswith("bias"):
             values = 1.0 + 0.3 * values
-        elif len(shape) == 2 and name != "embedding":
+        elif len(shape) == 2 and name not in ("embedding", "markov_in"):
             values *= shape[1] ** -0.5
         weights[name] = values.astype(np.float32)
     return weights

@@ -65,4 +65,16 @@ class ReferenceDrafter(ReferenceDecoder):
         after = KvCache(dict(cache.keys), dict(cache.values), length=cache.length)
         for layer in range(self.config.num_layers):
             residual = self._layer(layer, residual, positions, after)
-        return (self._norm("final_norm", residual) @ self._weights["lm_head"].T).float()
+        self.last = self._norm("final_norm", residual)
+        return (self.last @ self._weights["lm_head"].T).float()
+
+    @torch.inference_mode()
+    def bias(self, token_id: int) -> Tensor:
+        """What the token before adds to a row's logits (DSpark).  # [head size]"""
+        return self._weights["markov_out"] @ self._weights["markov_in"][token_id]
+
+    @torch.inference_mode()
+    def confidence(self, row: int, token_id: int) -> float:
+        """The estimated chance of a row of the last block after a token."""
+        both = torch.cat([self.last[row], self._weights["markov_in"][token_id]])
+        return float(torch.sigmoid(self._linear("confidence", both, has_bias=True)))

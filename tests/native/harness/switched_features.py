@@ -7,7 +7,7 @@ from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNo
 from tests.native.harness.parity import plain_rope
 
 
-def with_layers(config: ModelConfig, **changes: int) -> ModelConfig:
+def with_layers(config: ModelConfig, **changes: Any) -> ModelConfig:
     """With other fields in each layer with attention."""
     layers = (replace(layer, **changes) if isinstance(layer, Attention) else layer for layer in config.layers)
     return replace(config, layers=tuple(layers))

@@ -28,4 +28,9 @@ class ActivationBuffer {
     DeviceBuffer<char> bytes_;
 };
 
+/// The same rows from a column on.
+inline Activations from_column(const Activations& rows, int column) {
+    return {static_cast<char*>(rows.data) + column * size_of(rows.format), rows.format, rows.stride};
+}
+
 }  // namespace outrider

@@ -17,6 +17,7 @@
 #include "outrider/decoder/feature_input.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/linear.h"
+#include "outrider/decoder/markov_head.h"
 #include "outrider/decoder/next_rows.h"
 #include "outrider/decoder/pass.h"
 #include "outrider/decoder/short_head.h"
@@ -76,9 +77,13 @@ class Decoder {
     /// Throws as `forward` does, and std::invalid_argument for another decoder.
     void store_context(const Batch& batch);
 
-    /// Copies the logits of `rows` requested rows of the last pass, from the requested row `first` on, to those of the
-    /// first ones.
-    void take_logits(int first, int rows);
+    /// Makes the logits of `rows` requested rows of the last pass, from the requested row `first` on, those of the first
+    /// ones; with a Markov head they depend on the token before each, in device memory.  # before: [rows]
+    void take_logits(int first, int rows, const int32_t* before);
+
+    /// The estimated chance of each requested row's draw, given the tokens before them. Throws std::invalid_argument for
+    /// a drafter that has no confidence, or another number of tokens.
+    std::vector<float> confidences(const std::vector<int32_t>& before);
 
     /// The LoRA adapters that a batch's sequences may select.
     Adapters& adapters() { return adapters_; }
@@ -154,6 +159,7 @@ class Decoder {
     Workspace workspace_;
     std::unique_ptr<ExpertMlp> experts_;           // null: the model has no experts
     std::unique_ptr<FeatureInput> feature_input_;  // null: it is no attached drafter
+    std::unique_ptr<MarkovHead> markov_;           // null: tokens before a row do not change its logits
     std::vector<int> boundaries_;                  // after which features are kept
     DeviceBuffer<float> features_;                 // [rows, boundaries * hidden]
     std::unique_ptr<PassRecorder> passes_;

@@ -49,6 +49,8 @@ struct FeatureBlock {
     int size = 0;  // most rows of a sequence
     int mask_token = 0;
     bool first_predicts = false;  // each row predicts the next token; else each mask the token in its place
+    int markov_rank = 0;          // of what the token before adds to a row's logits; 0: nothing
+    bool has_confidence = false;  // it estimates the chance of each row
 };
 
 /// The input of an attached drafter beside its tokens: residual streams of its target, each after some of its layers.

@@ -12,6 +12,7 @@
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/feature_input.h"
+#include "outrider/decoder/markov_head.h"
 #include "outrider/decoder/fused_weight.h"
 #include "outrider/decoder/weight_builder.h"
 #include "outrider/decoder/weight_slots.h"
@@ -83,6 +84,7 @@ class DecoderWeights {
         return lm_head_ ? *lm_head_ : target_ ? target_->lm_head() : *embedding_;
     }
     const FeatureWeights& features() const { return features_; }
+    const MarkovWeights& markov() const { return markov_; }
     const NormWeights& final_norm() const { return final_norm_; }
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
@@ -91,6 +93,7 @@ class DecoderWeights {
     std::unique_ptr<PackedWeight> embedding_;  // null: the target's
     std::unique_ptr<PackedWeight> lm_head_;    // null: the embedding, or the target's
     FeatureWeights features_;
+    MarkovWeights markov_;
     NormWeights final_norm_;
     std::vector<LayerWeights> layers_;
     WeightSlots slots_;

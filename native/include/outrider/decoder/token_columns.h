@@ -22,9 +22,9 @@ class TokenColumns {
     /// Allocates logits for so many rows; returns whether they have moved.
     bool reserve(int rows);
     float* logits() const { return logits_.data(); }  // [rows, num_tokens]
-    /// Writes the logits to their tokens' columns, and minus infinity to all others.
+    /// Writes the logits from a row on to their tokens' columns, and minus infinity to all others.
     /// # out: [rows, vocab_size]
-    void spread(float* out, int rows);
+    void spread(float* out, int rows, int first_row = 0);
 
   private:
     std::shared_ptr<Device> device_;

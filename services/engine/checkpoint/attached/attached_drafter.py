@@ -62,6 +62,8 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     if "quantization_config" in fields.layers:
         raise fields.layers.error("quantization_config", "is not supported for a drafter: its weights must be floats")
     _, layers = read_architecture(fields.layers, LONGEST_CONTEXT)
+    if fields.kind is DrafterKind.DFLASH:
+        block_fields.check_files(folder)
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
     features = _read_features(fields, tensors, target, len(boundaries))
@@ -120,7 +122,7 @@ def _is_redundant(tensor: str) -> bool:
 
 def _looking_ahead(fields: DrafterFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     is_block = fields.kind is DrafterKind.DFLASH
-    return block_fields.looking_ahead(fields.drafter, fields.layers, layers) if is_block else layers
+    return block_fields.looking_ahead(fields.drafter, layers) if is_block else layers
 
 
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:

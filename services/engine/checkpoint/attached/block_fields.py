@@ -4,9 +4,11 @@ Two programs write such folders: z-lab/dflash, most of whose fields are in `dfla
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 from services.engine.checkpoint.architectures.layer_kinds import SLIDING
 from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer
+from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
 MOST_LAYERS = 16
@@ -28,11 +30,17 @@ def check_fields(config: JsonFields) -> None:
             raise fields.error(name, f"only {str(supported).lower()} is supported")
 
 
+def check_files(folder: Path) -> None:
+    """Raise CheckpointError for a mask with an embedding of its own, which only pickles hold."""
+    if (path := folder / "mask_embedding.pt").exists():
+        raise CheckpointError(f"{path}: an embedding of the mask token is not supported")
+
+
 def read_block(config: JsonFields) -> FeatureBlock:
     """Read the block; raises CheckpointError."""
     first_predicts = config.flag("sample_from_anchor", False)
     size = _holder(config, "block_size").integer("block_size", minimum=1 if first_predicts else 2, maximum=_MOST_ROWS)
-    vocab_size = (config.nested("transformer_layer_config") or config).integer("vocab_size")
+    vocab_size = _of_layers(config).integer("vocab_size")
     mask_token = _holder(config, "mask_token_id").integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
     return FeatureBlock(size=size, mask_token=mask_token, first_predicts=first_predicts)
 
@@ -49,7 +57,7 @@ def with_windows(config: JsonFields, layers: JsonFields) -> JsonFields:
     return layers.replaced(changes if window is None else changes | {"sliding_window": window})
 
 
-def looking_ahead(config: JsonFields, layers: JsonFields, read: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def looking_ahead(config: JsonFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Return the layers with those marked whose tokens attend to later ones of their block; raises CheckpointError.
 
     All do, except where `layer_types` gives them a window, unless a field says it of all.
@@ -59,11 +67,11 @@ def looking_ahead(config: JsonFields, layers: JsonFields, read: tuple[Layer, ...
     elif (fields := _holder(config, "causal")).raw("causal") is not None:
         with_window = without = not fields.flag("causal", False)
     else:
-        is_listed = _lists_windows(layers.raw("layer_types"))
+        is_listed = _lists_windows(_of_layers(config).raw("layer_types"))
         with_window, without = not is_listed or config.flag("sliding_window_non_causal", False), True
     return tuple(
         replace(layer, looks_ahead=with_window if layer.window else without) if isinstance(layer, Attention) else layer
-        for layer in read
+        for layer in layers
     )
 
 
@@ -78,6 +86,10 @@ def _holder(config: JsonFields, name: str) -> JsonFields:
     """The fields of the block if they have this one, else those of config.json."""
     own = config.nested(OWN)
     return own if own is not None and name in own else config
+
+
+def _of_layers(config: JsonFields) -> JsonFields:
+    return config.nested("transformer_layer_config") or config
 
 
 def _lists_windows(types: object) -> bool:

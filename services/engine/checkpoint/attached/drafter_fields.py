@@ -33,7 +33,7 @@ class DrafterKind(StrEnum):
     DFLASH = "DFlash"  # a block at once
 
 
-_OF_SPECULATORS = {"eagle3": DrafterKind.EAGLE3, "dflash": DrafterKind.DFLASH}
+_OF_SPECULATORS = {"dflash": DrafterKind.DFLASH, "eagle3": DrafterKind.EAGLE3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,8 +130,8 @@ def test_fields_of_another_target_or_out_of_range_are_refused(tmp_path, target, 
 
 
 def test_other_kinds_of_speculators_are_refused_by_name(tmp_path, target):
-    fields = speculators_fields(target, speculators_model_type="dflash")
-    with pytest.raises(CheckpointError, match="'dflash' is not supported; allowed are eagle3"):
+    fields = speculators_fields(target, speculators_model_type="medusa")
+    with pytest.raises(CheckpointError, match="'medusa' is not supported; allowed are dflash, eagle3"):
         read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
 
 

@@ -1,0 +1,61 @@
+// MarkovHead: what the token before a row adds to its logits, and how sure a drafter of blocks is of a row (DSpark,
+// deepseek-ai/DeepSpec).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "outrider/decoder/activation_buffer.h"
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/short_head.h"
+#include "outrider/decoder/weight_builder.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+/// Null if a drafter has none.
+struct MarkovWeights {
+    std::unique_ptr<PackedWeight> in;       // [vocab, rank], a table of the tokens before
+    std::unique_ptr<PackedWeight> out;      // [rows of the lm_head, rank]
+    FusedWeight confidence;                 // of a row's hidden vector and the vector of the token before
+    DeviceBuffer<float> confidence_bias{};  // [1]
+
+    void add(WeightBuilder& builder, const DecoderConfig& config, int head_rows, WeightFormat table,
+             WeightFormat head);
+};
+
+class MarkovHead {
+  public:
+    /// `weights` must outlive it.
+    MarkovHead(std::shared_ptr<Device> device, const MarkovWeights& weights, int hidden_size, Format format);
+
+    /// Allocates memory for so many rows; returns whether any buffer has moved.
+    bool reserve(int rows);
+    /// Restricts it to the logits of these tokens, as those of the lm_head are; of all if there are none.
+    void shorten(const std::vector<int32_t>& token_ids);
+
+    /// Adds what each row's token, in device memory, says of the next one.
+    /// # token_ids: [rows], logits: [rows, of the lm_head]
+    void add(const int32_t* token_ids, int rows, float* logits);
+    /// The estimated probability that a target accepts each row's draw; there must be weights for it.
+    /// # hidden: [rows, hidden_size], token_ids: [rows] before the draws
+    std::vector<float> confidences(const Activations& hidden, const std::vector<int32_t>& token_ids);
+
+  private:
+    const PackedWeight& out() const { return short_out_ ? short_out_->matrix() : *weights_.out; }
+    void embed(const int32_t* token_ids, int rows, const Activations& to);
+
+    std::shared_ptr<Device> device_;
+    const MarkovWeights& weights_;
+    int hidden_size_;
+    std::unique_ptr<ShortHead> short_out_;  // null: of all tokens
+    DeviceBuffer<int32_t> indices_;         // [2, rows]: those of rows, and tokens
+    DeviceBuffer<float> embedded_;          // [rows, rank]
+    ActivationBuffer rounded_;              // [rows, rank]
+    DeviceBuffer<float> bias_;              // [rows, of the lm_head]
+    ActivationBuffer both_;                 // [rows, hidden_size + rank]
+};
+
+}  // namespace outrider

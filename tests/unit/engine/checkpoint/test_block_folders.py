@@ -1,0 +1,152 @@
+"""Both kinds of folders of drafters that predict blocks are read, and what is not carried out is refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, is_drafter_folder
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import Attention, FeatureBlock, ModelConfig, QkNorm
+from services.engine.files.checkpoint_error import CheckpointError
+from tests.harness.models.block_folders import (
+    LAYERS,
+    MASK,
+    SIZE,
+    block_tensors,
+    speculators_block_fields,
+    zlab_fields,
+)
+from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.drafter_folders import BOUNDARIES, SMALL, Tensors, write_drafter
+
+WHOLE = Attention(window=LONGEST_CONTEXT, looks_ahead=True)
+
+
+@pytest.fixture(scope="module")
+def target() -> ModelConfig:
+    return load_checkpoint(random_checkpoint(Kind.LLAMA)).config
+
+
+def read(folder: Path, target: ModelConfig, fields: dict[str, Any], tensors: Tensors | None = None) -> AttachedDrafter:
+    return load_drafter(write_drafter(folder, fields, block_tensors(target) if tensors is None else tensors), target)
+
+
+def test_a_folder_of_zlab(tmp_path, target):
+    drafter = read(tmp_path, target, zlab_fields(target))
+    config, features = drafter.checkpoint.config, drafter.checkpoint.config.features
+    assert drafter.boundaries == tuple(BOUNDARIES)
+    assert features.block == FeatureBlock(size=SIZE, mask_token=MASK)
+    assert (features.count, features.width, features.head_size, features.own_embedding) == (3, 128, 0, False)
+    assert config.layers == (WHOLE,) * LAYERS
+    assert config.qk_norm is QkNorm.HEAD
+    assert config.max_position == target.max_position
+    assert drafter.num_predictions == SIZE - 1
+    weights, tensors = dict(drafter.checkpoint.weights()), block_tensors(target)
+    assert np.array_equal(weights["layers.1.q"], tensors["layers.1.self_attn.q_proj.weight"])
+    assert np.array_equal(weights["hidden_norm"], tensors["hidden_norm.weight"])
+    assert is_drafter_folder(tmp_path)
+
+
+def test_a_folder_of_speculators(tmp_path, target):
+    tensors = block_tensors(target, head_size=SMALL)
+    tensors["embed_tokens.weight"] = np.ones((target.vocab_size, target.hidden_size), np.float32)
+    drafter = read(tmp_path, target, speculators_block_fields(target), tensors)
+    features = drafter.checkpoint.config.features
+    assert drafter.boundaries == tuple(BOUNDARIES)
+    assert (features.head_size, features.own_embedding) == (SMALL, True)
+    assert drafter.head_tokens == tuple((np.arange(SMALL) + tensors["d2t"]).tolist())
+    assert drafter.num_predictions == SIZE - 1
+    wide = speculators_block_fields(target, sample_from_anchor=True)
+    drafter = read(tmp_path, target, wide, tensors)
+    assert drafter.checkpoint.config.features.block == FeatureBlock(size=SIZE, mask_token=MASK, first_predicts=True)
+    assert drafter.num_predictions == SIZE
+
+
+def test_fields_may_be_inside_or_beside_those_of_the_block(tmp_path, target):
+    fields = zlab_fields(target, target_layer_ids=[0, 1, 3], mask_token_id=9)
+    fields["dflash_config"] = {"block_size": 4}
+    del fields["block_size"]
+    drafter = read(tmp_path, target, fields)
+    assert drafter.boundaries == (1, 2, 4)
+    assert drafter.checkpoint.config.features.block == FeatureBlock(size=4, mask_token=9)
+
+
+WINDOWED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 48}
+
+
+@pytest.mark.parametrize(
+    ("changes", "own", "layers"),
+    [
+        (WINDOWED, {}, (Attention(window=48), WHOLE)),
+        (WINDOWED | {"is_causal": False}, {}, (Attention(window=48, looks_ahead=True), WHOLE)),
+        (WINDOWED, {"causal": True}, (Attention(window=48), Attention(window=LONGEST_CONTEXT))),
+        (WINDOWED, {"swa_window_size": 30}, (Attention(window=30), WHOLE)),
+        ({}, {"use_swa": True, "swa_window_size": 30}, (Attention(window=30, looks_ahead=True),) * LAYERS),
+        ({"layer_types": ["full_attention"] * 2, "sliding_window": None}, {}, (WHOLE,) * LAYERS),
+    ],
+)
+def test_windows_and_what_looks_ahead(tmp_path, target, changes, own, layers):
+    fields = zlab_fields(target, **changes)
+    fields["dflash_config"] |= own
+    assert read(tmp_path, target, fields).checkpoint.config.layers == layers
+
+
+def test_windows_of_speculators_look_ahead_where_it_says_so(tmp_path, target):
+    fields = speculators_block_fields(target, sliding_window_non_causal=True)
+    fields["transformer_layer_config"] |= WINDOWED
+    drafter = read(tmp_path, target, fields, block_tensors(target, head_size=SMALL))
+    assert drafter.checkpoint.config.layers == (Attention(window=48, looks_ahead=True), WHOLE)
+
+
+def test_layers_said_to_be_of_llama_are_those_of_qwen3(tmp_path, target):
+    fields = speculators_block_fields(target)
+    fields["transformer_layer_config"]["model_type"] = "llama"
+    del fields["transformer_layer_config"]["head_dim"]
+    drafter = read(tmp_path, target, fields, block_tensors(target, head_size=SMALL))
+    assert (drafter.checkpoint.config.qk_norm, drafter.checkpoint.config.head_dim) == (QkNorm.HEAD, 32)
+
+
+def test_boundaries_that_no_field_says_are_spread_over_the_target(tmp_path, target, caplog):
+    fields = zlab_fields(target)
+    del fields["dflash_config"]["target_layer_ids"]
+    with pytest.raises(CheckpointError, match="'target_layer_ids': is missing, and the target's 4 layers are too few"):
+        read(tmp_path, target, fields)
+    fields["num_hidden_layers"] = 1
+    tensors = {name: each for name, each in block_tensors(target).items() if not name.startswith("layers.1")}
+    tensors["fc.weight"] = np.ascontiguousarray(tensors["fc.weight"][:, : target.hidden_size])
+    assert read(tmp_path, target, fields, tensors).boundaries == (3,)
+    assert "takes features after layers [3], as no field says where" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "own", "said"),
+    [
+        ({"block_size": 1}, {}, "field 'block_size': must be a whole number from 2 to 64"),
+        ({}, {"mask_token_id": 512}, "'mask_token_id': must be a whole number from 0 to 511"),
+        ({}, {"mask_token_id": None}, "field 'mask_token_id': is missing"),
+        ({}, {"target_layer_ids": [0, 1, 4]}, "'target_layer_ids': must be 1 to 8 whole numbers from -1 to 3"),
+        ({}, {"attention_sink_bias": True}, "attention_sink_bias': only false is supported"),
+        ({"is_neox_style": False}, {}, "field 'is_neox_style': only true is supported"),
+        ({"hidden_size": 64}, {}, "field 'hidden_size': must be the target's, 128"),
+        ({"vocab_size": 511}, {}, "must be the target's vocabulary, 512, is 511"),
+        ({"layer_types": ["sliding_attention"] * 3}, {}, "field 'layer_types': must be 2 of"),
+        ({"num_hidden_layers": 17}, {"use_swa": True}, "must be a whole number from 1 to 16"),
+        ({"model_type": "mamba"}, {}, "'mamba' is not supported; allowed are llama, qwen3"),
+        ({"is_causal": 3}, {}, "field 'is_causal': must be true or false"),
+    ],
+)
+def test_fields_out_of_range_or_not_carried_out_are_refused(tmp_path, target, changes, own, said):
+    fields = zlab_fields(target, **changes)
+    fields["dflash_config"] |= own
+    with pytest.raises(CheckpointError, match=said):
+        read(tmp_path, target, fields)
+
+
+def test_an_embedding_of_the_mask_of_its_own_is_refused(tmp_path, target):
+    write_drafter(tmp_path, zlab_fields(target), block_tensors(target))
+    (tmp_path / "mask_embedding.pt").touch()
+    with pytest.raises(CheckpointError, match=r"mask_embedding\.pt: an embedding of the mask token is not supported"):
+        load_drafter(tmp_path, target)
