@@ -106,6 +106,7 @@ void read(const char*, const py::handle& from, std::optional<Features>& to) {
     if (const py::object block = from.attr("block"); !block.is_none()) {
         to->block = FeatureBlock{.size = block.attr("size").cast<int>(),
                                  .mask_token = block.attr("mask_token").cast<int>(),
+                                 .continues_rows = block.attr("continues_rows").cast<bool>(),
                                  .first_predicts = block.attr("first_predicts").cast<bool>(),
                                  .markov_rank = block.attr("markov_rank").cast<int>(),
                                  .has_confidence = block.attr("has_confidence").cast<bool>()};

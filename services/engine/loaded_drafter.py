@@ -137,7 +137,7 @@ class LoadedDrafter:
     @property
     def ends_early(self) -> bool:
         """Whether a run of draws may end before its last one."""
-        return self.device.memory is None
+        return self.device.memory is None or (self.block is not None and self.block.has_confidence)
 
     def reserve(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
         """Allocate memory for passes over what its target has computed in passes of such sizes, and for predictions."""

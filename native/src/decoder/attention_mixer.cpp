@@ -28,7 +28,7 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
     const NamedPart q{prefix + "q", q_size};
     const std::vector<NamedPart> kv{{prefix + "k", kv_size}, {prefix + "v", kv_size}};
     const int in_features = config.attention_input_size(layer);
-    if (config.features && config.features->block) {  // a context has no queries
+    if (config.has_context()) {  // which has no queries
         builder.add_fused(qkv, in_features, {q});
         builder.add_fused(qkv, in_features, kv);
     } else {

@@ -222,6 +222,12 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
+void Decoder::add_masks(int count) {
+    const int num_rows = feature_input_->num_rows() + count;
+    reserve(num_rows, 0, 1, 1);  // so that no pass over these rows moves their vectors
+    feature_input_->add_masks(weights_.features(), count, linear_);
+}
+
 void Decoder::take_logits(int first, int rows, const int32_t* before) {
     const auto width = static_cast<int64_t>(config_.vocab_size);
     float* const logits = workspace_.logits->data();

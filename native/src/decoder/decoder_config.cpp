@@ -88,8 +88,8 @@ void validate_layer(const DecoderConfig& config, int index) {
         case LayerKind::attention:
             require_range(name + "window", layer.window, 0, std::numeric_limits<int>::max());
             require_range(name + "rope", layer.rope, 0, static_cast<int64_t>(config.ropes.size()) - 1);
-            require(!layer.looks_ahead || (config.features && config.features->block),
-                    name + "looks_ahead is true; it must be false without features.block");
+            require(!layer.looks_ahead || config.has_context(),
+                    name + "looks_ahead is true; it must be false without a features.block after a context");
             break;
         case LayerKind::short_convolution:
             require_range(name + "taps", layer.taps, 2, kMostTaps);
@@ -134,6 +134,12 @@ void validate_block(const DecoderConfig& config, const FeatureBlock& block) {
     require_range("features.block.markov_rank", block.markov_rank, 0, kMostFeatures / 2);
     require(!block.has_confidence || block.markov_rank > 0,
             "features.block.has_confidence is true; it must be false where markov_rank is 0");
+    if (block.continues_rows) {
+        require(block.first_predicts && !features.fc_reads_both,
+                "features.block.first_predicts and features.fc_reads_both must be true and false where "
+                "continues_rows is true");
+        return;
+    }
     require(!features.fc_reads_both && !features.norm_residual && !features.norm_carried,
             "features.fc_reads_both, norm_residual and norm_carried must be false with features.block");
     require(std::all_of(config.layers.begin(), config.layers.end(),

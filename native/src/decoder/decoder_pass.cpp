@@ -51,8 +51,8 @@ void Decoder::keep_feature(int boundary) {
 }
 
 void Decoder::store_context(const Batch& batch) {
-    if (!config_.features || !config_.features->block) {
-        throw std::invalid_argument("features.block: the decoder is no drafter that predicts blocks");
+    if (!config_.has_context()) {
+        throw std::invalid_argument("features.block: the decoder is no drafter with a context");
     }
     require_range("num_rows", batch.num_rows, 1, feature_input_->num_rows());
     place(batch, used_blocks(batch));

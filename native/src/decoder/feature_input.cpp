@@ -28,6 +28,9 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
         builder.add_vectors(embedding_norm, {{"embedding_norm", hidden}});
     }
     builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
+    if (features.block && features.block->continues_rows) {
+        builder.add_vectors(mask, {{"mask_features", features.size()}});
+    }
 }
 
 FeatureInput::FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format)
@@ -42,8 +45,12 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
     const size_t count = rows;
     bool moved = indices_.reserve(device_, count);
     moved |= gathered_.reserve(device_, count * features.size());
-    if (hidden_.reserve(device_, count * hidden)) {
-        num_rows_ = 0;
+    if (hidden_.size() < count * hidden) {
+        DeviceBuffer<float> larger(device_, count * hidden);
+        if (num_rows_ > 0) {
+            device_->copy(larger.data(), hidden_.data(), sizeof(float) * num_rows_ * hidden);
+        }
+        hidden_ = std::move(larger);
         moved = true;
     }
     if (config_.has_hidden_rows()) {
@@ -85,6 +92,29 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
         normalise(hidden_.data(), weights.hidden_norm.data(), normed(), count, config_.hidden_size);
     }
     num_rows_ = count;
+}
+
+void FeatureInput::add_masks(const FeatureWeights& weights, int count, Linear& linear) {
+    const Features& shape = *config_.features;
+    const int hidden = config_.hidden_size;
+    if (!mask_.data()) {
+        mask_.reserve(device_, hidden);
+        const int num_parts = shape.norm == FeatureNorm::each ? shape.count : 1;
+        const int width = shape.size() / num_parts;
+        for (int column = 0; column < shape.size(); column += width) {
+            normalise(weights.mask.data() + column, weights.norm.data() ? weights.norm.data() + column : nullptr,
+                      from_column(features_.view(), column), 1, width);
+        }
+        linear.multiply(features_.view(), 1, weights.fc, nullptr, mask_.data());
+    }
+    const std::vector<int32_t> first(count, 0);
+    device_->upload(indices_.data(), first.data(), first.size() * sizeof(int32_t));
+    device_->gather_rows({.in = {mask_.data(), Format::f32, hidden},
+                          .indices = indices_.data(),
+                          .out = {hidden_.data() + int64_t{num_rows_} * hidden, Format::f32, hidden},
+                          .rows = count,
+                          .width = hidden});
+    num_rows_ += count;
 }
 
 void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm,

@@ -52,8 +52,7 @@ void require_start(const RunAhead& run, size_t index, int position) {
 
 /// The number of rows after the requested one whose keys and values a run of so many draws writes.
 int rows_after(const DecoderConfig& config, int count) {
-    const bool has_block = config.features && config.features->block;
-    return has_block ? block_rows(*config.features->block, count) : count - 1;
+    return config.has_context() ? block_rows(*config.features->block, count) : count - 1;
 }
 
 void require_room(const RunAhead& run, size_t index, const Batch& batch, int row, const Decoder& decoder) {
@@ -61,8 +60,8 @@ void require_room(const RunAhead& run, size_t index, const Batch& batch, int row
     const int64_t room = std::min<int64_t>(decoder.config().max_position, reachable) - batch.positions[row];
     require_range(entry("counts", index), run.count, 1, room - 1 - rows_after(decoder.config(), 0));
     if (decoder.config().features && decoder.config().features->block) {
-        const int size = decoder.config().features->block->size;
-        require_range(entry("counts", index), run.count, 1, size - rows_after(decoder.config(), 0));
+        const int most = decoder.config().features->block->most_draws();
+        require_range(entry("counts", index), run.count, 1, most);
     }
     const int sequence = batch.sequences[row];
     const int last_position = batch.positions[row] + rows_after(decoder.config(), run.count);

@@ -6,29 +6,71 @@
 namespace outrider {
 namespace {
 
-/// A block for each run. The first row that draws is requested for each run, then the second for those that are longer,
-/// and so on.
+/// Requests the first row that draws of each run, then the second for those that are longer, and so on. `masks` are the
+/// rows after those that the runs start from.
+void request_logits(Batch& rows, const Runners& runners, const std::vector<int>& starts,
+                    const std::vector<int>& masks) {
+    rows.num_logits = 0;
+    for (int draw = 0; draw < runners.counts.front(); ++draw) {
+        for (int run = 0; run < runners.num_longer(draw); ++run) {
+            rows.logit_rows[rows.num_logits++] = draw == 0 ? starts[run] : masks[run] + draw - 1;
+        }
+    }
+}
+
+/// The batch's rows, and after them the masks that continue those that the runs start from.
+Batch with_masks(const Batch& batch, const Runners& runners, int mask_token) {
+    const int num_masks = std::reduce(runners.counts.begin(), runners.counts.end()) - runners.num_runs();
+    Batch rows = batch.trimmed(batch.max_blocks, num_masks);
+    std::vector<int> masks;
+    for (int run = 0; run < runners.num_runs(); ++run) {
+        const int start = runners.rows[run];
+        masks.push_back(rows.num_rows);
+        for (int mask = 1; mask < runners.counts[run]; ++mask, ++rows.num_rows) {
+            rows.token_ids[rows.num_rows] = mask_token;
+            rows.positions[rows.num_rows] = batch.positions[start] + mask;
+            rows.sequences[rows.num_rows] = batch.sequences[start];
+        }
+    }
+    request_logits(rows, runners, runners.rows, masks);
+    return rows;
+}
+
+/// A block for each run.
 Batch make_blocks(const Batch& batch, const Runners& runners, const FeatureBlock& block) {
     std::vector<int> sizes;
     for (const int count : runners.counts) {
         sizes.push_back(block_rows(block, count));
     }
     Batch blocks(std::reduce(sizes.begin(), sizes.end()), runners.num_runs(), batch.max_blocks);
-    std::vector<int> first_rows;
+    std::vector<int> starts;
     for (int run = 0; run < runners.num_runs(); ++run) {
         const int row = runners.rows[run];
         const auto table = batch.block_tables.begin() + int64_t{batch.sequences[row]} * batch.max_blocks;
         std::vector<int32_t> token_ids(sizes[run], block.mask_token);
         token_ids.front() = batch.token_ids[row];
-        first_rows.push_back(blocks.num_rows + sizes[run] - runners.counts[run]);
+        starts.push_back(blocks.num_rows + sizes[run] - runners.counts[run]);
         blocks.append(token_ids, batch.positions[row] + 1, {table, table + batch.max_blocks}, 0);
     }
-    for (int draw = 0; draw < runners.counts.front(); ++draw) {
-        for (int run = 0; run < runners.num_longer(draw); ++run) {
-            blocks.logit_rows[blocks.num_logits++] = first_rows[run] + draw;
-        }
+    std::vector<int> masks;
+    for (const int start : starts) {
+        masks.push_back(start + 1);
     }
+    request_logits(blocks, runners, starts, masks);
     return blocks;
+}
+
+/// Runs the pass that computes the blocks.
+Logits compute(Decoder& decoder, const Batch& batch, const Runners& runners, const FeatureBlock& block) {
+    if (block.continues_rows) {
+        const Batch rows = with_masks(batch, runners, block.mask_token);
+        if (const int num_masks = rows.num_rows - batch.num_rows; num_masks > 0) {
+            decoder.add_masks(num_masks);
+        }
+        return decoder.forward(rows).logits();
+    }
+    decoder.store_context(batch);
+    return decoder.forward(make_blocks(batch, runners, block)).logits();
 }
 
 /// Ends each run before the first draw that makes the estimated chance that all its draws are accepted too small.
@@ -60,13 +102,13 @@ void end_early(Decoder& decoder, const Batch& batch, const Runners& runners,
 
 std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                              const Runners& runners) {
-    decoder.store_context(batch);
+    const FeatureBlock& block = *decoder.config().features->block;
     const int num_runs = runners.num_runs();
     if (num_runs == 0) {
+        block.continues_rows ? static_cast<void>(decoder.forward(batch)) : decoder.store_context(batch);
         return {};
     }
-    const FeatureBlock& block = *decoder.config().features->block;
-    const Logits logits = decoder.forward(make_blocks(batch, runners, block)).logits();
+    const Logits logits = compute(decoder, batch, runners, block);
     const NextRows next =
         decoder.place(first_step(batch, runners, num_runs, batch.max_blocks), batch.max_blocks);
     decoder.take_logits(0, num_runs, next.token_ids);

@@ -1,4 +1,5 @@
-// run_blocks: the draws of a drafter that predicts several tokens in one pass (DFlash, arXiv 2602.06036).
+// run_blocks: the draws of a drafter that predicts several tokens in one pass (DFlash, arXiv 2602.06036; P-EAGLE, arXiv
+// 2602.01469).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 
 namespace outrider {
 
-/// The rows of a block that makes so many predictions.
+/// The rows of a block after a context that makes so many predictions.
 inline int block_rows(const FeatureBlock& block, int count) { return block.first_predicts ? count : count + 1; }
 
-/// Stores the batch's rows as the drafter's context, computes a block after each row that a run starts from, which has
-/// the token after that row, and draws from one row of each block after another. Returns the runs' tokens, in the order of
-/// `runners`.
+/// Computes a block for each run, and draws from one row of each block after another: the batch's rows are stored as the
+/// drafter's context, and a block begins with the token of the row that its run starts from; or they are rows of the same
+/// pass, which masks continue. Returns the runs' tokens, in the order of `runners`.
 std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                              const Runners& runners);
 

@@ -98,13 +98,11 @@ class FeatureNorm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureBlock:
-    """An attached drafter that predicts several tokens in one pass, over the last token and mask tokens after it.
+    """An attached drafter that predicts several tokens in one pass, over the last token and mask tokens after it."""
 
-    The features of earlier tokens are a context, of which its layers have keys and values only.
-    """
-
-    size: int  # most tokens of a pass
+    size: int  # most rows that predict, with the last token's
     mask_token: int
+    continues_rows: bool = False  # masks have features of their own; else features are a context of keys and values
     first_predicts: bool = False  # each row predicts the next token; else each mask the token in its place
     markov_rank: int = 0  # of what the token before adds to a row's logits; 0: nothing
     has_confidence: bool = False  # it estimates the chance of each row
@@ -116,8 +114,8 @@ class FeatureBlock:
 
     @property
     def rows_before(self) -> int:
-        """Rows of a block that predict nothing new, counted from the one whose token is known already."""
-        return 1 if self.first_predicts else 2
+        """Rows of a block, beside those with predictions but for the first, whose keys and values are written."""
+        return 0 if self.continues_rows else 1 if self.first_predicts else 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,3 +205,9 @@ MIDLAYER_NAMES = (
 """Where the first layer has a name of its own."""
 
 DFLASH_NAMES = _EAGLE3_ENDS | _EAGLE3_LAYERS | {"hidden_norm.weight": "hidden_norm"}
+DSPARK_NAMES = DFLASH_NAMES | {
+    "markov_head.markov_w1.weight": "markov_in",
+    "markov_head.markov_w2.weight": "markov_out",
+    "confidence_head.proj.weight": "confidence",
+    "confidence_head.proj.bias": "confidence_bias",
+}

@@ -59,7 +59,9 @@ def _adapt_to_features(
         ends |= {"markov_in": (config.vocab_size, rank), "markov_out": (head_size, rank)}
         if features.block.has_confidence:
             ends |= {"confidence": (1, hidden + rank), "confidence_bias": (1,)}
-    if features.fc_reads_both or features.block:
+    if features.block is not None and features.block.continues_rows:
+        ends |= {"mask_features": (features.count * width,)}
+    elif features.fc_reads_both or features.block:
         return
     for name in ("q", "k", "v"):
         rows, _ = layers[f"layers.0.{name}"]

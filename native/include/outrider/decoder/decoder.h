@@ -73,7 +73,10 @@ class Decoder {
     /// std::logic_error if its results are gone.
     void read_features(const Pass& pass, const std::vector<int32_t>& rows);
 
-    /// Stores each layer's keys and values of these rows of a drafter that predicts blocks, from their hidden vectors.
+    /// Adds the hidden vectors of masks after those of the rows that were read, for a drafter whose blocks continue rows.
+    void add_masks(int count);
+
+    /// Stores each layer's keys and values of these rows of a drafter with a context, from their hidden vectors.
     /// Throws as `forward` does, and std::invalid_argument for another decoder.
     void store_context(const Batch& batch);
 

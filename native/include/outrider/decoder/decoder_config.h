@@ -43,14 +43,16 @@ struct Experts {
 /// How the features of a row are normed: not at all, all as one vector, or each by itself.
 enum class FeatureNorm { none, all, each };
 
-/// An attached drafter that predicts several tokens in one pass: over the last token and mask tokens after it. The
-/// features of earlier tokens are no rows, but a context, of which each layer has keys and values only.
+/// An attached drafter that predicts several tokens in one pass: over the last token and mask tokens after it.
 struct FeatureBlock {
-    int size = 0;  // most rows of a sequence
+    int size = 0;  // most rows that predict, with the last token's
     int mask_token = 0;
+    bool continues_rows = false;  // masks have features of their own; else features are a context, see has_context
     bool first_predicts = false;  // each row predicts the next token; else each mask the token in its place
     int markov_rank = 0;          // of what the token before adds to a row's logits; 0: nothing
     bool has_confidence = false;  // it estimates the chance of each row
+
+    int most_draws() const { return first_predicts ? size : size - 1; }
 };
 
 /// The input of an attached drafter beside its tokens: residual streams of its target, each after some of its layers.
@@ -123,8 +125,11 @@ struct DecoderConfig {
     int64_t state_bytes(int ring_rows) const;
     /// Whether a layer of an attached drafter reads the token's vector and the hidden one, instead of the residual.
     bool reads_both(int layer) const { return has_hidden_rows() && !features->fc_reads_both && layer == 0; }
+    /// Whether the features of an attached drafter are a context of its blocks, of which each layer has keys and values
+    /// only.
+    bool has_context() const { return features && features->block && !features->block->continues_rows; }
     /// Whether each row of an attached drafter has a hidden vector beside its token.
-    bool has_hidden_rows() const { return features && !features->block; }
+    bool has_hidden_rows() const { return features && !has_context(); }
     /// The inputs of a layer's queries, keys and values.
     int attention_input_size(int layer) const { return reads_both(layer) ? 2 * hidden_size : hidden_size; }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }

@@ -22,6 +22,7 @@ struct FeatureWeights {
     DeviceBuffer<float> norm;            // [count * width]; null if features are not normed
     DeviceBuffer<float> embedding_norm;  // [hidden]; null where it is the first layer's attention_norm
     DeviceBuffer<float> hidden_norm;     // [hidden]
+    DeviceBuffer<float> mask;            // [count * width], the features of a mask; null if masks have none
 
     void add(WeightBuilder& builder, const DecoderConfig& config);
 };
@@ -35,12 +36,13 @@ class FeatureInput {
     /// `config` must outlive it, and has features.
     FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
 
-    /// Allocates memory for so many rows; returns whether any buffer has moved. There are no hidden vectors after
-    /// theirs has.
+    /// Allocates memory for so many rows; returns whether any buffer has moved. Hidden vectors are kept.
     bool reserve(int rows, Linear& linear);
     /// Computes the hidden vectors of some rows of the target's pass.  # features: [rows, count * width]
     void read(const FeatureWeights& weights, const float* features, const std::vector<int32_t>& rows,
               Linear& linear);
+    /// Adds the hidden vectors of so many masks after those of the rows that were read; there must be memory for them.
+    void add_masks(const FeatureWeights& weights, int count, Linear& linear);
     /// Notes that the last pass has carried so many rows over.
     void note_carried(int num_rows) { num_rows_ = num_rows; }
     /// The number of hidden vectors.
@@ -66,6 +68,7 @@ class FeatureInput {
     ActivationBuffer features_;      // [rows, count * width], the input of fc unless it reads both
     DeviceBuffer<float> hidden_;     // [rows, hidden]
     DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
+    DeviceBuffer<float> mask_;       // [hidden], the hidden vector of a mask; null before the first one
     ActivationBuffer normed_;        // [rows, 2 * hidden], or [rows, hidden] with blocks
 };
 

@@ -20,24 +20,29 @@ from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
 from services.engine.checkpoint.model_config import FeatureNorm, Features, Layer, ModelConfig
 from services.engine.checkpoint.tensor_files import TensorFiles
-from services.engine.checkpoint.tensor_names import DFLASH_NAMES, EAGLE3_NAMES, MIDLAYER_NAMES
+from services.engine.checkpoint.tensor_names import DFLASH_NAMES, DSPARK_NAMES, EAGLE3_NAMES, MIDLAYER_NAMES
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
 
 logger = logging.getLogger(__name__)
 
-_NAMES = {DrafterKind.EAGLE3: (EAGLE3_NAMES, MIDLAYER_NAMES), DrafterKind.DFLASH: (DFLASH_NAMES,)}
+_NAMES = {
+    DrafterKind.EAGLE3: (EAGLE3_NAMES, MIDLAYER_NAMES),
+    DrafterKind.DFLASH: (DFLASH_NAMES,),
+    DrafterKind.DSPARK: (DSPARK_NAMES,),
+}
 MTP = "mtp"
 """The name of a model's own layer for multi-token prediction."""
 _OFFSETS, _MASK = "d2t", "t2d"
 _ELSEWHERE, _OTHERWISE = "it may belong to another model,", "or be trained for other answers (with or without thinking)"
-_DOUBTS = {
-    DrafterKind.EAGLE3: f"{_ELSEWHERE} take its features after other layers (eagle_aux_hidden_state_layer_ids), have "
-    f"other norms (norm_before_residual, norm_before_fc, fc_norm, norm_output), {_OTHERWISE}",
-    DrafterKind.DFLASH: f"{_ELSEWHERE} take its features after other layers (target_layer_ids, "
-    f"aux_hidden_state_layer_ids), {_OTHERWISE}",
-}
+_DOUBTS_OF_EAGLE = (
+    f"{_ELSEWHERE} take its features after other layers (eagle_aux_hidden_state_layer_ids), have "
+    f"other norms (norm_before_residual, norm_before_fc, fc_norm, norm_output), {_OTHERWISE}"
+)
+_DOUBTS_OF_BLOCKS = (
+    f"{_ELSEWHERE} take its features after other layers (target_layer_ids, aux_hidden_state_layer_ids), {_OTHERWISE}"
+)
 _DOUBTS_OF_OWN = "the model may have been trained further without it, or merged with another; --head off leaves it out"
 
 
@@ -62,8 +67,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     if "quantization_config" in fields.layers:
         raise fields.layers.error("quantization_config", "is not supported for a drafter: its weights must be floats")
     _, layers = read_architecture(fields.layers, LONGEST_CONTEXT)
-    if fields.kind is DrafterKind.DFLASH:
-        block_fields.check_files(folder)
+    block_fields.check_files(folder)
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
     features = _read_features(fields, tensors, target, len(boundaries))
@@ -88,7 +92,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         boundaries=boundaries,
         head_tokens=_read_head_tokens(tensors, config),
         num_predictions=fields.num_predictions,
-        doubts=_DOUBTS[fields.kind],
+        doubts=_DOUBTS_OF_EAGLE if features.block is None else _DOUBTS_OF_BLOCKS,
     )
 
 
@@ -121,7 +125,7 @@ def _is_redundant(tensor: str) -> bool:
 
 
 def _looking_ahead(fields: DrafterFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    is_block = fields.kind is DrafterKind.DFLASH
+    is_block = fields.kind is not DrafterKind.EAGLE3
     return block_fields.looking_ahead(fields.drafter, layers) if is_block else layers
 
 
@@ -133,8 +137,8 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
         own_embedding="embed_tokens.weight" in tensors,
         head_size=_head_size(fields, tensors),
     )
-    if fields.kind is DrafterKind.DFLASH:
-        return replace(features, block=block_fields.read_block(own))
+    if (block := fields.block) is not None:
+        return replace(features, block=block)
     norm_residual = own.flag("norm_before_residual", fields.is_of_speculators)
     if "norm_before_residual" not in own:
         logger.warning("%s: norm_before_residual is taken as %s, as no field says", own.where, norm_residual)

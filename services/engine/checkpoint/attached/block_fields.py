@@ -1,6 +1,7 @@
-"""block_fields: what config.json says of a drafter that predicts blocks (DFlash, arXiv 2602.06036).
+"""block_fields: what config.json says of a drafter that predicts blocks (DFlash, arXiv 2602.06036; DSpark).
 
-Two programs write such folders: z-lab/dflash, most of whose fields are in `dflash_config`, and the speculators library.
+Three programs write such folders: z-lab/dflash, most of whose fields are in `dflash_config`, deepseek-ai/DeepSpec, and
+the speculators library.
 """
 
 from dataclasses import replace
@@ -14,6 +15,7 @@ from services.engine.files.json_fields import JsonFields
 MOST_LAYERS = 16
 OWN = "dflash_config"
 _MOST_ROWS = 64  # of a block
+_MARKOV_RANK, _MOST_RANK = 256, 4096
 _REFUSED = {  # fields whose other values no served drafter has, and the value that is supported
     "attention_sink_bias": False,
     "add_swa_attention_sink_bias": False,
@@ -36,13 +38,23 @@ def check_files(folder: Path) -> None:
         raise CheckpointError(f"{path}: an embedding of the mask token is not supported")
 
 
-def read_block(config: JsonFields) -> FeatureBlock:
-    """Read the block; raises CheckpointError."""
-    first_predicts = config.flag("sample_from_anchor", False)
+def read_block(config: JsonFields, *, first_predicts: bool) -> FeatureBlock:
+    """Read the block; `first_predicts` is what holds unless a field says it. Raises CheckpointError."""
+    first_predicts = config.flag("sample_from_anchor", first_predicts)
     size = _holder(config, "block_size").integer("block_size", minimum=1 if first_predicts else 2, maximum=_MOST_ROWS)
     vocab_size = _of_layers(config).integer("vocab_size")
     mask_token = _holder(config, "mask_token_id").integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
     return FeatureBlock(size=size, mask_token=mask_token, first_predicts=first_predicts)
+
+
+def with_markov_head(config: JsonFields, block: FeatureBlock) -> FeatureBlock:
+    """Return a block with what DSpark adds; raises CheckpointError."""
+    config.choice("markov_head_type", ("vanilla",), "vanilla")
+    rank = config.integer("markov_rank", _MARKOV_RANK, maximum=_MOST_RANK)
+    has_confidence = config.flag("enable_confidence_head", True)
+    if has_confidence and not config.flag("confidence_head_with_markov", True):
+        raise config.error("confidence_head_with_markov", "only true is supported")
+    return replace(block, markov_rank=rank, has_confidence=has_confidence)
 
 
 def with_windows(config: JsonFields, layers: JsonFields) -> JsonFields:

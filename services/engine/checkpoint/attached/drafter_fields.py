@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from services.engine.checkpoint.attached import block_fields
-from services.engine.checkpoint.model_config import Attention, Layer, ModelConfig
+from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer, ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
 LONGEST_CONTEXT = 2048
@@ -22,7 +22,8 @@ _MOST_FEATURES = 8
 _OF_DRAFTERS = (
     *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
     *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"),
-    *("dflash_config", "block_size", "mask_token_id", "num_target_layers", "is_causal", "auto_map"),
+    *("dflash_config", "block_size", "mask_token_id", "target_layer_ids", "num_target_layers", "is_causal", "auto_map"),
+    *("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov", "num_anchors"),
 )
 
 
@@ -31,9 +32,10 @@ class DrafterKind(StrEnum):
 
     EAGLE3 = "EAGLE-3"  # token by token
     DFLASH = "DFlash"  # a block at once
+    DSPARK = "DSpark"  # likewise, where each token also depends on the one before it
 
 
-_OF_SPECULATORS = {"dflash": DrafterKind.DFLASH, "eagle3": DrafterKind.EAGLE3}
+_OF_SPECULATORS = {each.name.lower(): each for each in (DrafterKind.DFLASH, DrafterKind.DSPARK, DrafterKind.EAGLE3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,16 @@ class DrafterFields:
             kind = _OF_SPECULATORS[config.choice("speculators_model_type", _OF_SPECULATORS)]
             layers = config.required("transformer_layer_config")
         elif is_drafter(config):
-            kind = DrafterKind.DFLASH if _is_dflash(config) else DrafterKind.EAGLE3
+            kind = _block_kind(config) or DrafterKind.EAGLE3
             layers = config
         else:
-            kinds = " or ".join(DrafterKind)
-            raise config.error("architectures", f"{shown(config.raw('architectures'))} is no {kinds} drafter")
+            kinds = ", ".join(DrafterKind)
+            problem = f"{shown(config.raw('architectures'))} is no drafter of a kind that is served: {kinds}"
+            raise config.error("architectures", problem)
         model_type = layers.choice("model_type", _ARCHITECTURES)
         known: dict[str, object] = dict.fromkeys(_OF_DRAFTERS)
         known |= {"architectures": [_ARCHITECTURES[model_type]], "tie_word_embeddings": False}
-        if kind is DrafterKind.DFLASH:  # whatever its target is, its layers are those of Qwen 3
+        if kind is not DrafterKind.EAGLE3:  # whatever its target is, its layers are those of Qwen 3
             block_fields.check_fields(config)
             layers = block_fields.with_windows(config, layers)
             if model_type != "qwen3" and "head_dim" not in layers:
@@ -92,19 +95,27 @@ class DrafterFields:
         return tuple(each + layers_before for each in ids), True
 
     @property
+    def block(self) -> FeatureBlock | None:
+        """How it predicts several tokens at once; None for EAGLE-3. Raises CheckpointError."""
+        if self.kind is DrafterKind.EAGLE3:
+            return None
+        block = block_fields.read_block(self.drafter, first_predicts=self.kind is DrafterKind.DSPARK)
+        return block_fields.with_markov_head(self.drafter, block) if self.kind is DrafterKind.DSPARK else block
+
+    @property
     def num_predictions(self) -> int:
         """The predictions of a step that the drafter was trained for."""
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
         count = first.get("speculative_tokens")
         if type(count) is not int or count <= 0:
-            is_block = self.kind is DrafterKind.DFLASH
-            count = block_fields.read_block(self.drafter).most_predictions if is_block else DEFAULT_PREDICTIONS
+            block = self.block
+            count = DEFAULT_PREDICTIONS if block is None else block.most_predictions
         return min(count, _MOST_PREDICTIONS)
 
     def _boundary_field(self) -> tuple[JsonFields, str, int]:
         """The field that says the boundaries, and how many layers more than it says are before each of them."""
-        is_block = self.kind is DrafterKind.DFLASH
+        is_block = self.kind is not DrafterKind.EAGLE3
         if is_block and self.is_of_speculators:
             return self.drafter, "aux_hidden_state_layer_ids", 0
         place, name = (block_fields.OWN, "target_layer_ids") if is_block else ("eagle_config", _EAGLE_BOUNDARIES)
@@ -112,7 +123,7 @@ class DrafterFields:
         return nested if nested is not None and name in nested else self.drafter, name, int(is_block)
 
     def _default_boundaries(self, depth: int) -> list[int]:
-        if self.kind is DrafterKind.DFLASH:
+        if self.kind is not DrafterKind.EAGLE3:
             return block_fields.default_boundaries(
                 depth, self.layers.integer("num_hidden_layers", maximum=_MOST_FEATURES)
             )
@@ -124,7 +135,7 @@ def is_drafter(config: JsonFields) -> bool:
     names = config.raw("architectures")
     is_named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
     fields = ("speculators_model_type", "draft_vocab_size", "eagle_config")
-    return is_named or _is_dflash(config) or any(name in config for name in fields)
+    return is_named or _block_kind(config) is not None or any(name in config for name in fields)
 
 
 def is_drafter_folder(folder: Path) -> bool:
@@ -141,11 +152,13 @@ def limit_windows(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
     )
 
 
-def _is_dflash(config: JsonFields) -> bool:
+def _block_kind(config: JsonFields) -> DrafterKind | None:
     names = config.raw("architectures")
-    return block_fields.OWN in config or (
-        isinstance(names, list) and any("dflash" in str(each).lower() for each in names)
-    )
+    said = " ".join(map(str, names)).lower() if isinstance(names, list) else ""
+    for kind in (DrafterKind.DSPARK, DrafterKind.DFLASH):
+        if kind.lower() in said:
+            return kind
+    return DrafterKind.DFLASH if block_fields.OWN in config else None
 
 
 def _are_numbers(values: object, least: int, most: int) -> TypeGuard[list[int]]:

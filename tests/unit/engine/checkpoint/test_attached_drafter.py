@@ -106,7 +106,10 @@ def test_what_no_field_says_is_logged(tmp_path, target, caplog):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"architectures": ["GPT2LMHeadModel"], "draft_vocab_size": None, "eagle_config": None}, "is no EAGLE-3"),
+        (
+            {"architectures": ["GPT2LMHeadModel"], "draft_vocab_size": None, "eagle_config": None},
+            "is no drafter of a kind that is served: EAGLE-3, DFlash",
+        ),
         ({"model_type": "mamba"}, "field 'model_type': 'mamba' is not supported; allowed are llama, qwen3"),
         ({"vocab_size": 511}, "must be the target's vocabulary, 512, is 511"),
         ({"hidden_size": 64}, "field 'hidden_size': must be the target's, 128"),
@@ -131,7 +134,7 @@ def test_fields_of_another_target_or_out_of_range_are_refused(tmp_path, target, 
 
 def test_other_kinds_of_speculators_are_refused_by_name(tmp_path, target):
     fields = speculators_fields(target, speculators_model_type="medusa")
-    with pytest.raises(CheckpointError, match="'medusa' is not supported; allowed are dflash, eagle3"):
+    with pytest.raises(CheckpointError, match="'medusa' is not supported; allowed are dflash, dspark, eagle3"):
         read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
 
 
