@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from services.cli.service_process import ServiceProcess
-from services.engine.checkpoint.attached.drafter_fields import is_drafter_folder
+from services.engine.checkpoint.attached.drafter_kind import is_drafter_folder
 from services.engine.config import CPU, ConfigError
 from services.engine.hub.fetch import fetch
 from services.engine.hub.hub_name import ModelSource

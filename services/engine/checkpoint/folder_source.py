@@ -12,7 +12,7 @@ from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
-from services.engine.checkpoint.attached.drafter_fields import is_drafter
+from services.engine.checkpoint.attached.drafter_kind import is_drafter
 from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names, mtp_source
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (

@@ -32,7 +32,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.tqdm import tqdm
 
-from services.engine.checkpoint.attached.drafter_fields import is_drafter
+from services.engine.checkpoint.attached.drafter_kind import is_drafter
 from services.engine.checkpoint.tensor_files import INDEX, SINGLE, read_weight_map
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields

@@ -11,6 +11,7 @@ from tests.harness.models.drafter_folders import BOUNDARIES, Tensors, layer_fiel
 MASK = 5  # a token
 SIZE = 6  # tokens of a block
 LAYERS = 2
+RANK = 16
 
 
 def zlab_fields(target: ModelConfig, **changes: Any) -> dict[str, Any]:
@@ -27,6 +28,34 @@ def speculators_block_fields(target: ModelConfig, **changes: Any) -> dict[str, A
     fields["transformer_layer_config"]["num_hidden_layers"] = LAYERS
     own = {"aux_hidden_state_layer_ids": BOUNDARIES, "mask_token_id": MASK, "block_size": SIZE}
     return fields | {"architectures": ["DFlashSpeculator"]} | own | changes
+
+
+def deepspec_fields(target: ModelConfig, **changes: Any) -> dict[str, Any]:
+    """A config.json of DeepSpec's kind, all of whose fields are beside those of the layers."""
+    fields = zlab_fields(target, architectures=["Qwen3DSparkModel"])
+    own = fields.pop("dflash_config")
+    heads = {"markov_rank": RANK, "markov_head_type": "vanilla", "enable_confidence_head": True}
+    return fields | own | heads | {"confidence_head_with_markov": True, "num_anchors": 512} | changes
+
+
+def masked_fields(target: ModelConfig, **changes: Any) -> dict[str, Any]:
+    """A config.json of a P-EAGLE head of the speculators library."""
+    fields = speculators_fields(target, model_type="qwen3", speculators_model_type="peagle")
+    return fields | {"architectures": ["PEagleSpeculator"], "mask_token_id": MASK} | changes
+
+
+def markov_tensors(target: ModelConfig, head_size: int, hidden: int) -> Tensors:
+    """What DSpark adds to the tensors of a block."""
+    random = np.random.default_rng(1)
+    return {
+        name: random.standard_normal(shape).astype(np.float32)
+        for name, shape in {
+            "markov_head.markov_w1.weight": (target.vocab_size, RANK),
+            "markov_head.markov_w2.weight": (head_size, RANK),
+            "confidence_head.proj.weight": (1, hidden + RANK),
+            "confidence_head.proj.bias": (1,),
+        }.items()
+    }
 
 
 def block_tensors(target: ModelConfig, *, head_size: int = 0, hidden: int | None = None) -> Tensors:

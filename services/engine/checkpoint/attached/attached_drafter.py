@@ -1,6 +1,7 @@
 """AttachedDrafter: a drafter of a folder, checked against its target, or the target's own MTP layer."""
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from services.engine.checkpoint.attached.drafter_fields import (
     DEFAULT_PREDICTIONS,
     LONGEST_CONTEXT,
     DrafterFields,
-    DrafterKind,
     limit_windows,
 )
+from services.engine.checkpoint.attached.drafter_kind import DrafterKind
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
 from services.engine.checkpoint.model_config import FeatureNorm, Features, Layer, ModelConfig
+from services.engine.checkpoint.ordered_tensors import OrderedTensors
+from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
 from services.engine.checkpoint.tensor_names import DFLASH_NAMES, DSPARK_NAMES, EAGLE3_NAMES, MIDLAYER_NAMES
 from services.engine.files.checkpoint_error import CheckpointError
@@ -27,8 +30,10 @@ from services.engine.forced_tokens import ForcedIds
 
 logger = logging.getLogger(__name__)
 
+_MASK_FEATURES = "mask_hidden"
 _NAMES = {
     DrafterKind.EAGLE3: (EAGLE3_NAMES, MIDLAYER_NAMES),
+    DrafterKind.P_EAGLE: tuple({**each, _MASK_FEATURES: "mask_features"} for each in (EAGLE3_NAMES, MIDLAYER_NAMES)),
     DrafterKind.DFLASH: (DFLASH_NAMES,),
     DrafterKind.DSPARK: (DSPARK_NAMES,),
 }
@@ -92,7 +97,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
         boundaries=boundaries,
         head_tokens=_read_head_tokens(tensors, config),
         num_predictions=fields.num_predictions,
-        doubts=_DOUBTS_OF_EAGLE if features.block is None else _DOUBTS_OF_BLOCKS,
+        doubts=_DOUBTS_OF_BLOCKS if fields.kind.has_context else _DOUBTS_OF_EAGLE,
     )
 
 
@@ -125,8 +130,8 @@ def _is_redundant(tensor: str) -> bool:
 
 
 def _looking_ahead(fields: DrafterFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    is_block = fields.kind is not DrafterKind.EAGLE3
-    return block_fields.looking_ahead(fields.drafter, layers) if is_block else layers
+    has_context = fields.kind.has_context
+    return block_fields.looking_ahead(fields.drafter, layers) if has_context else layers
 
 
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:
@@ -137,8 +142,9 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
         own_embedding="embed_tokens.weight" in tensors,
         head_size=_head_size(fields, tensors),
     )
-    if (block := fields.block) is not None:
-        return replace(features, block=block)
+    features = replace(features, block=fields.block)
+    if fields.kind.has_context:
+        return features
     norm_residual = own.flag("norm_before_residual", fields.is_of_speculators)
     if "norm_before_residual" not in own:
         logger.warning("%s: norm_before_residual is taken as %s, as no field says", own.where, norm_residual)
@@ -187,12 +193,19 @@ def _source(
         token_rules={},
         forced_ids=ForcedIds(),
         eos_token_ids=(),
-        tensors=tensors,
+        tensors=_flattened(tensors),
         names=names,
         folder_names={},
         ignored=frozenset(unused),
         norms_are_offsets=False,
     )
+
+
+def _flattened(tensors: TensorFiles) -> StoredTensors:
+    """The tensors with a mask's features as a vector, which files hold with further dimensions."""
+    if _MASK_FEATURES not in tensors:
+        return tensors
+    return OrderedTensors(tensors, {_MASK_FEATURES: np.arange(math.prod(tensors.shape(_MASK_FEATURES)))})
 
 
 def _read_head_tokens(tensors: TensorFiles, config: ModelConfig) -> tuple[int, ...]:

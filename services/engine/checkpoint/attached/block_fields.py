@@ -1,4 +1,6 @@
-"""block_fields: what config.json says of a drafter that predicts blocks (DFlash, arXiv 2602.06036; DSpark).
+"""block_fields: what config.json says of a drafter that predicts several tokens in one pass.
+
+They are DFlash (arXiv 2602.06036), DSpark (deepseek-ai/DeepSpec) and P-EAGLE (arXiv 2602.01469).
 
 Three programs write such folders: z-lab/dflash, most of whose fields are in `dflash_config`, deepseek-ai/DeepSpec, and
 the speculators library.
@@ -8,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from services.engine.checkpoint.architectures.layer_kinds import SLIDING
+from services.engine.checkpoint.attached.drafter_kind import MASK_TOKENS
 from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
@@ -15,6 +18,7 @@ from services.engine.files.json_fields import JsonFields
 MOST_LAYERS = 16
 OWN = "dflash_config"
 _MOST_ROWS = 64  # of a block
+_PARALLEL = 8  # predictions of P-EAGLE, where no field says more
 _MARKOV_RANK, _MOST_RANK = 256, 4096
 _REFUSED = {  # fields whose other values no served drafter has, and the value that is supported
     "attention_sink_bias": False,
@@ -45,6 +49,14 @@ def read_block(config: JsonFields, *, first_predicts: bool) -> FeatureBlock:
     vocab_size = _of_layers(config).integer("vocab_size")
     mask_token = _holder(config, "mask_token_id").integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
     return FeatureBlock(size=size, mask_token=mask_token, first_predicts=first_predicts)
+
+
+def read_masks(config: JsonFields, num_predictions: int) -> FeatureBlock:
+    """Read how P-EAGLE's masks continue the rows before them; raises CheckpointError."""
+    name = next((each for each in MASK_TOKENS if each in config), MASK_TOKENS[0])
+    mask_token = config.integer(name, minimum=0, maximum=_of_layers(config).integer("vocab_size") - 1)
+    size = max(_PARALLEL, min(num_predictions, _MOST_ROWS))
+    return FeatureBlock(size=size, mask_token=mask_token, continues_rows=True, first_predicts=True)
 
 
 def with_markov_head(config: JsonFields, block: FeatureBlock) -> FeatureBlock:

@@ -1,11 +1,10 @@
 """DrafterFields: the fields of a drafter's config.json, whichever program has written it."""
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from pathlib import Path
 from typing import TypeGuard
 
 from services.engine.checkpoint.attached import block_fields
+from services.engine.checkpoint.attached.drafter_kind import MASK_TOKENS, SPECULATORS, DrafterKind, read_kind
 from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer, ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
@@ -22,20 +21,11 @@ _MOST_FEATURES = 8
 _OF_DRAFTERS = (
     *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
     *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"),
-    *("dflash_config", "block_size", "mask_token_id", "target_layer_ids", "num_target_layers", "is_causal", "auto_map"),
+    *MASK_TOKENS,
+    *("dflash_config", "block_size", "target_layer_ids", "num_target_layers", "is_causal", "auto_map"),
     *("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov", "num_anchors"),
+    "embed_requires_grad",
 )
-
-
-class DrafterKind(StrEnum):
-    """How an attached drafter predicts."""
-
-    EAGLE3 = "EAGLE-3"  # token by token
-    DFLASH = "DFlash"  # a block at once
-    DSPARK = "DSpark"  # likewise, where each token also depends on the one before it
-
-
-_OF_SPECULATORS = {each.name.lower(): each for each in (DrafterKind.DFLASH, DrafterKind.DSPARK, DrafterKind.EAGLE3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +39,13 @@ class DrafterFields:
 
     @classmethod
     def read(cls, config: JsonFields) -> "DrafterFields":
-        """Tell the kinds of folders apart; raises CheckpointError for one that is not served."""
-        is_of_speculators = "speculators_model_type" in config
-        if is_of_speculators:
-            kind = _OF_SPECULATORS[config.choice("speculators_model_type", _OF_SPECULATORS)]
-            layers = config.required("transformer_layer_config")
-        elif is_drafter(config):
-            kind = _block_kind(config) or DrafterKind.EAGLE3
-            layers = config
-        else:
-            kinds = ", ".join(DrafterKind)
-            problem = f"{shown(config.raw('architectures'))} is no drafter of a kind that is served: {kinds}"
-            raise config.error("architectures", problem)
+        """Tell the kinds of folders apart; raises CheckpointError for a kind that is not served."""
+        kind, is_of_speculators = read_kind(config), SPECULATORS in config
+        layers = config.required("transformer_layer_config") if is_of_speculators else config
         model_type = layers.choice("model_type", _ARCHITECTURES)
         known: dict[str, object] = dict.fromkeys(_OF_DRAFTERS)
         known |= {"architectures": [_ARCHITECTURES[model_type]], "tie_word_embeddings": False}
-        if kind is not DrafterKind.EAGLE3:  # whatever its target is, its layers are those of Qwen 3
+        if kind.has_context:  # whatever its target is, its layers are those of Qwen 3
             block_fields.check_fields(config)
             layers = block_fields.with_windows(config, layers)
             if model_type != "qwen3" and "head_dim" not in layers:
@@ -76,7 +57,8 @@ class DrafterFields:
     def boundaries(self, target: ModelConfig) -> tuple[tuple[int, ...], bool]:
         """After how many of the target's layers features are taken, and whether the folder says so.
 
-        By default, with EAGLE-3, it is after 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises CheckpointError.
+        By default, without a context, it is after 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises
+        CheckpointError.
         """
         fields, name, layers_before = self._boundary_field()
         depth = target.num_layers
@@ -99,23 +81,28 @@ class DrafterFields:
         """How it predicts several tokens at once; None for EAGLE-3. Raises CheckpointError."""
         if self.kind is DrafterKind.EAGLE3:
             return None
+        if self.kind is DrafterKind.P_EAGLE:
+            return block_fields.read_masks(self.drafter, self._num_trained or 0)
         block = block_fields.read_block(self.drafter, first_predicts=self.kind is DrafterKind.DSPARK)
         return block_fields.with_markov_head(self.drafter, block) if self.kind is DrafterKind.DSPARK else block
 
     @property
     def num_predictions(self) -> int:
         """The predictions of a step that the drafter was trained for."""
+        block = self.block
+        default = DEFAULT_PREDICTIONS if block is None else block.most_predictions
+        return min(self._num_trained or default, _MOST_PREDICTIONS)
+
+    @property
+    def _num_trained(self) -> int | None:
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
         count = first.get("speculative_tokens")
-        if type(count) is not int or count <= 0:
-            block = self.block
-            count = DEFAULT_PREDICTIONS if block is None else block.most_predictions
-        return min(count, _MOST_PREDICTIONS)
+        return count if type(count) is int and count > 0 else None
 
     def _boundary_field(self) -> tuple[JsonFields, str, int]:
         """The field that says the boundaries, and how many layers more than it says are before each of them."""
-        is_block = self.kind is not DrafterKind.EAGLE3
+        is_block = self.kind.has_context
         if is_block and self.is_of_speculators:
             return self.drafter, "aux_hidden_state_layer_ids", 0
         place, name = (block_fields.OWN, "target_layer_ids") if is_block else ("eagle_config", _EAGLE_BOUNDARIES)
@@ -123,25 +110,11 @@ class DrafterFields:
         return nested if nested is not None and name in nested else self.drafter, name, int(is_block)
 
     def _default_boundaries(self, depth: int) -> list[int]:
-        if self.kind is not DrafterKind.EAGLE3:
+        if self.kind.has_context:
             return block_fields.default_boundaries(
                 depth, self.layers.integer("num_hidden_layers", maximum=_MOST_FEATURES)
             )
         return [2, depth // 2, depth - 3]
-
-
-def is_drafter(config: JsonFields) -> bool:
-    """Whether a config.json describes an attached drafter, not a model."""
-    names = config.raw("architectures")
-    is_named = isinstance(names, list) and any("eagle3" in str(name).lower() for name in names)
-    fields = ("speculators_model_type", "draft_vocab_size", "eagle_config")
-    return is_named or _block_kind(config) is not None or any(name in config for name in fields)
-
-
-def is_drafter_folder(folder: Path) -> bool:
-    """Whether a path is a folder with an attached drafter, not a model; raises CheckpointError."""
-    path = folder / "config.json"
-    return path.is_file() and is_drafter(JsonFields.from_file(path))
 
 
 def limit_windows(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
@@ -150,15 +123,6 @@ def limit_windows(layers: tuple[Layer, ...], most: int) -> tuple[Layer, ...]:
         replace(layer, window=min(layer.window or most, most)) if isinstance(layer, Attention) else layer
         for layer in layers
     )
-
-
-def _block_kind(config: JsonFields) -> DrafterKind | None:
-    names = config.raw("architectures")
-    said = " ".join(map(str, names)).lower() if isinstance(names, list) else ""
-    for kind in (DrafterKind.DSPARK, DrafterKind.DFLASH):
-        if kind.lower() in said:
-            return kind
-    return DrafterKind.DFLASH if block_fields.OWN in config else None
 
 
 def _are_numbers(values: object, least: int, most: int) -> TypeGuard[list[int]]:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
-from services.engine.checkpoint.attached.drafter_fields import is_drafter_folder
+from services.engine.checkpoint.attached.drafter_kind import is_drafter_folder
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, FeatureNorm, ModelConfig, QkNorm
 from services.engine.files.checkpoint_error import CheckpointError
@@ -108,7 +108,7 @@ def test_what_no_field_says_is_logged(tmp_path, target, caplog):
     [
         (
             {"architectures": ["GPT2LMHeadModel"], "draft_vocab_size": None, "eagle_config": None},
-            "is no drafter of a kind that is served: EAGLE-3, DFlash",
+            "is no drafter of a kind that is served: EAGLE-3, P-EAGLE",
         ),
         ({"model_type": "mamba"}, "field 'model_type': 'mamba' is not supported; allowed are llama, qwen3"),
         ({"vocab_size": 511}, "must be the target's vocabulary, 512, is 511"),
@@ -134,7 +134,7 @@ def test_fields_of_another_target_or_out_of_range_are_refused(tmp_path, target, 
 
 def test_other_kinds_of_speculators_are_refused_by_name(tmp_path, target):
     fields = speculators_fields(target, speculators_model_type="medusa")
-    with pytest.raises(CheckpointError, match="'medusa' is not supported; allowed are dflash, dspark, eagle3"):
+    with pytest.raises(CheckpointError, match="'medusa' is not supported; allowed are dflash, dspark, eagle3, peagle"):
         read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
 
 

@@ -7,20 +7,32 @@ import numpy as np
 import pytest
 
 from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
-from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, is_drafter_folder
+from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT
+from services.engine.checkpoint.attached.drafter_kind import is_drafter_folder
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, FeatureBlock, ModelConfig, QkNorm
 from services.engine.files.checkpoint_error import CheckpointError
 from tests.harness.models.block_folders import (
     LAYERS,
     MASK,
+    RANK,
     SIZE,
     block_tensors,
+    deepspec_fields,
+    markov_tensors,
+    masked_fields,
     speculators_block_fields,
     zlab_fields,
 )
 from tests.harness.models.checkpoints import Kind, random_checkpoint
-from tests.harness.models.drafter_folders import BOUNDARIES, SMALL, Tensors, write_drafter
+from tests.harness.models.drafter_folders import (
+    BOUNDARIES,
+    SMALL,
+    Tensors,
+    drafter_tensors,
+    original_fields,
+    write_drafter,
+)
 
 WHOLE = Attention(window=LONGEST_CONTEXT, looks_ahead=True)
 
@@ -150,3 +162,71 @@ def test_an_embedding_of_the_mask_of_its_own_is_refused(tmp_path, target):
     (tmp_path / "mask_embedding.pt").touch()
     with pytest.raises(CheckpointError, match=r"mask_embedding\.pt: an embedding of the mask token is not supported"):
         load_drafter(tmp_path, target)
+
+
+def test_a_folder_of_deepspec(tmp_path, target):
+    hidden, size = target.hidden_size, target.vocab_size
+    tables = {name: np.ones((size, hidden), np.float32) for name in ("embed_tokens.weight", "lm_head.weight")}
+    tensors = block_tensors(target) | tables | markov_tensors(target, size, hidden)
+    drafter = read(tmp_path, target, deepspec_fields(target, target_layer_ids=[-1, 1, 3]), tensors)
+    features = drafter.checkpoint.config.features
+    assert drafter.boundaries == (0, 2, 4)
+    assert (features.own_embedding, features.head_size) == (True, size)
+    assert features.block == FeatureBlock(
+        size=SIZE, mask_token=MASK, first_predicts=True, markov_rank=RANK, has_confidence=True
+    )
+    assert drafter.num_predictions == SIZE
+    weights = dict(drafter.checkpoint.weights())
+    assert np.array_equal(weights["markov_out"], tensors["markov_head.markov_w2.weight"])
+    assert np.array_equal(weights["confidence"], tensors["confidence_head.proj.weight"])
+
+
+def test_dspark_of_speculators_without_its_confidence(tmp_path, target):
+    tensors = block_tensors(target, head_size=SMALL) | markov_tensors(target, SMALL, target.hidden_size)
+    tensors = {name: each for name, each in tensors.items() if not name.startswith("confidence")}
+    changes = {"speculators_model_type": "dspark", "markov_rank": RANK, "enable_confidence_head": False}
+    drafter = read(tmp_path, target, speculators_block_fields(target, **changes), tensors)
+    assert drafter.checkpoint.config.features.block == FeatureBlock(
+        size=SIZE, mask_token=MASK, first_predicts=True, markov_rank=RANK
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"markov_head_type": "gated"}, "field 'markov_head_type': 'gated' is not supported; allowed are vanilla"),
+        ({"markov_rank": 0}, "field 'markov_rank': must be a whole number from 1 to 4096"),
+        ({"confidence_head_with_markov": False}, "field 'confidence_head_with_markov': only true is supported"),
+        ({"markov_rank": 32}, r"markov_w1\.weight' has shape"),
+    ],
+)
+def test_what_is_not_carried_out_of_dspark_is_refused(tmp_path, target, changes, said):
+    tensors = block_tensors(target) | markov_tensors(target, target.vocab_size, target.hidden_size)
+    with pytest.raises(CheckpointError, match=said):
+        read(tmp_path, target, deepspec_fields(target, **changes), tensors)
+
+
+@pytest.mark.parametrize("shape", [(1, -1), (1, 1, -1)])
+def test_a_folder_of_p_eagle(tmp_path, target, shape):
+    tensors = drafter_tensors(target, layer="layers.0")
+    tensors |= {f"layers.0.self_attn.{name}_norm.weight": np.ones(32, np.float32) for name in "qk"}
+    mask = np.arange(3 * target.hidden_size, dtype=np.float32)
+    drafter = read(tmp_path, target, masked_fields(target), tensors | {"mask_hidden": mask.reshape(shape)})
+    assert drafter.checkpoint.config.features.block == FeatureBlock(
+        size=8, mask_token=MASK, continues_rows=True, first_predicts=True
+    )
+    assert drafter.num_predictions == 5, "as it was trained"
+    assert np.array_equal(dict(drafter.checkpoint.weights())["mask_features"], mask)
+
+
+@pytest.mark.parametrize("name", ["mask_token_id", "pard_token", "ptd_token_id"])
+def test_a_folder_of_p_eagle_of_the_original_kind(tmp_path, target, name):
+    tensors = drafter_tensors(target) | {"mask_hidden": np.ones((1, 3 * target.hidden_size), np.float32)}
+    drafter = read(tmp_path, target, original_fields(target, **{name: 511}), tensors)
+    assert drafter.checkpoint.config.features.block.mask_token == 511
+    assert drafter.num_predictions == 8
+    with pytest.raises(CheckpointError, match=f"'{name}': must be a whole number from 0 to 511"):
+        read(tmp_path, target, original_fields(target, **{name: 512}), tensors)
+    del tensors["mask_hidden"]
+    with pytest.raises(CheckpointError, match="'mask_hidden' is missing; P-EAGLE needs it"):
+        read(tmp_path, target, original_fields(target, **{name: 1}), tensors)
