@@ -157,14 +157,20 @@ services() { # speculation with both models on the one GPU, beside transformers
         --formats bf16 --draft-weights bf16 --placements shared "${SERVICES[@]}" --json "$OUT/services.json"
 }
 
-heads() { # what a head and a model's own layer that are right 72 % of the time cost, and what AUTO makes of them
-    local models
-    "$VENV/bin/python" -m benchmarks.heads.make_head --shape "$HEAD" --device "$TORCH_DEVICE" "$MODELS/head" &&
-        "$VENV/bin/python" -m benchmarks.heads.make_mtp --shape "$MTP" --device "$TORCH_DEVICE" "$MODELS/mtp" &&
-        for models in "$MODELS/head/target $MODELS/head/head" "$MODELS/mtp"; do
-            # shellcheck disable=SC2086 # a target, and its head if that is another folder
-            "$VENV/bin/python" -m benchmarks.heads.cost $models --device "$ENGINE_DEVICE" "${HEADS[@]}" || return 1
-        done
+heads() { # what heads and a model's own layer that are right 72 % of the time cost, and what AUTO makes of them
+    local kind shape
+    for kind in head block mtp; do
+        shape=$([ $kind = mtp ] && echo "$MTP" || echo "$HEAD")
+        "$VENV/bin/python" -m "benchmarks.heads.make_$kind" --shape "$shape" --device "$TORCH_DEVICE" "$MODELS/$kind" &&
+            cost "$MODELS/$kind" || return 1
+        rm -rf "${MODELS:?}/$kind" # there is no room for all of them
+    done
+}
+
+cost() { # of a head: the model's folder, or one with the folders of both
+    local models=("$1")
+    [ -d "$1/head" ] && models=("$1/target" "$1/head")
+    "$VENV/bin/python" -m benchmarks.heads.cost "${models[@]}" --device "$ENGINE_DEVICE" "${HEADS[@]}"
 }
 
 matrix() { # every pair of circumstances of the matrix of equality, both services on the one GPU

@@ -70,7 +70,7 @@ _QUESTIONS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command to the parser."""
     parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
-    draft = "model of a draft service, or an EAGLE-3 head trained for --model"
+    draft = "model of a draft service, or a head trained for --model"
     parser.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
 

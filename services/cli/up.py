@@ -57,7 +57,7 @@ def _add_models(group: "argparse._ArgumentGroup") -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name (default: the demo model)",
     )
-    draft = "model of a draft service, or an EAGLE-3 head trained for --model (default: none, or the demo's draft)"
+    draft = "model of a draft service, or a head trained for --model (default: none, or the demo's draft)"
     group.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     weights = "format of the draft's weights; auto is the fastest (default: %(default)s)"
     group.add_argument("--draft-weights", choices=WEIGHT_CHOICES, default=AUTO, help=weights)

@@ -144,20 +144,28 @@ class LoadedDrafter:
         max_logits = max_sequences
         if self.block is not None:
             max_logits = min(max_sequences * self.block.most_predictions, max_rows)
-            max_rows += max_sequences
+            # Masks continue the rows that are read; a block after a context has one row more than predictions.
+            max_rows = max_rows + max_logits if self.block.continues_rows else max(max_rows, max_logits + max_sequences)
         self.decoder.reserve(
             max_rows=max_rows, max_logits=max_logits, max_sequences=max_sequences, max_blocks=max_blocks
         )
 
 
-def shortlist_size(drafter: AttachedDrafter) -> int:
-    """Return how many tokens a drafter predicts among if that is fewer than its output matrix is for, else 0."""
+def shortlist_parameters(drafter: AttachedDrafter) -> int:
+    """Return how many weights are held once more for a drafter that predicts among fewer tokens than it has."""
+    config = drafter.checkpoint.config
+    block = config.features.block if config.features is not None else None
+    return _shortlist_size(drafter) * (config.hidden_size + (0 if block is None else block.markov_rank))
+
+
+def _shortlist_size(drafter: AttachedDrafter) -> int:
+    """How many tokens a drafter predicts among if that is fewer than its output matrix is for, else 0."""
     is_large = drafter.checkpoint.config.vocab_size > 2 * _SHORTLIST_SIZE
     return _SHORTLIST_SIZE if is_large and not drafter.head_tokens else 0
 
 
 def _shortlist(drafter: AttachedDrafter, decoder: Decoder, special_ids: Iterable[int]) -> HeadShortlist | None:
     """Shorten the output matrix if it is for a whole large vocabulary: it would take most of the time."""
-    if not (size := shortlist_size(drafter)):
+    if not (size := _shortlist_size(drafter)):
         return None
     return HeadShortlist(decoder, special_ids, drafter.checkpoint.config.vocab_size, size)

@@ -86,8 +86,8 @@ def _add_model(group: "argparse._ArgumentGroup") -> None:
         type=NamedOption.parse,
         default=[],
         metavar="[NAME=]HEAD",
-        help="predict from what the model's own passes compute, on the same device, with this EAGLE-3 head that was "
-        f"trained for the model (a folder, or a name on the hub); {AUTO}: with the model's own layer for multi-token "
+        help="predict from what the model's own passes compute, on the same device, with this head that was trained "
+        f"for the model (a folder, or a name on the hub); {AUTO}: with the model's own layer for multi-token "
         f"prediction, if it has one; {_OFF}: without either (default: {AUTO})",
     )
     group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")

@@ -12,7 +12,7 @@ from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.weight_choice import STORED
 from services.engine.hub.fetch import fetch
-from services.engine.loaded_drafter import drafter_weights, find_drafter, shortlist_size
+from services.engine.loaded_drafter import drafter_weights, find_drafter, shortlist_parameters
 
 _BITS = {
     "f32": 32.0,
@@ -104,7 +104,7 @@ def _need(config: EngineConfig, budget: int) -> _Need:
     if (attached := find_drafter(config, checkpoint)) is None:
         return _Need(config, checkpoint.config, weights)
     drafter, in_memory = attached.checkpoint, drafter_weights(held)
-    shortlist = round(shortlist_size(attached) * checkpoint.config.hidden_size * _BITS[in_memory]) // 8
+    shortlist = round(shortlist_parameters(attached) * _BITS[in_memory]) // 8
     need = _Need(config, checkpoint.config, weights + weight_memory(drafter, in_memory) + shortlist, drafter.config)
     if config.head is None and need.weights + need.least_cache > budget:
         warn_of_own_layer(f"memory_budget is {budget} bytes, and with it the model takes {need.weights} of weights")

@@ -11,14 +11,30 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tokenizers
 
+from services.engine.checkpoint.attached.drafter_kind import DrafterKind
 from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import ModelConfig
 from tests.e2e.matrix.cells import FURTHER, PUBLISHED, QUANTISED
-from tests.harness.models.block_folders import block_tensors, speculators_block_fields
-from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
+from tests.harness.models.block_folders import (
+    MASK,
+    block_tensors,
+    deepspec_fields,
+    markov_tensors,
+    speculators_block_fields,
+)
+from tests.harness.models.drafter_folders import (
+    BOUNDARIES,
+    SMALL,
+    Tensors,
+    drafter_tensors,
+    original_fields,
+    write_drafter,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +54,7 @@ _RECIPES = (
     ),
     Path(__file__),
 )
+_BLOCKS_OF = {"llama": DrafterKind.DFLASH, "qwen3": DrafterKind.DSPARK, "gemma2": DrafterKind.P_EAGLE}
 _BLUR = 0.01
 _FEW_WORDS = 60
 _FOREIGN_SIZE = 2048  # tokens
@@ -141,13 +158,21 @@ def head_folder(model: str, source: str) -> Path | None:
     def write(path: Path) -> None:
         target = load_checkpoint(folder(model)).config
         if source == "random blocks":
-            write_drafter(
-                path, speculators_block_fields(target, draft_vocab_size=96), block_tensors(target, head_size=96)
-            )
+            write_drafter(path, *_random_blocks(target, _BLOCKS_OF[model]))
         else:
             write_drafter(path, original_fields(target), drafter_tensors(target))
 
     return _written(f"{model}-{source.replace(' ', '-')}", write)
+
+
+def _random_blocks(target: ModelConfig, kind: DrafterKind) -> tuple[dict[str, Any], Tensors]:
+    hidden, size = target.hidden_size, target.vocab_size
+    if kind is DrafterKind.DFLASH:
+        return speculators_block_fields(target), block_tensors(target, head_size=SMALL)
+    if kind is DrafterKind.DSPARK:
+        return deepspec_fields(target), block_tensors(target) | markov_tensors(target, size, hidden)
+    mask = np.random.default_rng(2).standard_normal((1, len(BOUNDARIES) * hidden)).astype(np.float32)
+    return original_fields(target, pard_token=MASK), drafter_tensors(target) | {"mask_hidden": mask}
 
 
 def _constructed(model: str) -> Path:

@@ -22,7 +22,7 @@ OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5")  # by drafts whose layers are as 
 ATTACHED = {
     **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
     **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},
-    **{"random blocks": ("llama", "qwen3"), "constructed blocks": ("ring",)},
+    **{"random blocks": ("llama", "qwen3", "gemma2"), "constructed blocks": ("ring",)},
 }
 """The attached drafters, heads, layers of the model's own and heads for blocks, and the models that have each."""
 CONSTRUCTED = ("one_step", "mtp", "mtp_one_step", "ring")  # for attached drafters only

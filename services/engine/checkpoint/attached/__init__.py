@@ -1,1 +1,1 @@
-"""Attached drafters, which predict from the features of their target: EAGLE-3 folders, and a model's own MTP layer."""
+"""Attached drafters, which predict from the features of their target: heads in folders, a model's own MTP layer."""

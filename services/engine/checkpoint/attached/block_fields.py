@@ -61,11 +61,13 @@ def read_masks(config: JsonFields, num_predictions: int) -> FeatureBlock:
 
 def with_markov_head(config: JsonFields, block: FeatureBlock) -> FeatureBlock:
     """Return a block with what DSpark adds; raises CheckpointError."""
-    config.choice("markov_head_type", ("vanilla",), "vanilla")
-    rank = config.integer("markov_rank", _MARKOV_RANK, maximum=_MOST_RANK)
+    rank = config.integer("markov_rank", _MARKOV_RANK, minimum=0, maximum=_MOST_RANK)
+    if rank:
+        config.choice("markov_head_type", ("vanilla",), "vanilla")
     has_confidence = config.flag("enable_confidence_head", True)
-    if has_confidence and not config.flag("confidence_head_with_markov", True):
-        raise config.error("confidence_head_with_markov", "only true is supported")
+    if has_confidence and not (rank and config.flag("confidence_head_with_markov", True)):
+        problem = "must be false where markov_rank is 0 or confidence_head_with_markov is false"
+        raise config.error("enable_confidence_head", problem)
     return replace(block, markov_rank=rank, has_confidence=has_confidence)
 
 

@@ -16,7 +16,6 @@ DEFAULT_PREDICTIONS = 3
 
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
 _MOST_PREDICTIONS = 15
-_EAGLE_BOUNDARIES = "eagle_aux_hidden_state_layer_ids"
 _MOST_FEATURES = 8
 _OF_DRAFTERS = (
     *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
@@ -24,7 +23,7 @@ _OF_DRAFTERS = (
     *MASK_TOKENS,
     *("dflash_config", "block_size", "target_layer_ids", "num_target_layers", "is_causal", "auto_map"),
     *("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov", "num_anchors"),
-    "embed_requires_grad",
+    *("embed_requires_grad", "ttt_length", "step_loss_decay", "draft_num_hidden_layers", "target_model_name_or_path"),
 )
 
 
@@ -97,17 +96,19 @@ class DrafterFields:
     def _num_trained(self) -> int | None:
         methods = (self.drafter.nested("speculators_config") or self.drafter).raw("proposal_methods")
         first = methods[0] if isinstance(methods, list) and methods and isinstance(methods[0], dict) else {}
-        count = first.get("speculative_tokens")
+        count = first.get("speculative_tokens", self.drafter.raw("ttt_length"))
         return count if type(count) is int and count > 0 else None
 
     def _boundary_field(self) -> tuple[JsonFields, str, int]:
         """The field that says the boundaries, and how many layers more than it says are before each of them."""
-        is_block = self.kind.has_context
-        if is_block and self.is_of_speculators:
+        if self.kind.has_context and self.is_of_speculators:
             return self.drafter, "aux_hidden_state_layer_ids", 0
-        place, name = (block_fields.OWN, "target_layer_ids") if is_block else ("eagle_config", _EAGLE_BOUNDARIES)
-        nested = self.drafter.nested(place)
-        return nested if nested is not None and name in nested else self.drafter, name, int(is_block)
+        names = [("eagle_config", "eagle_aux_hidden_state_layer_ids", 0), (block_fields.OWN, "target_layer_ids", 1)]
+        for place, name, layers_before in names:  # DeepSpec writes the latter for EAGLE-3 too
+            for fields in (self.drafter.nested(place), self.drafter):
+                if fields is not None and name in fields:
+                    return fields, name, layers_before
+        return self.drafter, *names[self.kind.has_context][1:]
 
     def _default_boundaries(self, depth: int) -> list[int]:
         if self.kind.has_context:

@@ -30,6 +30,7 @@ from tests.harness.models.drafter_folders import (
     SMALL,
     Tensors,
     drafter_tensors,
+    layer_fields,
     original_fields,
     write_drafter,
 )
@@ -181,6 +182,23 @@ def test_a_folder_of_deepspec(tmp_path, target):
     assert np.array_equal(weights["confidence"], tensors["confidence_head.proj.weight"])
 
 
+def test_dflash_of_deepspec_is_dspark_without_its_heads(tmp_path, target):
+    fields = deepspec_fields(target, markov_rank=0, markov_head_type=None, enable_confidence_head=False)
+    drafter = read(tmp_path, target, fields)
+    assert drafter.checkpoint.config.features.block == FeatureBlock(size=SIZE, mask_token=MASK, first_predicts=True)
+
+
+def test_eagle3_of_deepspec(tmp_path, target):
+    tensors = drafter_tensors(target, layer="layers.0", head_size=target.vocab_size)
+    del tensors["d2t"], tensors["t2d"]
+    tensors |= {f"layers.0.self_attn.{name}_norm.weight": np.ones(32, np.float32) for name in "qk"}
+    fields = layer_fields(target, "qwen3") | {"architectures": ["Qwen3Eagle3Model"], "ttt_length": 7}
+    drafter = read(tmp_path, target, fields | {"target_layer_ids": [-1, 1, 3]}, tensors)
+    assert drafter.boundaries == (0, 2, 4)
+    assert drafter.num_predictions == 7
+    assert not drafter.checkpoint.config.features.norm_residual
+
+
 def test_dspark_of_speculators_without_its_confidence(tmp_path, target):
     tensors = block_tensors(target, head_size=SMALL) | markov_tensors(target, SMALL, target.hidden_size)
     tensors = {name: each for name, each in tensors.items() if not name.startswith("confidence")}
@@ -195,8 +213,9 @@ def test_dspark_of_speculators_without_its_confidence(tmp_path, target):
     ("changes", "said"),
     [
         ({"markov_head_type": "gated"}, "field 'markov_head_type': 'gated' is not supported; allowed are vanilla"),
-        ({"markov_rank": 0}, "field 'markov_rank': must be a whole number from 1 to 4096"),
-        ({"confidence_head_with_markov": False}, "field 'confidence_head_with_markov': only true is supported"),
+        ({"markov_rank": -1}, "field 'markov_rank': must be a whole number from 0 to 4096"),
+        ({"markov_rank": 0}, "field 'enable_confidence_head': must be false where markov_rank is 0"),
+        ({"confidence_head_with_markov": False}, "field 'enable_confidence_head': must be false"),
         ({"markov_rank": 32}, r"markov_w1\.weight' has shape"),
     ],
 )

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.checkpoint.model_config import FeatureBlock
 from services.engine.decoder.native import BLOCK_SIZE, Batch
 from services.engine.guidance import Guidance
-from services.engine.request import Pooling
+from services.engine.request import Pooling, SpeculationMode, SpeculationPolicy
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.attached_predictor import AttachedPredictor
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
+from services.target.speculation.policy.speculation_plan import StepSize
 from services.target.speculation.predictors.predictor import PredictionRequest
 from services.target.speculation.source import AttachedSource
 from services.target.speculation.speculation import Speculation
@@ -34,11 +36,15 @@ class Drafter:
         self.read: list[list[int]] = []
         self.positions: list[list[int]] = []
         self.num_passes = 0
+        self.counts: list[int] = []  # of predictions that were asked
 
     def read_features(self, results: object, rows: list[int]) -> None:
         self.read.append([*rows])
 
-    def extend(self, batch: Batch, sampler: object, states: list[Any], *_: object) -> list[list[int]]:
+    def extend(
+        self, batch: Batch, sampler: object, states: list[Any], chains: Any, counts: list[int], *_: object
+    ) -> list[list[int]]:
+        self.counts += counts
         if not states:
             self.positions.append(batch.positions[: batch.num_rows].tolist())
             self.num_passes += 1
@@ -62,7 +68,7 @@ class Shortlist:
 class Target:
     """One sequence, whose passes add a token each."""
 
-    def __init__(self, *, guided: bool = False) -> None:
+    def __init__(self, *, guided: bool = False, block: FeatureBlock | None = None) -> None:
         self.drafter, self.shortlist = Drafter(), Shortlist()
         self.blocks = BlockManager(num_blocks=256, block_size=BLOCK_SIZE, keeps_prefixes=False)
         device = SimpleNamespace(synchronize=lambda: None)
@@ -72,7 +78,7 @@ class Target:
             "doubts": "eagle_aux_hidden_state_layer_ids",
             "num_predictions": 3,
             "ends_early": True,
-            "block": None,
+            "block": block,
         }
         loaded: Any = SimpleNamespace(decoder=self.drafter, device=device, shortlist=self.shortlist, **own)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
@@ -112,6 +118,52 @@ async def test_it_reads_the_rows_of_each_pass_and_draws_where_asked():
     assert target.step(wanted=3) == [1, 2, 3]
     assert target.drafter.read == [[*range(40)], [0]]
     assert target.drafter.num_passes == 1, "the other one drew"
+
+
+BLOCK = FeatureBlock(size=6, mask_token=0)
+
+
+@pytest.mark.parametrize(("block", "most"), [(BLOCK, 5), (replace(BLOCK, first_predicts=True), 6)])
+async def test_no_more_than_a_block_is_asked(block, most):
+    target, config = Target(block=block), PolicyConfig()
+    assert target.step(wanted=15) == [1, 2, 3]
+    assert target.step(wanted=2) == [1, 2, 3]
+    assert target.drafter.counts == [most, 2]
+    source = AttachedSource(target.predictor, PassCost(config), Regret(config, Clock()), config)
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=15)
+    sequence = make_sequence(make_request(b"x", speculation=policy, max_tokens=100))
+    plan = source.plan([sequence], StepSize(num_rows=1, spare_rows=99))
+    assert [*plan.lengths] == [most]
+
+
+@pytest.mark.parametrize(
+    ("block", "asked"),
+    [(None, 2), (BLOCK, 0), (replace(BLOCK, first_predicts=True), 1), (replace(BLOCK, continues_rows=True), 2)],
+)
+async def test_blocks_of_the_cache_hold_all_rows_that_are_written(block, asked):
+    """There is room for one more row than are read, and a chain does not write that of its last prediction."""
+    target = Target(block=block)
+    length = len(target.sequence.text.tokens)
+    target.compute()
+    del target.sequence.text.blocks[2:]
+    target.sequence.text.tokens += [7] * (2 * BLOCK_SIZE - length - 1)
+    target.sequence.text.num_computed = len(target.sequence.text.tokens) - 1
+    target.blocks.grow_together = lambda *_: None
+    (token_ids,) = target.predictor.predict([PredictionRequest(target.sequence, 5)])
+    assert bool(token_ids) == bool(asked)
+    assert target.drafter.counts == [asked] * (asked > 0)
+
+
+@pytest.mark.parametrize(("block", "growth"), [(None, 3.0), (BLOCK, 1.0)])
+async def test_predictions_of_a_block_are_taken_to_come_together(monkeypatch, block, growth):
+    target, clock = Target(block=block), Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(target.drafter, "read_features", lambda *_: setattr(clock, "now", clock.now + 0.5))
+    target.step()
+    target.step(wanted=1)
+    target.step(wanted=1)
+    waits = target.predictor.times([target.sequence]).waits(3)[0]
+    assert waits[2] == pytest.approx(growth * waits[0])
 
 
 async def test_all_tokens_that_it_reads_come_onto_its_shortlist():
