@@ -1,5 +1,6 @@
 """AttachedPredictor: predicts with a drafter that reads the features of its target's passes."""
 
+import math
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -22,7 +23,8 @@ from services.target.speculation.predictors.predictor import PredictionRequest
 
 _PARKED_AFTER = 16  # steps in which it could have predicted and was not asked, after which it reads nothing
 _READS_AGAIN_AFTER = 2048  # of such steps, so that its predictions can be tried again with a context
-_FEWER_FOR = 8  # steps with fewer sequences than then, after which it reads again: a crowd may just begin
+_FEWER = 0.75  # times as many sequences as then, with which it reads again: predictions may pay now
+_FEWER_FOR = 8  # steps with so few, as a crowd may just begin
 _LEAST_CONTEXT = 16  # rows, for a text that it has not read from the beginning
 _MOST_TIMED = 16  # rows of a sequence, beyond which reading takes most of the time
 
@@ -55,7 +57,7 @@ class AttachedPredictor:
         self.drafting = 0.0
         """Seconds that the last `predict` has computed."""
         self._num_unused = 0  # steps since the last request in which it could have predicted, or read nothing
-        self._num_parked = 0  # sequences that it followed when it last read: with fewer, predictions may pay
+        self._num_parked: float = math.inf  # sequences with which it was not asked, and is not expected to be
         self._num_fewer = 0  # steps in a row with fewer, while it reads nothing
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
@@ -116,13 +118,20 @@ class AttachedPredictor:
         return self._num_unused <= _PARKED_AFTER
 
     def _note_use(self, *, is_wanted: bool) -> None:
-        has_fewer = bool(self._places) and len(self._contexts) < self._num_parked and not self._is_reading
+        count, is_parked = len(self._contexts), not self._is_reading
+        has_fewer = bool(self._places) and is_parked and count <= _FEWER * self._num_parked < math.inf
         self._num_fewer = self._num_fewer + 1 if has_fewer else 0
-        if is_wanted or self._num_fewer > _FEWER_FOR or self._num_unused > _PARKED_AFTER + _READS_AGAIN_AFTER:
+        if self._num_unused > _PARKED_AFTER + _READS_AGAIN_AFTER:
+            self._num_unused, self._num_parked = 0, math.inf
+        elif is_wanted or self._num_fewer > _FEWER_FOR:
             self._num_unused = 0
-        elif self._could_predict or not self._is_reading:
+            self._num_parked = math.inf if is_wanted and count >= self._num_parked else self._num_parked
+        elif count >= self._num_parked and not is_parked:  # the crowd is back
+            self._num_unused = _PARKED_AFTER + 1
+        elif self._could_predict or is_parked:
             self._num_unused += bool(self._places)
-            self._num_parked = len(self._contexts) if self._is_reading else self._num_parked
+            if not is_parked and not self._is_reading:
+                self._num_parked = count
 
     @property
     def _could_predict(self) -> bool:
