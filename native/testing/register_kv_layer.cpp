@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,8 +89,15 @@ class BoundCache {
 
     FloatArray attention(const FloatArray& qkv, const IntArray& positions, const IntArray& sequences,
                          const IntArray& block_tables, int window, float softcap, const std::string& format,
-                         const OptionalArray& sinks) {
+                         const OptionalArray& sinks, const std::optional<IntArray>& ends) {
         AttentionArrays arrays(*this, qkv, positions, sequences, block_tables, window, softcap, format);
+        DeviceBuffer<int32_t> last;
+        if (ends) {
+            require_shape("ends", *ends, shape_of(positions));
+            require_range("ends", *ends, int64_t{width_of(block_tables)} * kBlockSize);
+            last = upload<int32_t>(device_, *ends);
+            arrays.op.places.ends = last.data();
+        }
         require_shape("sinks", sinks, {arrays.op.num_heads});
         const DeviceBuffer<float> scores = upload(device_, sinks);
         arrays.op.sinks = scores.data();
@@ -234,7 +242,7 @@ void register_kv_layer(py::module_& module) {
              py::arg("norm_kind") = "rms")
         .def("attention", &BoundCache::attention, py::arg("qkv"), py::arg("positions"), py::arg("sequences"),
              py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"),
-             py::arg("sinks") = py::none())
+             py::arg("sinks") = py::none(), py::arg("ends") = py::none())
         .def("time_rotate_and_store", &BoundCache::time_rotate_and_store, py::arg("qkv"),
              py::arg("positions"), py::arg("sequences"), py::arg("block_tables"), py::kw_only(),
              py::arg("angles"), py::arg("q_norm"), py::arg("k_norm"), py::arg("times"), py::arg("runs"))

@@ -132,7 +132,7 @@ class LoadedDrafter:
     @property
     def block(self) -> FeatureBlock | None:
         """How it predicts several tokens in one pass; None if it predicts one after another."""
-        return self.config.features.block if self.config.features is not None else None
+        return _block(self.config)
 
     @property
     def ends_early(self) -> bool:
@@ -154,8 +154,12 @@ class LoadedDrafter:
 def shortlist_parameters(drafter: AttachedDrafter) -> int:
     """Return how many weights are held once more for a drafter that predicts among fewer tokens than it has."""
     config = drafter.checkpoint.config
-    block = config.features.block if config.features is not None else None
+    block = _block(config)
     return _shortlist_size(drafter) * (config.hidden_size + (0 if block is None else block.markov_rank))
+
+
+def _block(config: ModelConfig) -> FeatureBlock | None:
+    return config.features.block if config.features is not None else None
 
 
 def _shortlist_size(drafter: AttachedDrafter) -> int:

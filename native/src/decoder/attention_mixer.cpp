@@ -102,7 +102,7 @@ void AttentionMixer::rotate(const RowPlaces& places) {
     }
 }
 
-/// What is left of other rows' queries is rotated with the keys, and not read.
+/// The queries are those of earlier rows; they are rotated too, but never read.
 void AttentionMixer::store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                            const Activations& input, const RowPlaces& places, Linear& linear) {
     linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(), config_.q_size());

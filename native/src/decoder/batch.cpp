@@ -79,7 +79,8 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
 }
 
 Batch Batch::trimmed(int num_blocks, int spare_rows) const {
-    Batch copy(std::max(num_rows, num_logits) + spare_rows, num_sequences, num_blocks);  // logit rows may repeat
+    Batch copy(std::max(num_rows, num_logits) + spare_rows, num_sequences,
+               num_blocks);  // logit rows may repeat
     copy.num_rows = num_rows;
     copy.num_sequences = num_sequences;
     copy.num_logits = num_logits;

@@ -50,7 +50,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
       passes_(device_->make_pass_recorder()) {
-    if (config_.features && config_.features->block && config_.features->block->markov_rank > 0) {
+    if (config_.block() && config_.block()->markov_rank > 0) {
         markov_ = std::make_unique<MarkovHead>(device_, weights_.markov(), config_.hidden_size,
                                                device_->activation_format(weights.format));
     }
@@ -103,7 +103,8 @@ void Decoder::pass(int num_rows, int num_logits) {
     } else {
         passes_->run(shape, [&] { enqueue(shape.logits); });
     }
-    if (config_.has_hidden_rows()) {
+    num_logits_ = num_logits;
+    if (config_.carries_hidden()) {
         feature_input_->note_carried(num_logits);
     }
 }
@@ -139,14 +140,16 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
     require_range("max_blocks", num_blocks, 1, kMostBlocks);
     ++results_version_;
     PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
-    shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // also enough for passes over fewer rows
+    const PassShape of_few_rows = passes_->padded({1, num_logits, num_blocks});  // which may be larger
+    shape.logits = std::max(shape.logits, of_few_rows.logits);
+    shape.blocks = of_few_rows.blocks;
     try {
         const int capacity = std::max(shape.rows, shape.logits);  // logit rows may repeat
         const int num_states = states_ ? std::min(num_sequences, states_->num_blocks()) : 0;
         const bool rows_moved =
             workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks, num_states);
         bool head_moved = columns() && columns()->reserve(shape.logits);
-        head_moved |= markov_ && markov_->reserve(shape.logits);
+        head_moved |= markov_ && markov_->reserve(shape.logits, std::min(num_sequences, shape.logits));
         const bool layers_moved = reserve_layers(shape, num_states);
         if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || layers_moved) {
             passes_->forget();
@@ -222,18 +225,25 @@ void Decoder::read_features(const Pass& pass, const std::vector<int32_t>& rows) 
     feature_input_->read(weights_.features(), target.features_.data(), rows, linear_);
 }
 
-void Decoder::add_masks(int count) {
-    const int num_rows = feature_input_->num_rows() + count;
-    reserve(num_rows, 0, 1, 1);  // so that no pass over these rows moves their vectors
-    feature_input_->add_masks(weights_.features(), count, linear_);
+void Decoder::add_masks(int first_row, int count) {
+    if (!config_.block() || !config_.block()->continues_rows) {
+        throw std::invalid_argument("features.block: the decoder is no drafter whose masks continue rows");
+    }
+    require_range("first_row", first_row, 0, feature_input_->num_rows());
+    require_range("count", count, 1, kMostRows - first_row);
+    reserve(first_row + count, 0, 1, 1);  // so that no pass over these rows moves their vectors
+    feature_input_->add_masks(weights_.features(), first_row, count, linear_);
 }
 
 void Decoder::take_logits(int first, int rows, const int32_t* before) {
+    require_range("first", first, 0, num_logits_);
+    require_range("rows", rows, 1, num_logits_ - first);
     const auto width = static_cast<int64_t>(config_.vocab_size);
     float* const logits = workspace_.logits->data();
     if (markov_) {
-        const int64_t head_width = short_head_ ? short_head_->num_tokens() : weights_.lm_head().out_features();
-        markov_->add(before, rows, (columns() ? columns()->logits() : logits) + first * head_width);
+        const int head_width = short_head_ ? short_head_->num_tokens() : weights_.lm_head().out_features();
+        float* const unspread = columns() ? columns()->logits() : logits;
+        markov_->add(before, rows, unspread + int64_t{first} * head_width, head_width);
     }
     if (markov_ && columns()) {
         columns()->spread(logits, rows, first);
@@ -243,9 +253,11 @@ void Decoder::take_logits(int first, int rows, const int32_t* before) {
 }
 
 std::vector<float> Decoder::confidences(const std::vector<int32_t>& before) {
-    if (!markov_ || !config_.features->block->has_confidence) {
-        throw std::invalid_argument("features.block: the drafter has no confidence");
+    if (!markov_ || !config_.block()->has_confidence) {
+        throw std::invalid_argument("features.block: the decoder is no drafter with a confidence");
     }
+    require_range("the number of tokens before", static_cast<int64_t>(before.size()), num_logits_,
+                  num_logits_);
     return markov_->confidences(workspace_.lm_head_input.view(), before);
 }
 
@@ -339,7 +351,8 @@ void Decoder::require_states() const {
 }
 
 int64_t Decoder::weight_bytes() const {
-    return weights_.bytes() + (short_head_ ? short_head_->matrix().bytes() - weights_.lm_head().bytes() : 0);
+    return weights_.bytes() + (short_head_ ? short_head_->matrix().bytes() - weights_.lm_head().bytes() : 0) +
+           (markov_ ? markov_->saved_bytes() : 0);
 }
 
 }  // namespace outrider

@@ -89,7 +89,7 @@ void validate_layer(const DecoderConfig& config, int index) {
             require_range(name + "window", layer.window, 0, std::numeric_limits<int>::max());
             require_range(name + "rope", layer.rope, 0, static_cast<int64_t>(config.ropes.size()) - 1);
             require(!layer.looks_ahead || config.has_context(),
-                    name + "looks_ahead is true; it must be false without a features.block after a context");
+                    name + "looks_ahead is true; it must be false where features are no context of blocks");
             break;
         case LayerKind::short_convolution:
             require_range(name + "taps", layer.taps, 2, kMostTaps);
@@ -134,17 +134,20 @@ void validate_block(const DecoderConfig& config, const FeatureBlock& block) {
     require_range("features.block.markov_rank", block.markov_rank, 0, kMostFeatures / 2);
     require(!block.has_confidence || block.markov_rank > 0,
             "features.block.has_confidence is true; it must be false where markov_rank is 0");
-    if (block.continues_rows) {
-        require(block.first_predicts && !features.fc_reads_both,
-                "features.block.first_predicts and features.fc_reads_both must be true and false where "
-                "continues_rows is true");
-        return;
+    require(!features.fc_reads_both && !features.norm_carried,
+            "features.fc_reads_both and norm_carried must be false with features.block");
+    for (int index = 0; index < config.num_layers(); ++index) {
+        require(config.layers[index].kind == LayerKind::attention,
+                "layers[" + std::to_string(index) +
+                    "] has no attention; with features.block all layers must have");
     }
-    require(!features.fc_reads_both && !features.norm_residual && !features.norm_carried,
-            "features.fc_reads_both, norm_residual and norm_carried must be false with features.block");
-    require(std::all_of(config.layers.begin(), config.layers.end(),
-                        [](const LayerConfig& layer) { return layer.kind == LayerKind::attention; }),
-            "layers has one without attention; with features.block all must have");
+    if (block.continues_rows) {
+        require(block.first_predicts,
+                "features.block.first_predicts is false; it must be true where continues_rows is true");
+    } else {
+        require(!features.norm_residual,
+                "features.norm_residual is true; it must be false where features are a context");
+    }
 }
 
 /// A drafter's first layer may read two vectors at once, which only attention without a gate does.

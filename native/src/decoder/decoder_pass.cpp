@@ -1,8 +1,7 @@
 // The computation of a pass: the transformer, written once, in terms of the device's operations.
-#include "outrider/decoder/decoder.h"
-
 #include <stdexcept>
 
+#include "outrider/decoder/decoder.h"
 #include "require_range.h"
 
 namespace outrider {
@@ -50,13 +49,13 @@ void Decoder::keep_feature(int boundary) {
     }
 }
 
+/// It is not recorded: the rows that a step reads are few, and their number differs.
 void Decoder::store_context(const Batch& batch) {
     if (!config_.has_context()) {
         throw std::invalid_argument("features.block: the decoder is no drafter with a context");
     }
     require_range("num_rows", batch.num_rows, 1, feature_input_->num_rows());
     place(batch, used_blocks(batch));
-    ++results_version_;
     attention_.rotate(workspace_.rows.places());
     for (int layer = 0; layer < config_.num_layers(); ++layer) {
         attention_.store(weights_.layer(layer).attention, config_.layers[layer], cache_.blocks(layer),
@@ -130,7 +129,7 @@ void Decoder::lm_head(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers() - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
     keep_feature(config_.num_layers());
-    if (config_.has_hidden_rows()) {
+    if (config_.carries_hidden()) {
         feature_input_->carry(workspace_.residual.data(), weights_.final_norm().weight.data(),
                               workspace_.rows.logit_rows(), num_logits);
     }

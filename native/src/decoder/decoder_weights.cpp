@@ -137,7 +137,7 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
         rows > 0 && !config.tied_embeddings) {
         lm_head_ = builder.add_table({"lm_head", rows}, config.hidden_size, head);
     }
-    if (features && features->block && features->block->markov_rank > 0) {
+    if (config.block() && config.block()->markov_rank > 0) {
         markov_.add(builder, config, lm_head().out_features(), table, head);
     }
     for (const auto& own : kinds.own) {

@@ -28,7 +28,7 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
         builder.add_vectors(embedding_norm, {{"embedding_norm", hidden}});
     }
     builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
-    if (features.block && features.block->continues_rows) {
+    if (config.block() && config.block()->continues_rows) {
         builder.add_vectors(mask, {{"mask_features", features.size()}});
     }
 }
@@ -53,10 +53,16 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
         hidden_ = std::move(larger);
         moved = true;
     }
+    if (config_.block() && config_.block()->continues_rows) {
+        moved |= mask_.reserve(device_, hidden);
+    }
     if (config_.has_hidden_rows()) {
         moved |= carried_.reserve(device_, count * hidden);
     }
-    moved |= normed_.reserve(device_, rows);
+    if (normed_.reserve(device_, rows)) {
+        num_rows_ = config_.has_context() ? 0 : num_rows_;
+        moved = true;
+    }
     if (features.fc_reads_both) {
         moved |= linear.reserve(rows, hidden, 2 * hidden);
     } else {
@@ -71,19 +77,14 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
     const Features& shape = *config_.features;
     const auto count = static_cast<int>(rows.size());
     device_->upload(indices_.data(), rows.data(), rows.size() * sizeof(int32_t));
-    const int num_parts = shape.norm == FeatureNorm::each ? shape.count : 1;
-    const int width = shape.size() / num_parts;
-    for (int part = 0; part < num_parts; ++part) {
-        const int column = part * width;
+    const int width = shape.norm == FeatureNorm::each ? shape.width : shape.size();
+    for (int column = 0; column < shape.size(); column += width) {
         device_->gather_rows({.in = {const_cast<float*>(features) + column, Format::f32, shape.size()},
                               .indices = indices_.data(),
                               .out = {gathered_.data(), Format::f32, width},
                               .rows = count,
                               .width = width});
-        const Activations out = shape.fc_reads_both ? Activations{hidden_.data(), Format::f32, width}
-                                                    : from_column(features_.view(), column);
-        normalise(gathered_.data(), weights.norm.data() ? weights.norm.data() + column : nullptr, out, count,
-                  width);
+        normalise_features(weights, gathered_.data(), column, width, count);
     }
     if (!shape.fc_reads_both) {
         linear.multiply(features_.view(), count, weights.fc, nullptr, hidden_.data());
@@ -94,27 +95,33 @@ void FeatureInput::read(const FeatureWeights& weights, const float* features,
     num_rows_ = count;
 }
 
-void FeatureInput::add_masks(const FeatureWeights& weights, int count, Linear& linear) {
+void FeatureInput::add_masks(const FeatureWeights& weights, int first_row, int count, Linear& linear) {
     const Features& shape = *config_.features;
     const int hidden = config_.hidden_size;
-    if (!mask_.data()) {
-        mask_.reserve(device_, hidden);
-        const int num_parts = shape.norm == FeatureNorm::each ? shape.count : 1;
-        const int width = shape.size() / num_parts;
+    if (!has_mask_) {
+        const int width = shape.norm == FeatureNorm::each ? shape.width : shape.size();
         for (int column = 0; column < shape.size(); column += width) {
-            normalise(weights.mask.data() + column, weights.norm.data() ? weights.norm.data() + column : nullptr,
-                      from_column(features_.view(), column), 1, width);
+            normalise_features(weights, weights.mask.data() + column, column, width, 1);
         }
         linear.multiply(features_.view(), 1, weights.fc, nullptr, mask_.data());
+        has_mask_ = true;
     }
-    const std::vector<int32_t> first(count, 0);
-    device_->upload(indices_.data(), first.data(), first.size() * sizeof(int32_t));
+    const std::vector<int32_t> indices(count, 0);
+    device_->upload(indices_.data(), indices.data(), indices.size() * sizeof(int32_t));
     device_->gather_rows({.in = {mask_.data(), Format::f32, hidden},
                           .indices = indices_.data(),
-                          .out = {hidden_.data() + int64_t{num_rows_} * hidden, Format::f32, hidden},
+                          .out = {hidden_.data() + int64_t{first_row} * hidden, Format::f32, hidden},
                           .rows = count,
                           .width = hidden});
-    num_rows_ += count;
+    num_rows_ = first_row + count;
+}
+
+/// Norms some of the columns of each row's features.
+void FeatureInput::normalise_features(const FeatureWeights& weights, float* features, int column, int width,
+                                      int rows) {
+    const Activations out = config_.features->fc_reads_both ? Activations{hidden_.data(), Format::f32, width}
+                                                            : from_column(features_.view(), column);
+    normalise(features, weights.norm.data() ? weights.norm.data() + column : nullptr, out, rows, width);
 }
 
 void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm,

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace outrider {
 
-void MarkovWeights::add(WeightBuilder& builder, const DecoderConfig& config, int head_rows, WeightFormat table,
-                        WeightFormat head) {
+void MarkovWeights::add(WeightBuilder& builder, const DecoderConfig& config, int head_rows,
+                        WeightFormat table, WeightFormat head) {
     const FeatureBlock& block = *config.features->block;
     in = builder.add_table({"markov_in", config.vocab_size}, block.markov_rank, table);
     out = builder.add_table({"markov_out", head_rows}, block.markov_rank, head);
@@ -28,38 +29,36 @@ MarkovHead::MarkovHead(std::shared_ptr<Device> device, const MarkovWeights& weig
       rounded_(format, weights.in->in_features()),
       both_(format, hidden_size + weights.in->in_features()) {}
 
-bool MarkovHead::reserve(int rows) {
+bool MarkovHead::reserve(int rows, int rows_at_once) {
     const size_t count = rows;
     bool moved = indices_.reserve(device_, 2 * count);
     moved |= embedded_.reserve(device_, count * weights_.in->in_features());
     moved |= rounded_.reserve(device_, rows);
-    moved |= bias_.reserve(device_, count * weights_.out->out_features());
+    const auto at_once = static_cast<size_t>(rows_at_once) * weights_.out->out_features();
+    moved |= bias_.reserve(device_, std::max(count, at_once));
     moved |= both_.reserve(device_, rows);
     return moved;
 }
 
 void MarkovHead::shorten(const std::vector<int32_t>& token_ids) {
     const auto num_tokens = static_cast<int>(token_ids.size());
-    if ((short_out_ ? short_out_->num_tokens() : 0) != num_tokens) {
-        short_out_.reset();
-    }
     if (num_tokens == 0) {
-        return;
-    }
-    if (!short_out_) {
+        short_out_.reset();
+    } else if (!short_out_ || short_out_->num_tokens() != num_tokens) {
         short_out_ = std::make_unique<ShortHead>(device_, *weights_.out, num_tokens);
     }
-    short_out_->choose(token_ids);
+    if (short_out_) {
+        short_out_->choose(token_ids);
+    }
 }
 
-void MarkovHead::add(const int32_t* token_ids, int rows, float* logits) {
+void MarkovHead::add(const int32_t* token_ids, int rows, float* logits, int width) {
+    if (width != out().out_features()) {
+        throw std::logic_error("the Markov head and the lm_head are for other tokens");
+    }
     embed(token_ids, rows, rounded_.view());
-    const int width = out().out_features();
-    device_->product({.input = rounded_.view(),
-                      .weight = &out(),
-                      .out = bias_.data(),
-                      .out_stride = width,
-                      .rows = rows});
+    device_->product(
+        {.input = rounded_.view(), .weight = &out(), .out = bias_.data(), .out_stride = width, .rows = rows});
     device_->residual_norm({.residual = logits,
                             .delta = bias_.data(),
                             .out = {logits, Format::f32, width},

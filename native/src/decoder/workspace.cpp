@@ -40,8 +40,8 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
                          int num_blocks, int num_states) {
     const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
     const int state_capacity = std::max(state_capacity_, num_states);
-    const size_t size =
-        kArrays * capacity + state_capacity * kStateInts + static_cast<size_t>(num_sequences) * num_blocks;
+    const size_t size = num_arrays_ * capacity + state_capacity * kStateInts +
+                        static_cast<size_t>(num_sequences) * num_blocks;
     const bool has_grown = arrays_.reserve(device, size);
     // Assigned only after the allocation has succeeded: if it throws, later passes need not request the
     // memory again.
@@ -53,14 +53,17 @@ bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, in
 /// Uploads only the block-table columns of the pass; the batch's tables have room for the longest context.
 void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
     const auto sequences = static_cast<size_t>(batch.num_sequences);
-    const size_t tables_begin = kArrays * capacity_ + state_capacity_ * kStateInts;
+    const size_t tables_begin = num_arrays_ * capacity_ + state_capacity_ * kStateInts;
     staged_.assign(tables_begin + sequences * shape.blocks, 0);
     const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
     std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
     std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
     std::copy_n(batch.sequences.begin(), batch.num_rows, place(2));
     std::copy_n(batch.logit_rows.begin(), batch.num_logits, place(3));
-    place_ends(batch, &*place(4));
+    const bool has_ends = num_arrays_ > 4;
+    if (has_ends) {
+        place_ends(batch, &*place(4));
+    }
     const int columns = std::min(shape.blocks, batch.max_blocks);
     for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
         const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
@@ -68,11 +71,11 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
                     staged_.begin() + tables_begin + static_cast<int64_t>(sequence) * shape.blocks);
     }
     if (state_capacity_ > 0) {
-        place_states(batch, reinterpret_cast<StatePlace*>(staged_.data() + kArrays * capacity_));
+        place_states(batch, reinterpret_cast<StatePlace*>(staged_.data() + num_arrays_ * capacity_));
     }
     device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
     places_ = {.positions = at(1),
-               .ends = at(4),
+               .ends = has_ends ? at(4) : nullptr,
                .sequences = at(2),
                .block_tables = arrays_.data() + tables_begin,
                .max_blocks = shape.blocks,
@@ -80,7 +83,8 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)
-    : normed(format, config.hidden_size),
+    : rows(config.looks_ahead()),
+      normed(format, config.hidden_size),
       gated(format, config.intermediate_size),
       lm_head_input(format, config.hidden_size) {}
 

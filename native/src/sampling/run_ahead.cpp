@@ -52,16 +52,15 @@ void require_start(const RunAhead& run, size_t index, int position) {
 
 /// The number of rows after the requested one whose keys and values a run of so many draws writes.
 int rows_after(const DecoderConfig& config, int count) {
-    return config.has_context() ? block_rows(*config.features->block, count) : count - 1;
+    return config.has_context() ? block_rows(*config.block(), count) : count - 1;
 }
 
 void require_room(const RunAhead& run, size_t index, const Batch& batch, int row, const Decoder& decoder) {
     const int64_t reachable = int64_t{batch.max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(decoder.config().max_position, reachable) - batch.positions[row];
     require_range(entry("counts", index), run.count, 1, room - 1 - rows_after(decoder.config(), 0));
-    if (decoder.config().features && decoder.config().features->block) {
-        const int most = decoder.config().features->block->most_draws();
-        require_range(entry("counts", index), run.count, 1, most);
+    if (const FeatureBlock* block = decoder.config().block()) {
+        require_range(entry("counts", index), run.count, 1, block->most_draws());
     }
     const int sequence = batch.sequences[row];
     const int last_position = batch.positions[row] + rows_after(decoder.config(), run.count);
@@ -87,7 +86,7 @@ void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
 }
 
 /// Two runs from one row, or a run from a row that is not its sequence's last, would write to the same
-/// positions; unless they have one draw, which writes none.
+/// positions; unless they write none, as one draw does without a context.
 void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch, const DecoderConfig& config) {
     constexpr int kTaken = -1;
     std::vector<int> last_rows(batch.num_sequences);
@@ -99,9 +98,12 @@ void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch, con
         int& last_row = last_rows[batch.sequences[row]];
         const bool writes = rows_after(config, runs[i].count) > 0;
         if (writes && last_row != row) {
-            throw std::invalid_argument(
-                entry("counts", i) + " is " + std::to_string(runs[i].count) + "; it must be 1, as row " +
-                std::to_string(row) + " is not the last of its sequence, or another state draws on from it");
+            const std::string why = "as row " + std::to_string(row) +
+                                    " is not the last of its sequence, or another state draws on from it";
+            throw std::invalid_argument(config.has_context()
+                                            ? entry("logit_rows", i) + ": must be another row, " + why
+                                            : entry("counts", i) + " is " + std::to_string(runs[i].count) +
+                                                  "; it must be 1, " + why);
         }
         if (writes) {
             last_row = kTaken;
@@ -147,7 +149,7 @@ int reached_blocks(const Batch& batch, const Runners& runners, const DecoderConf
 std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                       const Runners& runners) {
     const int num_blocks = reached_blocks(batch, runners, decoder.config());
-    if (decoder.config().features && decoder.config().features->block) {
+    if (decoder.config().block()) {
         return run_blocks(decoder, batch.trimmed(num_blocks), sampler, runners);
     }
     Batch first = batch.trimmed(num_blocks);

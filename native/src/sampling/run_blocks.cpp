@@ -50,7 +50,8 @@ Batch make_blocks(const Batch& batch, const Runners& runners, const FeatureBlock
         std::vector<int32_t> token_ids(sizes[run], block.mask_token);
         token_ids.front() = batch.token_ids[row];
         starts.push_back(blocks.num_rows + sizes[run] - runners.counts[run]);
-        blocks.append(token_ids, batch.positions[row] + 1, {table, table + batch.max_blocks}, 0);
+        blocks.append(token_ids, batch.positions[row] + 1, {table, table + batch.max_blocks}, 0,
+                      batch.adapters[batch.sequences[row]]);
     }
     std::vector<int> masks;
     for (const int start : starts) {
@@ -65,7 +66,7 @@ Logits compute(Decoder& decoder, const Batch& batch, const Runners& runners, con
     if (block.continues_rows) {
         const Batch rows = with_masks(batch, runners, block.mask_token);
         if (const int num_masks = rows.num_rows - batch.num_rows; num_masks > 0) {
-            decoder.add_masks(num_masks);
+            decoder.add_masks(batch.num_rows, num_masks);
         }
         return decoder.forward(rows).logits();
     }
@@ -102,10 +103,14 @@ void end_early(Decoder& decoder, const Batch& batch, const Runners& runners,
 
 std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                              const Runners& runners) {
-    const FeatureBlock& block = *decoder.config().features->block;
+    const FeatureBlock& block = *decoder.config().block();
     const int num_runs = runners.num_runs();
     if (num_runs == 0) {
-        block.continues_rows ? static_cast<void>(decoder.forward(batch)) : decoder.store_context(batch);
+        if (block.continues_rows) {
+            decoder.forward(batch);
+        } else {
+            decoder.store_context(batch);
+        }
         return {};
     }
     const Logits logits = compute(decoder, batch, runners, block);
@@ -114,12 +119,12 @@ std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batc
     decoder.take_logits(0, num_runs, next.token_ids);
     int taken = num_runs;
     const std::vector<double> never(num_runs, 0.0);
-    std::vector<std::vector<int32_t>> tokens = sampler.sample_ahead(
-        logits.first(num_runs), runners.sequences, runners.counts,
-        block.has_confidence ? never : runners.least_chances, next, [&](int num_rows) {
-            decoder.take_logits(taken, num_rows, next.token_ids);
-            taken += num_rows;
-        });
+    std::vector<std::vector<int32_t>> tokens =
+        sampler.sample_ahead(logits.first(num_runs), runners.sequences, runners.counts,
+                             block.has_confidence ? never : runners.least_chances, next, [&](int num_rows) {
+                                 decoder.take_logits(taken, num_rows, next.token_ids);
+                                 taken += num_rows;
+                             });
     const bool ends_early = std::any_of(runners.least_chances.begin(), runners.least_chances.end(),
                                         [](double chance) { return chance > 0; });
     if (block.has_confidence && ends_early) {

@@ -100,21 +100,21 @@ class FeatureNorm(StrEnum):
 class FeatureBlock:
     """An attached drafter that predicts several tokens in one pass, over the last token and mask tokens after it."""
 
-    size: int  # most rows that predict, with the last token's
+    size: int  # most rows: the last token's and the masks
     mask_token: int
-    continues_rows: bool = False  # masks have features of their own; else features are a context of keys and values
+    continues_rows: bool = False  # masks continue the rows that were read; else features are a context
     first_predicts: bool = False  # each row predicts the next token; else each mask the token in its place
-    markov_rank: int = 0  # of what the token before adds to a row's logits; 0: nothing
-    has_confidence: bool = False  # it estimates the chance of each row
+    markov_rank: int = 0  # of the Markov head, by which a row depends on the token before; 0: there is none
+    has_confidence: bool = False  # it estimates the chance that each row's draw is right
 
     @property
     def most_predictions(self) -> int:
-        """Of one pass."""
+        """The most predictions of one pass."""
         return self.size if self.first_predicts else self.size - 1
 
     @property
-    def rows_before(self) -> int:
-        """Rows of a block, beside those with predictions but for the first, whose keys and values are written."""
+    def further_rows(self) -> int:
+        """How many more rows a block writes than a chain of as many predictions."""
         return 0 if self.continues_rows else 1 if self.first_predicts else 2
 
 

@@ -54,14 +54,15 @@ def _adapt_to_features(
             ends |= {f"feature_norm.{index}": (width,) for index in range(features.count)}
     if features.fc_reads_both:
         ends |= {"embedding_norm": (hidden,)}
-    if features.block is not None and (rank := features.block.markov_rank):
+    block = features.block
+    if block is not None and (rank := block.markov_rank):
         head_size = features.head_size or config.vocab_size
         ends |= {"markov_in": (config.vocab_size, rank), "markov_out": (head_size, rank)}
-        if features.block.has_confidence:
+        if block.has_confidence:
             ends |= {"confidence": (1, hidden + rank), "confidence_bias": (1,)}
-    if features.block is not None and features.block.continues_rows:
+    if block is not None and block.continues_rows:
         ends |= {"mask_features": (features.count * width,)}
-    elif features.fc_reads_both or features.block:
+    elif features.fc_reads_both or block is not None:
         return
     for name in ("q", "k", "v"):
         rows, _ = layers[f"layers.0.{name}"]

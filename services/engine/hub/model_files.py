@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 
+from services.engine.checkpoint.attached.block_fields import MASK_EMBEDDING, MASK_PROBLEM
 from services.engine.checkpoint.gguf.tensors import PART_NAME
 from services.engine.checkpoint.tensor_files import INDEX, PICKLE, SINGLE, pickle_problem
 from services.engine.hub.hub_error import HubError, SeveralFilesError
@@ -28,11 +29,13 @@ def is_gguf(name: HubName, files: Collection[str]) -> bool:
 
 
 def text_files(name: HubName, files: Collection[str], *, is_drafter: bool) -> list[str]:
-    """Return the files beside the weights; raises HubError if a required file is missing."""
+    """Return the files beside the weights; raises HubError if a required file is missing, or one cannot be used."""
     if not {SINGLE, INDEX} & {*files} and PICKLE in files:
         revision = f" --revision {name.revision}" if name.revision else ""
         first = f"name a folder instead, after: hf download {name.repository}{revision} --local-dir FOLDER"
         raise HubError(f"{name}: {first}; it {pickle_problem('FOLDER')}")
+    if is_drafter and MASK_EMBEDDING in files:
+        raise HubError(f"{name}: its repository has {MASK_EMBEDDING}: {MASK_PROBLEM}")
     for file in (*(_OF_DRAFTER if is_drafter else _REQUIRED), SINGLE):
         if file not in files and not (file == SINGLE and INDEX in files):
             raise HubError(f"{name}: its repository has no {file}{f' or {INDEX}' if file == SINGLE else ''}")

@@ -1,4 +1,4 @@
-"""Folders of drafters that predict blocks, as the two programs that train them write them."""
+"""Folders of drafters that predict several tokens in one pass, as the programs that train them write them."""
 
 from typing import Any
 
@@ -41,6 +41,7 @@ def deepspec_fields(target: ModelConfig, **changes: Any) -> dict[str, Any]:
 def masked_fields(target: ModelConfig, **changes: Any) -> dict[str, Any]:
     """A config.json of a P-EAGLE head of the speculators library."""
     fields = speculators_fields(target, model_type="qwen3", speculators_model_type="peagle")
+    del fields["norm_before_residual"]
     return fields | {"architectures": ["PEagleSpeculator"], "mask_token_id": MASK} | changes
 
 

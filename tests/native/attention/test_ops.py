@@ -206,6 +206,37 @@ def test_sinks_take_their_share_of_every_softmax(device, kv_format, head_dim, gr
     assert (np.abs(result - case.attention(rotated, device, kv_format)[0]) > error).mean() > 0.3
 
 
+@in_every_kv_format
+@pytest.mark.parametrize("num_rows", [5, 40], ids=["few rows", "many rows"])
+@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (40, 2.0)])
+def test_a_row_with_an_end_attends_as_one_at_that_position(device, kv_format, num_rows, window, softcap):
+    head_dim, num_heads, lengths = 64, 8, (600, 300)
+    tables = RNG.permutation(40)[:40].reshape(2, 20).astype(np.int32)
+    cache = KvLayer(device, kv_format, num_blocks=40, num_kv_heads=2, head_dim=head_dim)
+    positions = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
+    sequences = np.repeat(np.arange(2), lengths).astype(np.int32)
+    stored = cache.rotate_and_store(
+        normal(sum(lengths), (num_heads + 4) * head_dim),
+        *(positions, sequences, tables),
+        angles=Operations.rotary_angles(device, positions, np.float32(50.0) ** -np.linspace(0, 1, 32), 1.0),
+        qk_norm="none",
+        q_norm=None,
+        k_norm=None,
+        eps=0.0,
+        query_scale=0.3,
+    )
+    rows = np.concatenate([np.arange(end - num_rows, end) for end in np.cumsum(lengths)])  # the last of each sequence
+    ends = (np.array(lengths, np.int32) - 1)[sequences[rows]]
+    options = {"window": window, "softcap": softcap, "format": "f32", "sinks": normal(num_heads)}
+    found = cache.attention(stored[rows], positions[rows], sequences[rows], tables, ends=ends, **options)
+    for index, row in enumerate(rows):
+        alone = slice(row, row + 1)
+        wanted = cache.attention(stored[alone], ends[index : index + 1], sequences[alone], tables, **options)
+        assert np.array_equal(found[index], wanted[0]), index
+    without = cache.attention(stored[rows], positions[rows], sequences[rows], tables, **options)
+    assert not np.array_equal(found[0], without[0])
+
+
 @pytest.mark.parametrize("qk_norm", ["head", "each", "full"])
 @pytest.mark.parametrize("rotary_dim", [0, 12, 48])
 def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):

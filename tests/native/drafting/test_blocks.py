@@ -1,5 +1,6 @@
 """An attached drafter that predicts blocks: its context, its rows, and the draws from them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain, product
 
@@ -138,7 +139,7 @@ def test_blocks_that_cannot_be_are_refused():
             pair.drafter.decoder.extend(fill(pair, [1, 0]), pair.sampler, states, [[], []], counts)
     batch = fill(pair, [1, 0])
     batch.logit_rows[0] = 3
-    with pytest.raises(ValueError, match="row 3 is not the last of its sequence"):
+    with pytest.raises(ValueError, match=r"logit_rows\[0\]: must be another row, as row 3"):
         pair.drafter.decoder.extend(batch, pair.sampler, states, [[], []], [1, 1])
     for config, said in (
         (replace(DRAFTER, features=replace(DRAFTER.features, norm_carried=True)), "norm_carried must be false"),
@@ -152,7 +153,7 @@ def test_blocks_that_cannot_be_are_refused():
             Pair(config, DEVICES[0])
     with pytest.raises(ValueError, match=r"layers\[0\].looks_ahead is true"):
         DecoderConfig(replace(PLAIN, layers=(AHEAD,)))
-    with pytest.raises(ValueError, match=r"features\.block"):
+    with pytest.raises(ValueError, match="no drafter with a context"):
         pair.target.decoder.store_context(Batch(max_rows=1, max_sequences=1, max_blocks=1))
 
 
@@ -163,28 +164,31 @@ def with_markov(head_size: int, *, has_confidence: bool = False) -> ModelConfig:
 
 
 class Dependent:
-    """A drafter whose rows depend on the tokens before them, and the same in torch after one context."""
+    """A drafter whose rows depend on the tokens before them, and the same in torch after each sequence's context."""
 
     def __init__(self, config: ModelConfig, device_name: str, *, is_short: bool = False) -> None:
-        self.pair, self.reference = Pair(config, device_name), Reference(config)
+        self.config, self.pair = config, Pair(config, device_name)
         self.tokens = SMALL if is_short or config.features.head_size == len(SMALL) else [*range(config.vocab_size)]
         if is_short:
             self.pair.drafter.decoder.shorten_head(np.array(SMALL, np.int32))
         self.columns = self.tokens if is_short else [*range(len(self.tokens))]  # of the reference's logits
 
-    def draw(self, count: int, least_chance: float = 0.0) -> list[int]:
-        batch, states = fill(self.pair, [1, 0]), [state(self.pair, sequence, 0.0) for sequence in (1, 0)]
+    def draw(self, counts: dict[int, int], least_chances: Iterable[float] = (0.0, 0.0)) -> list[list[int]]:
+        """The draws of sequences in this order."""
+        batch, states = fill(self.pair, [*counts]), [state(self.pair, sequence, 0.0) for sequence in counts]
+        chances = [*least_chances][: len(counts)]
         return self.pair.drafter.decoder.extend(
-            batch, self.pair.sampler, states, [[], []], [2, count], [None, None], [0.0, least_chance]
-        )[1]
+            batch, self.pair.sampler, states, [[] for _ in counts], [*counts.values()], [None] * len(counts), chances
+        )
 
-    def expected(self, count: int) -> tuple[list[int], list[int], list[float]]:
+    def expected(self, sequence: int, count: int) -> tuple[list[int], list[int], list[float]]:
         """The tokens, those without what depends on the tokens before, and the chance of each."""
-        drafter, cache = self.reference.drafter, KvCache()
-        drafter.store_context(self.reference.hidden(self.pair.tokens[0, :NUM_ROWS]), cache)
-        before = int(self.pair.tokens[0, NUM_ROWS])
+        reference, cache = Reference(self.config), KvCache()
+        drafter = reference.drafter
+        drafter.store_context(reference.hidden(self.pair.tokens[sequence, :NUM_ROWS]), cache)
+        before = int(self.pair.tokens[sequence, NUM_ROWS])
         tokens, plain, chances = [], [], []
-        for row, logits in enumerate(drafter.block(block_tokens(self.pair, 0, count), cache)):
+        for row, logits in enumerate(drafter.block(block_tokens(self.pair, sequence, count), cache)):
             plain.append(self.tokens[int(logits[self.columns].argmax())])
             chances.append(drafter.confidence(row, before) if drafter.config.features.block.has_confidence else 1.0)
             before = self.tokens[int((logits + drafter.bias(before))[self.columns].argmax())]
@@ -200,17 +204,61 @@ class Dependent:
 )
 def test_a_draw_depends_on_the_one_before(device_name, head_size, is_short):
     drafter = Dependent(with_markov(head_size), device_name, is_short=is_short)
-    tokens, plain, _ = drafter.expected(SIZE)
-    assert drafter.draw(SIZE) == tokens != plain
-    assert drafter.draw(1) == drafter.expected(1)[0]
+    for counts in ({1: 3, 0: SIZE}, {0: SIZE, 1: 1}, {1: 4}):
+        wanted = [drafter.expected(*each) for each in counts.items()]
+        assert drafter.draw(counts) == [tokens for tokens, _, _ in wanted]
+        assert [tokens for tokens, _, _ in wanted] != [plain for _, plain, _ in wanted]
 
 
 @pytest.mark.parametrize("device_name", DEVICES)
-def test_a_run_ends_where_its_drafter_is_not_sure(device_name):
-    drafter = Dependent(with_markov(len(SMALL), has_confidence=True), device_name)
-    tokens, _, chances = drafter.expected(SIZE)
-    together = np.cumprod(chances)
-    for length in range(1, SIZE):
-        assert drafter.draw(SIZE, float(together[length - 1] + together[length]) / 2) == tokens[:length]
-    assert drafter.draw(SIZE, 0.999) == tokens[:1], "one draw in any case"
-    assert drafter.draw(SIZE) == tokens
+@pytest.mark.parametrize(("head_size", "is_short"), [(len(SMALL), False), (0, True)], ids=["small", "shortlist"])
+def test_a_run_ends_where_its_drafter_is_not_sure(device_name, head_size, is_short):
+    drafter, counts = (
+        Dependent(with_markov(head_size, has_confidence=True), device_name, is_short=is_short),
+        {1: 5, 0: SIZE},
+    )
+    wanted = [drafter.expected(*each) for each in counts.items()]
+    together = [np.cumprod(chances) for _, _, chances in wanted]
+    for lengths in ((2, 4), (4, 2), (1, 6)):
+        least = [(each[length - 1] + each[length]) / 2 for each, length in zip(together, lengths, strict=True)]
+        expected = [tokens[:length] for (tokens, _, _), length in zip(wanted, lengths, strict=True)]
+        assert drafter.draw(counts, least) == expected
+    assert drafter.draw(counts, (0.999, 0.0)) == [wanted[0][0][:1], wanted[1][0]], "one draw in any case"
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+@pytest.mark.parametrize("name", ["shares both tables, norms of heads", "a small head, its first row predicts"])
+def test_sequences_that_are_only_read_change_no_draw(device_name, name):
+    pair = Pair(DRAFTERS[name], device_name, "bf16")
+    draw = pair.drafter.decoder.extend
+    states = [state(pair, sequence, 1.0) for sequence in range(2)]
+    together = draw(fill(pair, [0, 1]), pair.sampler, states, [[], []], [5, 4])
+    for sequence in range(2):
+        batch = fill(pair, [sequence])
+        batch.num_logits = 1
+        assert draw(batch, pair.sampler, [states[sequence]], [[]], [5 - sequence]) == [together[sequence]]
+
+
+def test_a_mask_of_tokens_holds_for_the_only_draw():
+    pair = Pair(DRAFTERS["shares both tables, norms of heads"], DEVICES[0])
+    mask = np.zeros((1, -(-PLAIN.vocab_size // 32)), np.uint32)
+    mask[0, 1] = 1 << 7
+    drawn = pair.drafter.decoder.extend(
+        fill(pair, [1, 0]), pair.sampler, [state(pair, each, 1.0) for each in (1, 0)], [[], []], [3, 1], [None, mask]
+    )
+    assert drawn[1] == [39]
+    assert len(drawn[0]) == 3
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_a_long_context(device_name):
+    """Longer than what one block of threads attends to at a time."""
+    config, length = DRAFTERS["a small head, its first row predicts"], 340
+    pair, reference, cache = Pair(config, device_name, length=length), Reference(config), KvCache()
+    num_rows = length - SIZE
+    store(pair, [(0, position) for position in range(num_rows)])
+    reference.drafter.store_context(reference.hidden(pair.tokens[0, :num_rows]), cache)
+    token_ids = [int(pair.tokens[0, num_rows]), *[MASK] * (SIZE - 1)]
+    pair.drafter.tokens[0, num_rows:] = token_ids
+    found = pair.drafter.forward([(0, num_rows + row) for row in range(SIZE)])
+    assert error(found, spread(config, reference.drafter.block(token_ids, cache))) < 2e-4

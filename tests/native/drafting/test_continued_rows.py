@@ -60,6 +60,19 @@ def test_masks_continue_the_rows_of_their_sequences(config, device_name):
     assert pair.drafter.decoder.extend(batch, pair.sampler, [], [], []) == []
 
 
+@pytest.mark.parametrize("device_name", DEVICES)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_each_sequence_has_its_own_draws(device_name, temperature):
+    config = replace(DRAFTERS["a norm for each feature, a small head"], layers=(Attention(window=9), Attention()))
+    pair = Pair(config, device_name, "bf16", threads=2)
+    states = [state(pair, sequence, temperature) for sequence in range(2)]
+    draw = pair.drafter.decoder.extend
+    together = draw(fill(pair, [0, 1]), pair.sampler, states, [[], []], [SIZE, 4])
+    for sequence in range(2):
+        single = draw(fill(pair, [sequence]), pair.sampler, [states[sequence]], [[]], [SIZE - sequence])
+        assert single == [together[sequence]]
+
+
 def test_blocks_that_cannot_continue_are_refused():
     pair = Pair(DRAFTERS["shares both tables"], DEVICES[0])
     states = [state(pair, sequence, 0.0) for sequence in (1, 0)]

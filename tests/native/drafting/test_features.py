@@ -68,10 +68,11 @@ class Pair:
         weights: str = "f32",
         threads: int = 1,
         target: ModelConfig = PLAIN,
+        length: int = LENGTH,
     ) -> None:
         device = make_device(device_name, threads)
         self.config = config
-        self.tokens = random_tokens(target, 2, LENGTH)
+        self.tokens = random_tokens(target, 2, length)
         self.target = PagedDecoder(target, device, weights, tokens=self.tokens)
         self.target.decoder.keep_features(boundaries(config))
         following = np.roll(self.tokens, -1, axis=1)  # a row of the drafter has the next token
@@ -202,8 +203,8 @@ def fill(pair: Pair, order: list[int]) -> Batch:
     batch.sequences[: len(rows)] = [sequence for sequence, _ in rows]
     batch.positions[: len(rows)] = [position for _, position in rows]
     batch.token_ids[: len(rows)] = [pair.drafter.tokens[row] for row in rows]
-    batch.num_rows, batch.num_sequences, batch.num_logits = len(rows), 2, 2
-    batch.logit_rows[:2] = [(sequence + 1) * NUM_ROWS - 1 for sequence in order]
+    batch.num_rows, batch.num_sequences, batch.num_logits = len(rows), 2, len(order)
+    batch.logit_rows[: len(order)] = [(sequence + 1) * NUM_ROWS - 1 for sequence in order]
     return batch
 
 

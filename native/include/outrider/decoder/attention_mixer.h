@@ -48,7 +48,7 @@ class AttentionMixer {
     /// # delta: [rows, hidden]
     void run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
              const Activations& input, const RowPlaces& places, Linear& linear, float* delta);
-    /// Only stores the keys and values of the input. The layer's queries must be a part of `qkv` by themselves.
+    /// Only stores the keys and values of the input. The queries must be a separate part of `qkv`.
     void store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                const Activations& input, const RowPlaces& places, Linear& linear);
 

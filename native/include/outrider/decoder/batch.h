@@ -41,7 +41,7 @@ struct Batch {
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
                 int run_logits, int adapter = kNoAdapter, const StatePlace& state = {});
 
-    /// Returns a copy with room for so many more rows whose block tables keep only their first `num_blocks` columns.
+    /// Returns a copy with room for `spare_rows` more rows; its block tables keep only their first `num_blocks` columns.
     Batch trimmed(int num_blocks, int spare_rows = 0) const;
 
     /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of

@@ -73,19 +73,21 @@ class Decoder {
     /// std::logic_error if its results are gone.
     void read_features(const Pass& pass, const std::vector<int32_t>& rows);
 
-    /// Adds the hidden vectors of masks after those of the rows that were read, for a drafter whose blocks continue rows.
-    void add_masks(int count);
+    /// Sets the hidden vectors of the next batch's rows from `first_row` on to that of a mask. Throws
+    /// std::invalid_argument if no vectors are there for the rows before, and for another decoder.
+    void add_masks(int first_row, int count);
 
     /// Stores each layer's keys and values of these rows of a drafter with a context, from their hidden vectors.
     /// Throws as `forward` does, and std::invalid_argument for another decoder.
     void store_context(const Batch& batch);
 
-    /// Makes the logits of `rows` requested rows of the last pass, from the requested row `first` on, those of the first
-    /// ones; with a Markov head they depend on the token before each, in device memory.  # before: [rows]
+    /// Moves the logits of `rows` requested rows of the last pass, from the requested row `first` on, to the first rows
+    /// of the buffer, which they overwrite. A Markov head first adds what the token before each row says; `before` is in
+    /// device memory.  # before: [rows]
     void take_logits(int first, int rows, const int32_t* before);
 
-    /// The estimated chance of each requested row's draw, given the tokens before them. Throws std::invalid_argument for
-    /// a drafter that has no confidence, or another number of tokens.
+    /// The estimated chance that the draw of each requested row of the last pass is right, given the token before it.
+    /// Throws std::invalid_argument for a decoder without a confidence, or another number of tokens.
     std::vector<float> confidences(const std::vector<int32_t>& before);
 
     /// The LoRA adapters that a batch's sequences may select.
@@ -107,7 +109,8 @@ class Decoder {
     /// The number of bytes of weights that a pass over one row must read.
     int64_t weight_bytes() const;
 
-    /// Writes the keys and values of the batch's rows and computes the requested logits. Throws
+    /// Writes the keys and values of the batch's rows and computes the requested logits; those of a drafter with a
+    /// Markov head are there after `take_logits` only. Throws
     /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
     /// missing.
     Pass forward(const Batch& batch);
@@ -159,6 +162,7 @@ class Decoder {
     KvCache cache_;
     std::unique_ptr<KvCache> states_;  // null: not allocated yet
     int ring_rows_ = 0;
+    int num_logits_ = 0;  // of the last pass
     Workspace workspace_;
     std::unique_ptr<ExpertMlp> experts_;           // null: the model has no experts
     std::unique_ptr<FeatureInput> feature_input_;  // null: it is no attached drafter

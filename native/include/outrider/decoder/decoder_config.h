@@ -26,8 +26,8 @@ struct LayerConfig {
     LayerKind kind = LayerKind::attention;
     int window = 0;            // of attention, in positions; 0: the whole context
     int rope = 0;              // of attention, index of a rope
-    bool looks_ahead = false;  // of attention: a row attends to all rows of its sequence in the pass, not only to earlier ones
-    int taps = 0;    // of a short convolution, in positions
+    bool looks_ahead = false;  // of attention: a row attends to the later rows of its sequence, too
+    int taps = 0;              // of a short convolution, in positions
     DeltaShape delta = {};
 };
 
@@ -45,12 +45,13 @@ enum class FeatureNorm { none, all, each };
 
 /// An attached drafter that predicts several tokens in one pass: over the last token and mask tokens after it.
 struct FeatureBlock {
-    int size = 0;  // most rows that predict, with the last token's
+    int size = 0;  // most rows: the last token's and the masks
     int mask_token = 0;
-    bool continues_rows = false;  // masks have features of their own; else features are a context, see has_context
+    /// Masks continue the rows that were read, with features of their own; else the features are a context.
+    bool continues_rows = false;
     bool first_predicts = false;  // each row predicts the next token; else each mask the token in its place
-    int markov_rank = 0;          // of what the token before adds to a row's logits; 0: nothing
-    bool has_confidence = false;  // it estimates the chance of each row
+    int markov_rank = 0;          // of the Markov head; 0: there is none
+    bool has_confidence = false;  // it estimates the chance that each row's draw is right
 
     int most_draws() const { return first_predicts ? size : size - 1; }
 };
@@ -123,13 +124,22 @@ struct DecoderConfig {
     int64_t position_bytes(KvFormat format) const;
     /// The bytes of one sequence's states, in all layers together.
     int64_t state_bytes(int ring_rows) const;
+    /// How an attached drafter predicts several tokens in one pass; null if it does not.
+    const FeatureBlock* block() const { return features && features->block ? &*features->block : nullptr; }
     /// Whether a layer of an attached drafter reads the token's vector and the hidden one, instead of the residual.
     bool reads_both(int layer) const { return has_hidden_rows() && !features->fc_reads_both && layer == 0; }
     /// Whether the features of an attached drafter are a context of its blocks, of which each layer has keys and values
     /// only.
-    bool has_context() const { return features && features->block && !features->block->continues_rows; }
+    bool has_context() const { return block() && !block()->continues_rows; }
     /// Whether each row of an attached drafter has a hidden vector beside its token.
     bool has_hidden_rows() const { return features && !has_context(); }
+    /// Whether a pass of an attached drafter carries hidden vectors over to the next one.
+    bool carries_hidden() const { return features && !block(); }
+    /// Whether rows attend to later ones in any layer.
+    bool looks_ahead() const {
+        return std::any_of(layers.begin(), layers.end(),
+                           [](const LayerConfig& layer) { return layer.looks_ahead; });
+    }
     /// The inputs of a layer's queries, keys and values.
     int attention_input_size(int layer) const { return reads_both(layer) ? 2 * hidden_size : hidden_size; }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }

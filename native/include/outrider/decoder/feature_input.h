@@ -29,20 +29,21 @@ struct FeatureWeights {
 
 /// Each row of a drafter has a token, and the hidden vector of the token before it: computed from the target's
 /// features of that token, or carried over from the drafter's own pass over it. Both are normed and put side by side:
-/// fc reads both and makes the residual, or the first layer reads both. With blocks, no row has a hidden vector: those
+/// fc reads both and makes the residual, or the first layer reads both. With a context, no row has a hidden vector: those
 /// of the target's rows, normed, are what the layers compute keys and values of.
 class FeatureInput {
   public:
     /// `config` must outlive it, and has features.
     FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
 
-    /// Allocates memory for so many rows; returns whether any buffer has moved. Hidden vectors are kept.
+    /// Allocates memory for so many rows; returns whether any buffer has moved. Hidden vectors of rows are
+    /// kept, those of a context are not.
     bool reserve(int rows, Linear& linear);
     /// Computes the hidden vectors of some rows of the target's pass.  # features: [rows, count * width]
     void read(const FeatureWeights& weights, const float* features, const std::vector<int32_t>& rows,
               Linear& linear);
-    /// Adds the hidden vectors of so many masks after those of the rows that were read; there must be memory for them.
-    void add_masks(const FeatureWeights& weights, int count, Linear& linear);
+    /// Sets the hidden vectors of rows from `first_row` on to that of a mask; there must be memory for them.
+    void add_masks(const FeatureWeights& weights, int first_row, int count, Linear& linear);
     /// Notes that the last pass has carried so many rows over.
     void note_carried(int num_rows) { num_rows_ = num_rows; }
     /// The number of hidden vectors.
@@ -52,12 +53,13 @@ class FeatureInput {
     void begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm, float* residual,
                int rows, Linear& linear);
     /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * hidden]
-    /// With blocks, the hidden one.  # [rows, hidden]
+    /// With a context, the hidden one.  # [rows, hidden]
     Activations normed() const { return normed_.view(); }
     /// Keeps the residual of rows whose logits are requested as the hidden vectors of the rows after them.
     void carry(float* residual, const float* final_norm, const int32_t* logit_rows, int num_logits);
 
   private:
+    void normalise_features(const FeatureWeights& weights, float* features, int column, int width, int rows);
     void normalise(float* values, const float* norm, const Activations& out, int rows, int width);
 
     std::shared_ptr<Device> device_;
@@ -68,8 +70,9 @@ class FeatureInput {
     ActivationBuffer features_;      // [rows, count * width], the input of fc unless it reads both
     DeviceBuffer<float> hidden_;     // [rows, hidden]
     DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
-    DeviceBuffer<float> mask_;       // [hidden], the hidden vector of a mask; null before the first one
-    ActivationBuffer normed_;        // [rows, 2 * hidden], or [rows, hidden] with blocks
+    DeviceBuffer<float> mask_;       // [hidden], the hidden vector of a mask
+    bool has_mask_ = false;          // it is computed
+    ActivationBuffer normed_;        // [rows, 2 * hidden], or [rows, hidden] with a context
 };
 
 }  // namespace outrider

@@ -11,8 +11,7 @@
 
 namespace outrider {
 
-/// Consists of one matrix if all of its parts have the same kind, else of one matrix per run of parts of the
-/// same kind.
+/// Consists of one matrix per run of parts of the same kind that were added together.
 class FusedWeight {
   public:
     /// A matrix, and the output column where its product begins.

@@ -1,4 +1,4 @@
-// MarkovHead: what the token before a row adds to its logits, and how sure a drafter of blocks is of a row (DSpark,
+// MarkovHead: adds what the token before a row says to its logits, and estimates whether its draw is right (DSpark,
 // deepseek-ai/DeepSpec).
 #pragma once
 
@@ -31,14 +31,17 @@ class MarkovHead {
     /// `weights` must outlive it.
     MarkovHead(std::shared_ptr<Device> device, const MarkovWeights& weights, int hidden_size, Format format);
 
-    /// Allocates memory for so many rows; returns whether any buffer has moved.
-    bool reserve(int rows);
+    /// Allocates memory for so many rows of a pass, to so many of which it adds at a time; returns whether any buffer
+    /// has moved.
+    bool reserve(int rows, int rows_at_once);
     /// Restricts it to the logits of these tokens, as those of the lm_head are; of all if there are none.
     void shorten(const std::vector<int32_t>& token_ids);
+    /// The number of bytes less that a pass reads since it was shortened, below 0.
+    int64_t saved_bytes() const { return short_out_ ? out().bytes() - weights_.out->bytes() : 0; }
 
-    /// Adds what each row's token, in device memory, says of the next one.
-    /// # token_ids: [rows], logits: [rows, of the lm_head]
-    void add(const int32_t* token_ids, int rows, float* logits);
+    /// Adds what each row's token, in device memory, says of the next one. Throws std::logic_error for another width.
+    /// # token_ids: [rows], logits: [rows, width]
+    void add(const int32_t* token_ids, int rows, float* logits, int width);
     /// The estimated probability that a target accepts each row's draw; there must be weights for it.
     /// # hidden: [rows, hidden_size], token_ids: [rows] before the draws
     std::vector<float> confidences(const Activations& hidden, const std::vector<int32_t>& token_ids);
@@ -54,7 +57,7 @@ class MarkovHead {
     DeviceBuffer<int32_t> indices_;         // [2, rows]: those of rows, and tokens
     DeviceBuffer<float> embedded_;          // [rows, rank]
     ActivationBuffer rounded_;              // [rows, rank]
-    DeviceBuffer<float> bias_;              // [rows, of the lm_head]
+    DeviceBuffer<float> bias_;              // [rows at once, width], or [rows] confidences
     ActivationBuffer both_;                 // [rows, hidden_size + rank]
 };
 

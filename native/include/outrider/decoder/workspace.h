@@ -19,6 +19,8 @@ namespace outrider {
 /// A batch's arrays in device memory, contiguous, so that one upload copies them all.
 class DeviceRows {
   public:
+    explicit DeviceRows(bool has_ends) : num_arrays_(has_ends ? 5 : 4) {}
+
     /// Allocates memory for batches of such sizes; returns whether the arrays have moved.
     bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks,
                  int num_states);
@@ -31,7 +33,7 @@ class DeviceRows {
     const int32_t* token_ids() const { return at(0); }
     const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
-    const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(kArrays)); }
+    const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(num_arrays_)); }
     /// The number of states' places; those beyond the pass's sequences have no rows.
     int num_states() const { return std::min(places_.rows, state_capacity_); }
     NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
@@ -39,9 +41,8 @@ class DeviceRows {
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    static constexpr int kArrays = 5;  // of rows
-
-    DeviceBuffer<int32_t> arrays_;  // [kArrays, capacity], then the states' places, then the block tables
+    int num_arrays_;                // of rows; the fifth has the ends, if layers look ahead
+    DeviceBuffer<int32_t> arrays_;  // [num_arrays, capacity], then the states' places, then the block tables
     std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows
     int state_capacity_ = 0;

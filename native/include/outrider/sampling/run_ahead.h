@@ -26,6 +26,10 @@ struct RunAhead {
 /// row, and ends early if nothing can be drawn. The states do not change; keys and values are written up to
 /// the last draw but one that was requested.
 ///
+/// A drafter that predicts blocks computes all rows of a run in one pass, and draws from them one after another. Of a
+/// drafter with a context, a run may start only from the last row of its sequence, and writes keys and values of one row
+/// more, or two. One with a confidence ends runs by that, before the draw, on every device.
+///
 /// The host waits once, for all tokens. They equal, to the bit, those of single passes and draws. Throws
 /// std::invalid_argument, naming the field, before anything is written: if there is not one run per requested
 /// row, a run does not start at its row's position or continues from a row that is not the last of its

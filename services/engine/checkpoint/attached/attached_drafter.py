@@ -19,7 +19,7 @@ from services.engine.checkpoint.attached.drafter_kind import DrafterKind
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import RECOMPUTED, require_values
-from services.engine.checkpoint.model_config import FeatureNorm, Features, Layer, ModelConfig
+from services.engine.checkpoint.model_config import FeatureNorm, Features, ModelConfig
 from services.engine.checkpoint.ordered_tensors import OrderedTensors
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
@@ -76,17 +76,22 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
     features = _read_features(fields, tensors, target, len(boundaries))
+    has_context = fields.kind.has_context
+    own_layers = block_fields.looking_ahead(fields.drafter, layers.layers) if has_context else layers.layers
     config = replace(
         layers,
         architecture=fields.kind,
         features=features,
-        layers=limit_windows(_looking_ahead(fields, layers.layers), layers.max_position),
+        layers=limit_windows(own_layers, layers.max_position),
         max_position=target.max_position,
         tied_embeddings=False,
     )
     _check_sizes(fields, config, target, has_midlayer=any(name.startswith("midlayer.") for name in tensors))
     if not is_said:
         logger.warning("%s: takes features after layers %s, as no field says where", folder, [*boundaries])
+    if fields.is_of_speculators and fields.kind is DrafterKind.DSPARK and "sample_from_anchor" not in fields.drafter:
+        assert features.block is not None
+        logger.warning("%s: sample_from_anchor is taken as %s", folder, features.block.first_predicts)
     names = fitting_names(_NAMES[fields.kind], config, {*tensors})
     require_values(tensors, names)
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or _is_redundant(name)}
@@ -129,11 +134,6 @@ def _is_redundant(tensor: str) -> bool:
     return tensor.startswith("verifier_") or tensor.endswith(RECOMPUTED)
 
 
-def _looking_ahead(fields: DrafterFields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    has_context = fields.kind.has_context
-    return block_fields.looking_ahead(fields.drafter, layers) if has_context else layers
-
-
 def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelConfig, count: int) -> Features:
     own = fields.drafter
     features = Features(
@@ -141,11 +141,11 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
         width=own.integer("target_hidden_size", target.hidden_size),
         own_embedding="embed_tokens.weight" in tensors,
         head_size=_head_size(fields, tensors),
+        block=fields.block,
     )
-    features = replace(features, block=fields.block)
     if fields.kind.has_context:
         return features
-    norm_residual = own.flag("norm_before_residual", fields.is_of_speculators)
+    norm_residual = own.flag("norm_before_residual", fields.is_of_speculators and fields.block is None)
     if "norm_before_residual" not in own:
         logger.warning("%s: norm_before_residual is taken as %s, as no field says", own.where, norm_residual)
     has_one = "input_norm.weight" in tensors or own.flag("norm_before_fc", False)
@@ -153,7 +153,12 @@ def _read_features(fields: DrafterFields, tensors: TensorFiles, target: ModelCon
     if has_one and has_each:
         raise own.error("fc_norm", "must not be true beside norm_before_fc")
     norm = FeatureNorm.ALL if has_one else FeatureNorm.EACH if has_each else FeatureNorm.NONE
-    return replace(features, norm=norm, norm_residual=norm_residual, norm_carried=own.flag("norm_output", False))
+    return replace(
+        features,
+        norm=norm,
+        norm_residual=norm_residual,
+        norm_carried=own.flag("norm_output", False) and not fields.block,
+    )
 
 
 def _head_size(fields: DrafterFields, tensors: TensorFiles) -> int:
@@ -165,8 +170,10 @@ def _head_size(fields: DrafterFields, tensors: TensorFiles) -> int:
 
 def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig, *, has_midlayer: bool) -> None:
     """Raise CheckpointError, with both numbers, for a drafter of another target."""
-    features = config.features
+    features, depth = config.features, fields.drafter.raw("num_target_layers")
     assert features is not None
+    if depth is not None and depth != target.num_layers:
+        raise fields.drafter.error("num_target_layers", f"must be the target's, {target.num_layers}, is {depth}")
     if features.width != target.hidden_size:
         problem = f"must be the target's hidden size, {target.hidden_size}, is {features.width}"
         raise fields.drafter.error("target_hidden_size", problem)
@@ -193,7 +200,7 @@ def _source(
         token_rules={},
         forced_ids=ForcedIds(),
         eos_token_ids=(),
-        tensors=_flattened(tensors),
+        tensors=_flattened(tensors, config),
         names=names,
         folder_names={},
         ignored=frozenset(unused),
@@ -201,11 +208,13 @@ def _source(
     )
 
 
-def _flattened(tensors: TensorFiles) -> StoredTensors:
+def _flattened(tensors: TensorFiles, config: ModelConfig) -> StoredTensors:
     """The tensors with a mask's features as a vector, which files hold with further dimensions."""
-    if _MASK_FEATURES not in tensors:
-        return tensors
-    return OrderedTensors(tensors, {_MASK_FEATURES: np.arange(math.prod(tensors.shape(_MASK_FEATURES)))})
+    assert config.features is not None
+    size = config.features.count * config.features.width
+    shape = tensors.shape(_MASK_FEATURES) if _MASK_FEATURES in tensors else ()
+    is_nested = len(shape) > 1 and math.prod(shape) == size
+    return OrderedTensors(tensors, {_MASK_FEATURES: np.arange(size)}) if is_nested else tensors
 
 
 def _read_head_tokens(tensors: TensorFiles, config: ModelConfig) -> tuple[int, ...]:

@@ -19,11 +19,9 @@ _MOST_PREDICTIONS = 15
 _MOST_FEATURES = 8
 _OF_DRAFTERS = (
     *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
-    *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"),
-    *MASK_TOKENS,
-    *("dflash_config", "block_size", "target_layer_ids", "num_target_layers", "is_causal", "auto_map"),
-    *("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov", "num_anchors"),
-    *("embed_requires_grad", "ttt_length", "step_loss_decay", "draft_num_hidden_layers", "target_model_name_or_path"),
+    *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "embed_requires_grad"),
+    *("ttt_length", "step_loss_decay", "draft_num_hidden_layers", "target_model_name_or_path"),
+    *(*MASK_TOKENS, block_fields.OWN, *block_fields.OF_BLOCKS),
 )
 
 
@@ -47,17 +45,22 @@ class DrafterFields:
         if kind.has_context:  # whatever its target is, its layers are those of Qwen 3
             block_fields.check_fields(config)
             layers = block_fields.with_windows(config, layers)
-            if model_type != "qwen3" and "head_dim" not in layers:
-                known["head_dim"] = layers.integer("hidden_size") // layers.integer("num_attention_heads")
+            if model_type != "qwen3":  # whose defaults are others
+                heads = layers.integer("num_attention_heads")
+                head_dim = layers.integer("hidden_size") // heads
+                layers = layers.completed({"head_dim": head_dim, "num_key_value_heads": heads})
             known |= {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+        elif (
+            model_type == "llama"
+        ):  # the speculators library writes windows, which such layers have if layer_types says so
+            known |= {"sliding_window": None, "use_sliding_window": None, "layer_types": None}
         layers = layers.completed({"max_position_embeddings": LONGEST_CONTEXT}).replaced(known)
         return cls(layers, config, kind, is_of_speculators)
 
     def boundaries(self, target: ModelConfig) -> tuple[tuple[int, ...], bool]:
         """After how many of the target's layers features are taken, and whether the folder says so.
 
-        By default, without a context, it is after 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises
-        CheckpointError.
+        The default of EAGLE-3 and P-EAGLE is 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises CheckpointError.
         """
         fields, name, layers_before = self._boundary_field()
         depth = target.num_layers
@@ -82,15 +85,17 @@ class DrafterFields:
             return None
         if self.kind is DrafterKind.P_EAGLE:
             return block_fields.read_masks(self.drafter, self._num_trained or 0)
-        block = block_fields.read_block(self.drafter, first_predicts=self.kind is DrafterKind.DSPARK)
+        is_dspark = self.kind is DrafterKind.DSPARK
+        is_whole = not self.is_of_speculators or self._num_trained == self.drafter.raw("block_size")
+        block = block_fields.read_block(self.drafter, first_predicts=is_dspark and is_whole)
         return block_fields.with_markov_head(self.drafter, block) if self.kind is DrafterKind.DSPARK else block
 
     @property
     def num_predictions(self) -> int:
         """The predictions of a step that the drafter was trained for."""
         block = self.block
-        default = DEFAULT_PREDICTIONS if block is None else block.most_predictions
-        return min(self._num_trained or default, _MOST_PREDICTIONS)
+        most = _MOST_PREDICTIONS if block is None else min(block.most_predictions, _MOST_PREDICTIONS)
+        return min(self._num_trained or (DEFAULT_PREDICTIONS if block is None else most), most)
 
     @property
     def _num_trained(self) -> int | None:
@@ -108,13 +113,13 @@ class DrafterFields:
             for fields in (self.drafter.nested(place), self.drafter):
                 if fields is not None and name in fields:
                     return fields, name, layers_before
-        return self.drafter, *names[self.kind.has_context][1:]
+        _, name, layers_before = names[1 if self.kind.has_context else 0]
+        return self.drafter, name, layers_before
 
     def _default_boundaries(self, depth: int) -> list[int]:
         if self.kind.has_context:
-            return block_fields.default_boundaries(
-                depth, self.layers.integer("num_hidden_layers", maximum=_MOST_FEATURES)
-            )
+            num_layers = self.layers.integer("num_hidden_layers", maximum=block_fields.MOST_LAYERS)
+            return block_fields.default_boundaries(depth, min(num_layers, _MOST_FEATURES))
         return [2, depth // 2, depth - 3]
 
 

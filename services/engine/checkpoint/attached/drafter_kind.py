@@ -7,7 +7,7 @@ from services.engine.files.json_fields import JsonFields, shown
 
 
 class DrafterKind(StrEnum):
-    """Those that are served."""
+    """The kinds that are served."""
 
     EAGLE3 = "EAGLE-3"  # token by token
     P_EAGLE = "P-EAGLE"  # likewise, but all of a step at once
@@ -37,7 +37,8 @@ def read_kind(config: JsonFields) -> DrafterKind:
     """Return the kind of a drafter; raises CheckpointError for one that is not served."""
     if SPECULATORS in config:
         return _OF_SPECULATORS[config.choice(SPECULATORS, _OF_SPECULATORS)]
-    if (kind := _find_kind(config)) is None:
+    said = _architectures(config)
+    if (kind := _find_kind(config)) is None or "dflash2" in said:
         kinds = ", ".join(DrafterKind)
         problem = f"{shown(config.raw('architectures'))} is no drafter of a kind that is served: {kinds}"
         raise config.error("architectures", problem)
@@ -57,12 +58,18 @@ def is_drafter_folder(folder: Path) -> bool:
 
 def _find_kind(config: JsonFields) -> DrafterKind | None:
     """The kind of a folder that is not of the speculators library."""
-    names = config.raw("architectures")
-    said = " ".join(map(str, names)).lower() if isinstance(names, list) else ""
+    said = _architectures(config)
     if "dspark" in said:
         return DrafterKind.DSPARK
     if "dflash" in said or "dflash_config" in config:
         return DrafterKind.DFLASH
-    if "eagle3" in said or "peagle" in said or any(name in config for name in _OF_EAGLE):
+    if "peagle" in said:
+        return DrafterKind.P_EAGLE
+    if "eagle3" in said or any(name in config for name in _OF_EAGLE):
         return DrafterKind.P_EAGLE if any(name in config for name in MASK_TOKENS) else DrafterKind.EAGLE3
     return None
+
+
+def _architectures(config: JsonFields) -> str:
+    names = config.raw("architectures")
+    return " ".join(map(str, names)).lower() if isinstance(names, list) else ""

@@ -283,7 +283,7 @@ class Decoder:
         """
 
     def store_context(self, batch: Batch) -> None:
-        """Store the keys and values of a batch's rows, for a drafter that predicts blocks; `extend` does it, too.
+        """Store the keys and values of a batch's rows, for a drafter with a context; `extend` does it, too.
 
         Raises ValueError for rows without hidden vectors, and for another decoder.
         """
@@ -309,6 +309,10 @@ class Decoder:
         calls of `forward` and `Sampler.sample`. A state with a mask, of one row as for `Sampler.sample`, samples once.
         On CPUs a state that may sample more than once ends after the token with which the estimated chance that a
         larger model samples all the same tokens, by their margins, falls below least_chances[i].
+
+        A drafter that predicts blocks computes all rows of a state in one pass. With a context, a state must use its
+        sequence's last row, and keys and values of one row more are written, or two. With a confidence, a state ends by
+        that, on GPUs too.
 
         Keys and values are written up to the last token but one, and the block tables must hold those positions. A
         state that samples more than once must use its sequence's last row, and be the only one of the sequence. Raises

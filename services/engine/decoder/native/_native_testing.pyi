@@ -133,8 +133,12 @@ class KvLayer:
         softcap: float,
         format: str,
         sinks: NDArray[np.float32] | None = None,  # [num_heads]
+        ends: NDArray[np.int32] | None = None,  # [rows]
     ) -> NDArray[np.float32]:
-        """Return the attention of each row over its sequence's stored values.  # [rows, num_heads * head_dim]"""
+        """Return the attention of each row over its sequence's stored values, up to its position or its end.
+
+        # [rows, num_heads * head_dim]
+        """
 
     def time_rotate_and_store(
         self,

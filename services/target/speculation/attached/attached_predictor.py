@@ -182,7 +182,7 @@ class AttachedPredictor:
     def _room(self, context: DrafterContext, sequence: Sequence) -> int:
         """The most predictions for whose rows there are blocks, and which the drafter makes in a step."""
         room, block = context.room(sequence.text), self.drafter.block
-        return room if block is None else min(room - block.rows_before, block.most_predictions)
+        return room if block is None else min(room - block.further_rows, block.most_predictions)
 
     def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], dict[Sequence, DrafterContext]]:
         """Fill the batch with all rows to read; returns their indices in the target's pass, and the sequences that draw

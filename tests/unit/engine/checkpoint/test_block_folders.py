@@ -1,4 +1,4 @@
-"""Both kinds of folders of drafters that predict blocks are read, and what is not carried out is refused by name."""
+"""Folders of drafters that predict several tokens in one pass are read; what is not carried out is refused by name."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from services.engine.checkpoint.attached.attached_drafter import AttachedDrafter, load_drafter
+from services.engine.checkpoint.attached.block_fields import default_boundaries
 from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT
 from services.engine.checkpoint.attached.drafter_kind import is_drafter_folder
 from services.engine.checkpoint.checkpoint import load_checkpoint
@@ -32,6 +33,7 @@ from tests.harness.models.drafter_folders import (
     drafter_tensors,
     layer_fields,
     original_fields,
+    speculators_fields,
     write_drafter,
 )
 
@@ -98,6 +100,11 @@ WINDOWED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_win
         (WINDOWED, {"causal": True}, (Attention(window=48), Attention(window=LONGEST_CONTEXT))),
         (WINDOWED, {"swa_window_size": 30}, (Attention(window=30), WHOLE)),
         ({}, {"use_swa": True, "swa_window_size": 30}, (Attention(window=30, looks_ahead=True),) * LAYERS),
+        (
+            {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 40},
+            {},
+            (WHOLE, Attention(window=40, looks_ahead=True)),
+        ),
         ({"layer_types": ["full_attention"] * 2, "sliding_window": None}, {}, (WHOLE,) * LAYERS),
     ],
 )
@@ -120,6 +127,37 @@ def test_layers_said_to_be_of_llama_are_those_of_qwen3(tmp_path, target):
     del fields["transformer_layer_config"]["head_dim"]
     drafter = read(tmp_path, target, fields, block_tensors(target, head_size=SMALL))
     assert (drafter.checkpoint.config.qk_norm, drafter.checkpoint.config.head_dim) == (QkNorm.HEAD, 32)
+
+
+def test_boundaries_are_spread_as_by_zlab():
+    assert default_boundaries(36, 5) == [2, 10, 18, 26, 34]
+    assert default_boundaries(30, 5) == [2, 9, 15, 21, 28]
+
+
+@pytest.mark.parametrize("name", ["other", "num_anchor"])
+def test_unknown_fields_of_a_block_are_named(tmp_path, target, caplog, name):
+    fields = zlab_fields(target)
+    fields["dflash_config"][name] = 3
+    read(tmp_path, target, fields)
+    assert f"dflash_config: unknown fields, which are ignored: ['{name}']" in caplog.text
+
+
+def test_windows_of_llama_layers_that_no_type_says_are_none(tmp_path, target):
+    fields = speculators_fields(target)
+    fields["transformer_layer_config"] |= {"sliding_window": 1024, "layer_types": ["full_attention"]}
+    drafter = read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
+    assert drafter.checkpoint.config.layers == (Attention(window=LONGEST_CONTEXT),)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 128), (2, 384)])
+def test_features_of_masks_of_another_size_are_refused(tmp_path, target, shape):
+    tensors = drafter_tensors(target) | {"mask_hidden": np.ones(shape, np.float32)}
+    fields = original_fields(target, mask_token_id=3)
+    if shape == (3, 128):
+        read(tmp_path, target, fields, tensors)
+        return
+    with pytest.raises(CheckpointError, match="'mask_hidden' has shape"):
+        read(tmp_path, target, fields, tensors)
 
 
 def test_boundaries_that_no_field_says_are_spread_over_the_target(tmp_path, target, caplog):
@@ -149,6 +187,11 @@ def test_boundaries_that_no_field_says_are_spread_over_the_target(tmp_path, targ
         ({"num_hidden_layers": 17}, {"use_swa": True}, "must be a whole number from 1 to 16"),
         ({"model_type": "mamba"}, {}, "'mamba' is not supported; allowed are llama, qwen3"),
         ({"is_causal": 3}, {}, "field 'is_causal': must be true or false"),
+        ({"num_target_layers": 36}, {}, "field 'num_target_layers': must be the target's, 4, is 36"),
+        ({}, {"attention_value_scale": 0.6}, "'attention_value_scale': only 1 is supported"),
+        ({}, {"use_swa": True}, "'swa_window_size': is missing, and so is sliding_window, beside use_swa"),
+        ({}, {"use_swa": True, "swa_window_size": 0}, "'swa_window_size': must be a whole number from 1"),
+        ({"architectures": ["DFlash2DraftModel"]}, {}, "no drafter of a kind that is served"),
     ],
 )
 def test_fields_out_of_range_or_not_carried_out_are_refused(tmp_path, target, changes, own, said):
@@ -161,7 +204,7 @@ def test_fields_out_of_range_or_not_carried_out_are_refused(tmp_path, target, ch
 def test_an_embedding_of_the_mask_of_its_own_is_refused(tmp_path, target):
     write_drafter(tmp_path, zlab_fields(target), block_tensors(target))
     (tmp_path / "mask_embedding.pt").touch()
-    with pytest.raises(CheckpointError, match=r"mask_embedding\.pt: an embedding of the mask token is not supported"):
+    with pytest.raises(CheckpointError, match=r"mask_embedding\.pt: an embedding of the mask token of its own"):
         load_drafter(tmp_path, target)
 
 
@@ -199,14 +242,21 @@ def test_eagle3_of_deepspec(tmp_path, target):
     assert not drafter.checkpoint.config.features.norm_residual
 
 
-def test_dspark_of_speculators_without_its_confidence(tmp_path, target):
+@pytest.mark.parametrize(
+    ("said", "trained", "first_predicts"),
+    [({"sample_from_anchor": True}, None, True), ({}, SIZE, True), ({}, SIZE - 1, False), ({}, None, False)],
+)
+def test_dspark_of_speculators_without_its_confidence(tmp_path, target, caplog, said, trained, first_predicts):
     tensors = block_tensors(target, head_size=SMALL) | markov_tensors(target, SMALL, target.hidden_size)
     tensors = {name: each for name, each in tensors.items() if not name.startswith("confidence")}
-    changes = {"speculators_model_type": "dspark", "markov_rank": RANK, "enable_confidence_head": False}
+    changes = {"speculators_model_type": "dspark", "markov_rank": RANK, "enable_confidence_head": False, **said}
+    if trained is not None:
+        changes["proposal_methods"] = [{"speculative_tokens": trained}]
     drafter = read(tmp_path, target, speculators_block_fields(target, **changes), tensors)
-    assert drafter.checkpoint.config.features.block == FeatureBlock(
-        size=SIZE, mask_token=MASK, first_predicts=True, markov_rank=RANK
-    )
+    block = FeatureBlock(size=SIZE, mask_token=MASK, first_predicts=first_predicts, markov_rank=RANK)
+    assert drafter.checkpoint.config.features.block == block
+    assert drafter.num_predictions == block.most_predictions
+    assert ("sample_from_anchor is taken as" in caplog.text) == (not said)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +266,10 @@ def test_dspark_of_speculators_without_its_confidence(tmp_path, target):
         ({"markov_rank": -1}, "field 'markov_rank': must be a whole number from 0 to 4096"),
         ({"markov_rank": 0}, "field 'enable_confidence_head': must be false where markov_rank is 0"),
         ({"confidence_head_with_markov": False}, "field 'enable_confidence_head': must be false"),
+        (
+            {"markov_rank": RANK, "dflash_config": {"markov_head_type": "rnn"}},
+            "'markov_head_type': 'rnn' is not supported",
+        ),
         ({"markov_rank": 32}, r"markov_w1\.weight' has shape"),
     ],
 )
@@ -232,9 +286,10 @@ def test_a_folder_of_p_eagle(tmp_path, target, shape):
     mask = np.arange(3 * target.hidden_size, dtype=np.float32)
     drafter = read(tmp_path, target, masked_fields(target), tensors | {"mask_hidden": mask.reshape(shape)})
     assert drafter.checkpoint.config.features.block == FeatureBlock(
-        size=8, mask_token=MASK, continues_rows=True, first_predicts=True
+        size=5, mask_token=MASK, continues_rows=True, first_predicts=True
     )
     assert drafter.num_predictions == 5, "as it was trained"
+    assert not drafter.checkpoint.config.features.norm_residual
     assert np.array_equal(dict(drafter.checkpoint.weights())["mask_features"], mask)
 
 

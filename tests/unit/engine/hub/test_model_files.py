@@ -61,6 +61,12 @@ def test_the_only_gguf_file_needs_no_name():
     assert not is_gguf(named(None), [*GGUF, "model.safetensors"])
 
 
+def test_a_mask_in_a_pickle_is_refused():
+    files = ["config.json", "model.safetensors", "mask_embedding.pt"]
+    with pytest.raises(HubError, match=r"has mask_embedding\.pt: an embedding of the mask token of its own"):
+        text_files(named(None), files, is_drafter=True)
+
+
 def test_only_needed_text_files_are_listed():
     others = [
         "original/config.json",
