@@ -119,7 +119,7 @@ class Decoder {
     int padded_rows(int num_rows) const { return passes_->padded({num_rows, 0, 1}).rows; }
 
     /// Uploads the batch for passes whose block tables have `num_blocks` columns; throws as `forward` does. A
-    /// pass sees the changes that the device makes to these rows before it.
+    /// pass sees the changes that the device makes to these rows before it, which must not look ahead then.
     NextRows place(const Batch& batch, int num_blocks);
     /// Runs a pass over the first `num_rows` uploaded rows. The rows after them that pad the pass must be
     /// inactive.

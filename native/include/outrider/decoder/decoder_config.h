@@ -128,8 +128,8 @@ struct DecoderConfig {
     const FeatureBlock* block() const { return features && features->block ? &*features->block : nullptr; }
     /// Whether a layer of an attached drafter reads the token's vector and the hidden one, instead of the residual.
     bool reads_both(int layer) const { return has_hidden_rows() && !features->fc_reads_both && layer == 0; }
-    /// Whether the features of an attached drafter are a context of its blocks, of which each layer has keys and values
-    /// only.
+    /// Whether the features of an attached drafter are a context of its blocks: each layer computes their keys and
+    /// values, and nothing else.
     bool has_context() const { return block() && !block()->continues_rows; }
     /// Whether each row of an attached drafter has a hidden vector beside its token.
     bool has_hidden_rows() const { return features && !has_context(); }

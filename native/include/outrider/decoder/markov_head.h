@@ -31,8 +31,8 @@ class MarkovHead {
     /// `weights` must outlive it.
     MarkovHead(std::shared_ptr<Device> device, const MarkovWeights& weights, int hidden_size, Format format);
 
-    /// Allocates memory for so many rows of a pass, to so many of which it adds at a time; returns whether any buffer
-    /// has moved.
+    /// Allocates memory for passes of so many rows, and to add to so many at a time; returns whether any buffer has
+    /// moved.
     bool reserve(int rows, int rows_at_once);
     /// Restricts it to the logits of these tokens, as those of the lm_head are; of all if there are none.
     void shorten(const std::vector<int32_t>& token_ids);

@@ -1,4 +1,4 @@
-"""DrafterKind: how an attached drafter predicts, told from its config.json."""
+"""DrafterKind: how an attached drafter predicts, by its config.json."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ class DrafterKind(StrEnum):
 
     @property
     def has_context(self) -> bool:
-        """Whether features are a context, of which its layers have keys and values only."""
+        """Whether features are a context: its layers compute their keys and values, and nothing else."""
         return self in (DrafterKind.DFLASH, DrafterKind.DSPARK)
 
 

@@ -160,7 +160,7 @@ def test_features_of_masks_of_another_size_are_refused(tmp_path, target, shape):
         read(tmp_path, target, fields, tensors)
 
 
-def test_boundaries_that_no_field_says_are_spread_over_the_target(tmp_path, target, caplog):
+def test_boundaries_that_no_field_says_are_the_default(tmp_path, target, caplog):
     fields = zlab_fields(target)
     del fields["dflash_config"]["target_layer_ids"]
     with pytest.raises(CheckpointError, match="'target_layer_ids': is missing, and the target's 4 layers are too few"):
