@@ -1,10 +1,10 @@
 """Make a target and a drafter of blocks of known quality for benchmarks: `python -m benchmarks.heads.make_block OUT`.
 
 The target is as in make_head, but its tokens are points on many circles. From one token to the next in the ring, each
-circle makes a turn of its own. The drafter, a DFlash head of five layers of the target's shape, attends from the mask h places after the known
-token to that token, by head h of its first layer, and turns it by h. So it predicts what the target says, wherever that
-is among the tokens that it knows. These are 72 % by default, at random, so that 72, 52 and 37 % of its runs get to the
-first, second and third position.
+circle makes a turn of its own. The drafter, a DFlash head of five layers of the target's shape, attends from the mask
+h places after the known token to that token, by head h of its first layer, and turns it by h. So it predicts what the
+target says, wherever that is among the tokens that it knows. These are 72 % by default, at random, so that 72, 52 and
+37 % of its runs get to the first, second and third position.
 """
 
 from pathlib import Path

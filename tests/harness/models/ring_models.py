@@ -1,10 +1,10 @@
 """A target whose tokens follow one another in a ring, and drafters of blocks that predict them every time.
 
-A token is a point on many circles. To get to the next token, each circle makes a turn of its own. The target's layers add nothing. In the
-drafter, head h of the only layer attends to the row h positions back, whatever that holds: rotary embeddings tell
-distances apart. The token that is known, and those of its context, are turned by h; masks are no points. A row or a
-context one place off is wrong at once. P-EAGLE has rows in place of a context. In DSpark, only what the token before
-adds to a row says anything.
+A token is a point on many circles. To get to the next token, each circle makes a turn of its own. The target's layers
+add nothing. In the drafter, head h of the only layer attends to the row h positions back, whatever that holds: rotary
+embeddings tell distances apart. The token that is known, and those of its context, are turned by h; masks are no
+points. A row or a context one place off is wrong at once. P-EAGLE has rows in place of a context. In DSpark, only what
+the token before adds to a row says anything.
 """
 
 from pathlib import Path
