@@ -14,8 +14,10 @@
 #include "outrider/decoder/decoder_weights.h"
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_mlp.h"
+#include "outrider/decoder/feature_input.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/linear.h"
+#include "outrider/decoder/markov_head.h"
 #include "outrider/decoder/next_rows.h"
 #include "outrider/decoder/pass.h"
 #include "outrider/decoder/short_head.h"
@@ -23,8 +25,6 @@
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 #include "outrider/device/pass_recorder.h"
-#include "outrider/drafting/feature_input.h"
-#include "outrider/drafting/markov_head.h"
 
 namespace outrider {
 

@@ -11,13 +11,13 @@
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
-#include "outrider/decoder/fused_weight.h"
-#include "outrider/decoder/weight_builder.h"
-#include "outrider/decoder/weight_slots.h"
+#include "outrider/decoder/feature_input.h"
+#include "outrider/decoder/markov_head.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
-#include "outrider/drafting/feature_input.h"
-#include "outrider/drafting/markov_head.h"
+#include "outrider/weights/fused_weight.h"
+#include "outrider/weights/weight_builder.h"
+#include "outrider/weights/weight_slots.h"
 
 namespace outrider {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "outrider/decoder/fused_weight.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/weights/fused_weight.h"
 
 namespace outrider {
 

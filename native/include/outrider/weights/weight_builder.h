@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "outrider/decoder/fused_weight.h"
-#include "outrider/decoder/weight_slots.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/weights/fused_weight.h"
+#include "outrider/weights/weight_slots.h"
 
 namespace outrider {
 

@@ -1,4 +1,4 @@
-#include "outrider/decoder/weight_slots.h"
+#include "outrider/weights/weight_slots.h"
 
 #include <algorithm>
 #include <stdexcept>

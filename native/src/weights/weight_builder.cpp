@@ -1,4 +1,4 @@
-#include "outrider/decoder/weight_builder.h"
+#include "outrider/weights/weight_builder.h"
 
 #include <algorithm>
 #include <numeric>

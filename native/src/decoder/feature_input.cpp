@@ -1,4 +1,4 @@
-#include "outrider/drafting/feature_input.h"
+#include "outrider/decoder/feature_input.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "outrider/drafting/markov_head.h"
+#include "outrider/decoder/markov_head.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,9 +9,9 @@
 #include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/short_head.h"
-#include "outrider/decoder/weight_builder.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/weights/weight_builder.h"
 
 namespace outrider {
 
