@@ -159,7 +159,7 @@ def test_every_circumstance_occurs():
     whole = [*scripted_cells(processors()), *drafted_cells([BEST]), *varied_candidates(VARIED, BEST, "draft", _MANY)]
     whole += attached_cells([BEST])
     elsewhere = {f"model={_LARGE}", "source=trained head", *(f"predictions={name}" for name in _ELSEWHERE)}
-    elsewhere |= {"model=mtp", "source=random layer"}
+    elsewhere |= {"model=mtp", "source=random layer", "source=random blocks"}
     assert {value for cell in whole for value in cell.circumstances} - elsewhere <= values
 
 

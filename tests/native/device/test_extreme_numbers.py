@@ -13,6 +13,7 @@ import pytest
 from services.engine.checkpoint.model_config import (
     Attention,
     Experts,
+    FeatureBlock,
     Features,
     GatedDelta,
     ModelConfig,
@@ -45,8 +46,12 @@ def test_no_number_is_forgotten() -> None:
     fields_of_models = {f"DecoderConfig.{field.name}" for field in fields(ModelConfig) if _ENDS.search(str(field.type))}
     fields_of_models |= {f"DecoderConfig.experts.{each.name}" for each in fields(Experts) if each.type is int}
     fields_of_models |= {f"DecoderConfig.features.{each.name}" for each in fields(Features) if each.type is int}
+    fields_of_models |= {
+        f"DecoderConfig.features.block.{each.name}" for each in fields(FeatureBlock) if each.type is int
+    }
     layers = (Attention, ShortConvolution, GatedDelta)
-    fields_of_models |= {f"DecoderConfig.layers.{each.name}" for kind in layers for each in fields(kind)}
+    numbers = (each for kind in layers for each in fields(kind) if each.type is int)
+    fields_of_models |= {f"DecoderConfig.layers.{each.name}" for each in numbers}
     assert fields_of_models >= {"DecoderConfig.experts.count", "DecoderConfig.hidden_size"}
     of_sampling = {f"SamplingState.{number.name}" for number in SAMPLING_NUMBERS if number.kind is int}
     assert {*World(DEVICES[0]).calls()} == {*said, *fields_of_models, *of_sampling}

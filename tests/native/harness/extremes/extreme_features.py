@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from services.engine.checkpoint.model_config import Attention, Features, ModelConfig
+from services.engine.checkpoint.model_config import Attention, FeatureBlock, Features, ModelConfig
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device, Pass
 from tests.native.harness.random_models import PLAIN, random_weights
 
@@ -29,6 +29,8 @@ def feature_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]
 
     for field in ("count", "width", "head_size"):
         yield f"DecoderConfig.features.{field}", lambda number, field=field: _configure(field, number)  # type: ignore[misc]
+    for field in ("size", "mask_token", "markov_rank"):
+        yield f"DecoderConfig.features.block.{field}", lambda number, field=field: _block(field, number)  # type: ignore[misc]
     yield "Decoder.keep_features.boundaries", other_boundaries
     yield "Decoder.set_head_tokens.token_ids", lambda number: drafter.set_head_tokens([0, 1, number])
     yield "Decoder.read_features.rows", lambda number: drafter.read_features(results(), [0, number])
@@ -38,6 +40,11 @@ def _filled(decoder: Decoder, config: ModelConfig) -> Decoder:
     for name, values in random_weights(config).items():
         decoder.load(name, values)
     return decoder
+
+
+def _block(field: str, number: int) -> DecoderConfig:
+    block = replace(FeatureBlock(size=4, mask_token=1), **{field: number})  # type: ignore[arg-type]
+    return DecoderConfig(replace(_DRAFTER, features=replace(_FEATURES, block=block)))
 
 
 def _configure(field: str, number: int) -> DecoderConfig:

@@ -260,6 +260,7 @@ class World:
                     lambda number, method=method, argument=argument: self._attend(method, **{argument: number}),  # type: ignore[misc]
                 )
         yield "KvLayer.attention.window", lambda number: self._attend("attention", window=number)
+        yield "KvLayer.attention.ends", lambda number: self._attend("attention", end=number)
         turn, frequencies = Operations.rotary_angles, np.ones(2, np.float32)
         yield "Operations.rotary_angles.positions", lambda number: turn(device, _ids(number)[:1], frequencies, 1.0)
 
@@ -274,10 +275,11 @@ class World:
             layer.attention(np.ones((1, 3 * 8), np.float32), *places(), window=0, softcap=0.0, format="f32")
         return layer
 
-    def _attend(self, method: str, window: int = 0, **where: int) -> None:
+    def _attend(self, method: str, window: int = 0, end: int = 0, **where: int) -> None:
         layer, qkv = self._layer(), np.ones((1, 3 * 8), np.float32)
         if method == "attention":
-            layer.attention(qkv, *places(**where), window=window, softcap=0.0, format="f32")
+            ends = np.array([wrapped(end)], np.int32)
+            layer.attention(qkv, *places(**where), window=window, softcap=0.0, format="f32", ends=ends)
             return
         norms = {"qk_norm": "none", "q_norm": None, "k_norm": None, "eps": 0.0, "query_scale": 1.0}
         layer.rotate_and_store(qkv, *places(**where), angles=np.ones((1, 2, 4), np.float32), **norms)  # type: ignore[arg-type]
