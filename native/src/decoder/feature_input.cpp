@@ -56,7 +56,7 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
     if (config_.block() && config_.block()->continues_rows) {
         moved |= mask_.reserve(device_, hidden);
     }
-    if (config_.has_hidden_rows()) {
+    if (config_.carries_hidden()) {
         moved |= carried_.reserve(device_, count * hidden);
     }
     if (normed_.reserve(device_, rows)) {

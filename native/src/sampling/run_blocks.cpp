@@ -44,18 +44,16 @@ Batch make_blocks(const Batch& batch, const Runners& runners, const FeatureBlock
     }
     Batch blocks(std::reduce(sizes.begin(), sizes.end()), runners.num_runs(), batch.max_blocks);
     std::vector<int> starts;
+    std::vector<int> masks;
     for (int run = 0; run < runners.num_runs(); ++run) {
         const int row = runners.rows[run];
         const auto table = batch.block_tables.begin() + int64_t{batch.sequences[row]} * batch.max_blocks;
         std::vector<int32_t> token_ids(sizes[run], block.mask_token);
         token_ids.front() = batch.token_ids[row];
         starts.push_back(blocks.num_rows + sizes[run] - runners.counts[run]);
+        masks.push_back(starts.back() + 1);
         blocks.append(token_ids, batch.positions[row] + 1, {table, table + batch.max_blocks}, 0,
                       batch.adapters[batch.sequences[row]]);
-    }
-    std::vector<int> masks;
-    for (const int start : starts) {
-        masks.push_back(start + 1);
     }
     request_logits(blocks, runners, starts, masks);
     return blocks;
@@ -114,8 +112,10 @@ std::vector<std::vector<int32_t>> run_blocks(Decoder& decoder, const Batch& batc
         return {};
     }
     const Logits logits = compute(decoder, batch, runners, block);
-    const NextRows next =
-        decoder.place(first_step(batch, runners, num_runs, batch.max_blocks), batch.max_blocks);
+    NextRows next;  // only a Markov head reads the token before a run's first draw
+    if (const int num_placed = block.markov_rank > 0 ? num_runs : runners.num_longer(1); num_placed > 0) {
+        next = decoder.place(first_step(batch, runners, num_placed, batch.max_blocks), batch.max_blocks);
+    }
     decoder.take_logits(0, num_runs, next.token_ids);
     int taken = num_runs;
     const std::vector<double> never(num_runs, 0.0);

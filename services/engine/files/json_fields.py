@@ -98,6 +98,13 @@ class JsonFields:
             raise self.error(name, f"must be an object, is {shown(value)}")
         return JsonFields(value, f"{self._where}: {name}", self._nested_names(name))
 
+    def with_nested(self, name: str) -> "JsonFields":
+        """Return the fields with those of a nested object beside them, before others of the same name."""
+        if (own := self.nested(name)) is None:
+            return self
+        names = {key: f"{name}.{key}" for key in own}
+        return JsonFields({**self._values, **{key: own.raw(key) for key in own}}, self._where, {**self._names, **names})
+
     def required(self, name: str) -> "JsonFields":
         """Return a nested object that must be present."""
         if (fields := self.nested(name)) is None:

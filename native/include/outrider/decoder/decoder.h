@@ -110,16 +110,15 @@ class Decoder {
     int64_t weight_bytes() const;
 
     /// Writes the keys and values of the batch's rows and computes the requested logits; those of a drafter with a
-    /// Markov head are there after `take_logits` only. Throws
-    /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
-    /// missing.
+    /// Markov head are there after `take_logits` only. Throws std::invalid_argument for a batch that would read out of
+    /// bounds, std::runtime_error while weights are missing.
     Pass forward(const Batch& batch);
 
     /// The number of rows that the device computes for a pass over `num_rows` rows.
     int padded_rows(int num_rows) const { return passes_->padded({num_rows, 0, 1}).rows; }
 
     /// Uploads the batch for passes whose block tables have `num_blocks` columns; throws as `forward` does. A
-    /// pass sees the changes that the device makes to these rows before it, which must not look ahead then.
+    /// pass sees the changes that the device makes to these rows before it; but rows that look ahead keep their ends.
     NextRows place(const Batch& batch, int num_blocks);
     /// Runs a pass over the first `num_rows` uploaded rows. The rows after them that pad the pass must be
     /// inactive.

@@ -20,7 +20,7 @@ inline int spans_of(int max_blocks) {
     return (max_blocks + kChunks - 1) / kChunks;
 }
 
-/// The position of the first key that a row attends to, whose last one is its own, or its end.
+/// The position of the first key that a row attends to; `position` is that of the last one.
 __device__ inline int first_position(const Attention& op, int position) {
     return op.window > 0 && position >= op.window ? position - op.window + 1 : 0;
 }

@@ -76,13 +76,11 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     tensors = TensorFiles(folder)
     boundaries, is_said = fields.boundaries(target)
     features = _read_features(fields, tensors, target, len(boundaries))
-    has_context = fields.kind.has_context
-    own_layers = block_fields.looking_ahead(fields.drafter, layers.layers) if has_context else layers.layers
     config = replace(
         layers,
         architecture=fields.kind,
         features=features,
-        layers=limit_windows(own_layers, layers.max_position),
+        layers=limit_windows(fields.windows(layers.layers), layers.max_position),
         max_position=target.max_position,
         tied_embeddings=False,
     )

@@ -1,9 +1,8 @@
 """block_fields: what config.json says of a drafter that predicts several tokens in one pass.
 
-They are DFlash (arXiv 2602.06036), DSpark (deepseek-ai/DeepSpec) and P-EAGLE (arXiv 2602.01469).
-
-Three programs write such folders: z-lab/dflash, most of whose fields are in `dflash_config`, deepseek-ai/DeepSpec, and
-the speculators library.
+Such are DFlash (arXiv 2602.06036), DSpark (deepseek-ai/DeepSpec) and P-EAGLE (arXiv 2602.01469). Three programs write
+their folders: z-lab/dflash, deepseek-ai/DeepSpec and the speculators library. The functions take the fields of
+config.json with those of `dflash_config` beside them.
 """
 
 from dataclasses import replace
@@ -45,13 +44,11 @@ def check_fields(config: JsonFields) -> None:
     Unknown fields of the block are named in a warning.
     """
     for name, supported in _MUST_BE.items():
-        fields = _holder(config, name)
-        if fields.flag(name, supported) != supported:
-            raise fields.error(name, f"only {str(supported).lower()} is supported")
+        if config.flag(name, supported) != supported:
+            raise config.error(name, f"only {str(supported).lower()} is supported")
     for name in _MUST_BE_1:
-        fields = _holder(config, name)
-        if fields.number(name, 1.0) != 1.0:
-            raise fields.error(name, "only 1 is supported")
+        if config.number(name, 1.0) != 1.0:
+            raise config.error(name, "only 1 is supported")
     if (own := config.nested(OWN)) is not None:
         warn_of_unknown_fields(own, frozenset((*OF_BLOCKS, *_MUST_BE_1)))
 
@@ -65,9 +62,9 @@ def check_files(folder: Path) -> None:
 def read_block(config: JsonFields, *, first_predicts: bool) -> FeatureBlock:
     """Read the block; `first_predicts` is the default of `sample_from_anchor`. Raises CheckpointError."""
     first_predicts = config.flag("sample_from_anchor", first_predicts)
-    size = _holder(config, "block_size").integer("block_size", minimum=1 if first_predicts else 2, maximum=_MOST_ROWS)
+    size = config.integer("block_size", minimum=1 if first_predicts else 2, maximum=_MOST_ROWS)
     vocab_size = _of_layers(config).integer("vocab_size")
-    mask_token = _holder(config, "mask_token_id").integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
+    mask_token = config.integer("mask_token_id", minimum=0, maximum=vocab_size - 1)
     return FeatureBlock(size=size, mask_token=mask_token, first_predicts=first_predicts)
 
 
@@ -81,15 +78,13 @@ def read_masks(config: JsonFields, num_predictions: int) -> FeatureBlock:
 
 def with_markov_head(config: JsonFields, block: FeatureBlock) -> FeatureBlock:
     """Return a block with what DSpark adds; raises CheckpointError."""
-    rank = _holder(config, "markov_rank").integer("markov_rank", _MARKOV_RANK, minimum=0, maximum=_MOST_RANK)
+    rank = config.integer("markov_rank", _MARKOV_RANK, minimum=0, maximum=_MOST_RANK)
     if rank:
-        _holder(config, "markov_head_type").choice("markov_head_type", ("vanilla",), "vanilla")
-    fields = _holder(config, "enable_confidence_head")
-    has_confidence = fields.flag("enable_confidence_head", True)
-    reads_token = _holder(config, "confidence_head_with_markov").flag("confidence_head_with_markov", True)
-    if has_confidence and not (rank and reads_token):
+        config.choice("markov_head_type", ("vanilla",), "vanilla")
+    has_confidence = config.flag("enable_confidence_head", True)
+    if has_confidence and not (rank and config.flag("confidence_head_with_markov", True)):
         problem = "must be false where markov_rank is 0 or confidence_head_with_markov is false"
-        raise fields.error("enable_confidence_head", problem)
+        raise config.error("enable_confidence_head", problem)
     return replace(block, markov_rank=rank, has_confidence=has_confidence)
 
 
@@ -98,15 +93,15 @@ def with_windows(config: JsonFields, layers: JsonFields) -> JsonFields:
 
     `use_swa` gives all of them one, unless `layer_types` says which have it.
     """
-    types, size = layers.raw("layer_types"), _holder(config, "swa_window_size")
-    if uses_windows := _holder(config, "use_swa").flag("use_swa", False) and not _lists_windows(types):
+    types = layers.raw("layer_types")
+    if uses_windows := config.flag("use_swa", False) and not _lists_windows(types):
         types = [SLIDING] * layers.integer("num_hidden_layers", maximum=MOST_LAYERS)
     if types is not None:
         layers = layers.replaced({"layer_types": types, "use_sliding_window": _lists_windows(types)})
-    if "swa_window_size" in size:
-        return layers.replaced({"sliding_window": size.integer("swa_window_size")})
+    if "swa_window_size" in config:
+        return layers.replaced({"sliding_window": config.integer("swa_window_size")})
     if uses_windows and "sliding_window" not in layers:
-        raise size.error("swa_window_size", "is missing, and so is sliding_window, beside use_swa")
+        raise config.error("swa_window_size", "is missing, and so is sliding_window, beside use_swa")
     return layers
 
 
@@ -115,10 +110,8 @@ def looking_ahead(config: JsonFields, layers: tuple[Layer, ...]) -> tuple[Layer,
 
     All do, except where `layer_types` gives them a window, unless a field says it of all.
     """
-    if (fields := _holder(config, "is_causal")).raw("is_causal") is not None:
-        with_window = without = not fields.flag("is_causal", False)
-    elif (fields := _holder(config, "causal")).raw("causal") is not None:
-        with_window = without = not fields.flag("causal", False)
+    if causal := [name for name in ("is_causal", "causal") if name in config]:
+        with_window = without = not config.flag(causal[0], False)
     else:
         is_listed = _lists_windows(_of_layers(config).raw("layer_types"))
         with_window, without = not is_listed or config.flag("sliding_window_non_causal", False), True
@@ -133,12 +126,6 @@ def default_boundaries(depth: int, num_layers: int) -> list[int]:
     if num_layers == 1:
         return [depth // 2 + 1]
     return [1 + round(1 + index * (depth - 4) / (num_layers - 1)) for index in range(num_layers)]
-
-
-def _holder(config: JsonFields, name: str) -> JsonFields:
-    """The fields of the block if they have this one, else those of config.json."""
-    own = config.nested(OWN)
-    return own if own is not None and name in own else config
 
 
 def _of_layers(config: JsonFields) -> JsonFields:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from services.engine.checkpoint.architectures.layer_kinds import SLIDING
 from services.engine.checkpoint.attached import block_fields
 from services.engine.checkpoint.attached.drafter_kind import MASK_TOKENS, SPECULATORS, DrafterKind, read_kind
 from services.engine.checkpoint.model_config import Attention, FeatureBlock, Layer, ModelConfig
@@ -17,8 +18,10 @@ DEFAULT_PREDICTIONS = 3
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
 _MOST_PREDICTIONS = 15
 _MOST_FEATURES = 8
+_BOUNDARIES = {"eagle_aux_hidden_state_layer_ids": 0, "aux_hidden_state_layer_ids": 0, "target_layer_ids": 1}
+"""The fields that may say them, and how many layers more than they say are before each."""
 _OF_DRAFTERS = (
-    *("draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids", "target_hidden_size"),
+    *("draft_vocab_size", "eagle_config", "target_hidden_size", *_BOUNDARIES),
     *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "embed_requires_grad"),
     *("ttt_length", "step_loss_decay", "draft_num_hidden_layers", "target_model_name_or_path"),
     *(*MASK_TOKENS, block_fields.OWN, *block_fields.OF_BLOCKS),
@@ -30,7 +33,7 @@ class DrafterFields:
     """The fields of a folder with a drafter."""
 
     layers: JsonFields  # as the config.json of a model with such layers
-    drafter: JsonFields  # those of config.json itself
+    drafter: JsonFields  # those of config.json itself, with those of the objects in it that only drafters have
     kind: DrafterKind
     is_of_speculators: bool
 
@@ -38,33 +41,31 @@ class DrafterFields:
     def read(cls, config: JsonFields) -> "DrafterFields":
         """Tell the kinds of folders apart; raises CheckpointError for a kind that is not served."""
         kind, is_of_speculators = read_kind(config), SPECULATORS in config
+        drafter = config.with_nested("eagle_config").with_nested(block_fields.OWN)
         layers = config.required("transformer_layer_config") if is_of_speculators else config
         model_type = layers.choice("model_type", _ARCHITECTURES)
         known: dict[str, object] = dict.fromkeys(_OF_DRAFTERS)
         known |= {"architectures": [_ARCHITECTURES[model_type]], "tie_word_embeddings": False}
         if kind.has_context:  # whatever its target is, its layers are those of Qwen 3
-            block_fields.check_fields(config)
-            layers = block_fields.with_windows(config, layers)
+            block_fields.check_fields(drafter)
+            layers = block_fields.with_windows(drafter, layers)
             if model_type != "qwen3":  # whose defaults are others
                 heads = layers.integer("num_attention_heads")
                 head_dim = layers.integer("hidden_size") // heads
                 layers = layers.completed({"head_dim": head_dim, "num_key_value_heads": heads})
             known |= {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
-        elif (
-            model_type == "llama"
-        ):  # the speculators library writes windows, which such layers have if layer_types says so
+        elif model_type == "llama":  # see `windows`
             known |= {"sliding_window": None, "use_sliding_window": None, "layer_types": None}
         layers = layers.completed({"max_position_embeddings": LONGEST_CONTEXT}).replaced(known)
-        return cls(layers, config, kind, is_of_speculators)
+        return cls(layers, drafter, kind, is_of_speculators)
 
     def boundaries(self, target: ModelConfig) -> tuple[tuple[int, ...], bool]:
         """After how many of the target's layers features are taken, and whether the folder says so.
 
         The default of EAGLE-3 and P-EAGLE is 2, half of them, and all but 3 (SafeAILab/EAGLE). Raises CheckpointError.
         """
-        fields, name, layers_before = self._boundary_field()
-        depth = target.num_layers
-        ids = fields.raw(name)
+        name, depth, fields = self._boundary_field(), target.num_layers, self.drafter
+        layers_before, ids = _BOUNDARIES[name], fields.raw(name)
         if ids is None:
             boundaries = self._default_boundaries(depth)
             if len({*boundaries}) < len(boundaries) or not 0 <= min(boundaries) <= max(boundaries) <= depth:
@@ -78,6 +79,23 @@ class DrafterFields:
             raise fields.error(name, f"must be different numbers, is {shown(ids)}")
         return tuple(each + layers_before for each in ids), True
 
+    def windows(self, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+        """Return the layers with what else the fields say of their attention; raises CheckpointError.
+
+        Those of Llama, which has no windows, get the ones that the speculators library lists.
+        """
+        if self.kind.has_context:
+            return block_fields.looking_ahead(self.drafter, layers)
+        own = self.drafter.nested("transformer_layer_config")
+        types = own.raw("layer_types") if own is not None else None
+        if own is None or own.raw("model_type") != "llama" or not isinstance(types, list) or SLIDING not in types:
+            return layers
+        if len(types) != len(layers):
+            raise own.error("layer_types", f"must be {len(layers)} of them, is {shown(types)}")
+        window = own.integer("sliding_window")
+        pairs = zip(layers, types, strict=True)
+        return tuple(Attention(window=window) if kind == SLIDING else layer for layer, kind in pairs)
+
     @property
     def block(self) -> FeatureBlock | None:
         """How it predicts several tokens at once; None for EAGLE-3. Raises CheckpointError."""
@@ -88,7 +106,7 @@ class DrafterFields:
         is_dspark = self.kind is DrafterKind.DSPARK
         is_whole = not self.is_of_speculators or self._num_trained == self.drafter.raw("block_size")
         block = block_fields.read_block(self.drafter, first_predicts=is_dspark and is_whole)
-        return block_fields.with_markov_head(self.drafter, block) if self.kind is DrafterKind.DSPARK else block
+        return block_fields.with_markov_head(self.drafter, block) if is_dspark else block
 
     @property
     def num_predictions(self) -> int:
@@ -104,17 +122,12 @@ class DrafterFields:
         count = first.get("speculative_tokens", self.drafter.raw("ttt_length"))
         return count if type(count) is int and count > 0 else None
 
-    def _boundary_field(self) -> tuple[JsonFields, str, int]:
-        """The field that says the boundaries, and how many layers more than it says are before each of them."""
-        if self.kind.has_context and self.is_of_speculators:
-            return self.drafter, "aux_hidden_state_layer_ids", 0
-        names = [("eagle_config", "eagle_aux_hidden_state_layer_ids", 0), (block_fields.OWN, "target_layer_ids", 1)]
-        for place, name, layers_before in names:  # DeepSpec writes the latter for EAGLE-3 too
-            for fields in (self.drafter.nested(place), self.drafter):
-                if fields is not None and name in fields:
-                    return fields, name, layers_before
-        _, name, layers_before = names[1 if self.kind.has_context else 0]
-        return self.drafter, name, layers_before
+    def _boundary_field(self) -> str:
+        """The name of the field that says the boundaries, or would."""
+        default = "eagle_aux_hidden_state_layer_ids"
+        if self.kind.has_context:
+            default = "aux_hidden_state_layer_ids" if self.is_of_speculators else "target_layer_ids"
+        return next((name for name in _BOUNDARIES if name in self.drafter), default)
 
     def _default_boundaries(self, depth: int) -> list[int]:
         if self.kind.has_context:

@@ -57,7 +57,7 @@ class AttachedPredictor:
         self.drafting = 0.0
         """Seconds that the last `predict` has computed."""
         self._num_unused = 0  # steps since the last request in which it could have predicted, or read nothing
-        self._num_parked: float = math.inf  # sequences with which it was not asked, and is not expected to be
+        self._num_parked: float = math.inf  # so many sequences are too many: with them it was not asked any more
         self._num_fewer = 0  # steps in a row with fewer, while it reads nothing
 
     def see(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
@@ -125,7 +125,8 @@ class AttachedPredictor:
             self._num_unused, self._num_parked = 0, math.inf
         elif is_wanted or self._num_fewer > _FEWER_FOR:
             self._num_unused = 0
-            self._num_parked = math.inf if is_wanted and count >= self._num_parked else self._num_parked
+            if is_wanted and count >= self._num_parked:
+                self._num_parked = math.inf
         elif count >= self._num_parked and not is_parked:  # the crowd is back
             self._num_unused = _PARKED_AFTER + 1
         elif self._could_predict or is_parked:

@@ -149,6 +149,27 @@ def test_windows_of_llama_layers_that_no_type_says_are_none(tmp_path, target):
     assert drafter.checkpoint.config.layers == (Attention(window=LONGEST_CONTEXT),)
 
 
+def test_windows_of_llama_layers_are_those_that_types_say(tmp_path, target):
+    fields = speculators_fields(target)
+    fields["transformer_layer_config"] |= {"sliding_window": 100, "layer_types": ["sliding_attention"]}
+    drafter = read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
+    assert drafter.checkpoint.config.layers == (Attention(window=100),)
+    fields["transformer_layer_config"]["layer_types"] *= 2
+    with pytest.raises(CheckpointError, match="transformer_layer_config: field 'layer_types': must be 1 of them"):
+        read(tmp_path, target, fields, drafter_tensors(target, layer="layers.0"))
+
+
+def test_what_a_block_says_inside_holds(tmp_path, target):
+    fields = zlab_fields(target, sample_from_anchor=False)
+    fields["dflash_config"] |= {"sample_from_anchor": True}
+    assert read(tmp_path, target, fields).checkpoint.config.features.block.first_predicts
+    fields["dflash_config"] |= {"num_target_layers": 5}
+    with pytest.raises(
+        CheckpointError, match=r"field 'dflash_config\.num_target_layers': must be the target's, 4, is 5"
+    ):
+        read(tmp_path, target, fields)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (3, 128), (2, 384)])
 def test_features_of_masks_of_another_size_are_refused(tmp_path, target, shape):
     tensors = drafter_tensors(target) | {"mask_hidden": np.ones(shape, np.float32)}
@@ -176,10 +197,14 @@ def test_boundaries_that_no_field_says_are_the_default(tmp_path, target, caplog)
     ("changes", "own", "said"),
     [
         ({"block_size": 1}, {}, "field 'block_size': must be a whole number from 2 to 64"),
-        ({}, {"mask_token_id": 512}, "'mask_token_id': must be a whole number from 0 to 511"),
+        ({}, {"mask_token_id": 512}, "field 'dflash_config.mask_token_id': must be a whole number from 0 to 511"),
         ({}, {"mask_token_id": None}, "field 'mask_token_id': is missing"),
-        ({}, {"target_layer_ids": [0, 1, 4]}, "'target_layer_ids': must be 1 to 8 whole numbers from -1 to 3"),
-        ({}, {"attention_sink_bias": True}, "attention_sink_bias': only false is supported"),
+        (
+            {},
+            {"target_layer_ids": [0, 1, 4]},
+            "field 'dflash_config.target_layer_ids': must be 1 to 8 whole numbers from -1 to 3",
+        ),
+        ({}, {"attention_sink_bias": True}, "field 'dflash_config.attention_sink_bias': only false is supported"),
         ({"is_neox_style": False}, {}, "field 'is_neox_style': only true is supported"),
         ({"hidden_size": 64}, {}, "field 'hidden_size': must be the target's, 128"),
         ({"vocab_size": 511}, {}, "must be the target's vocabulary, 512, is 511"),
@@ -188,9 +213,13 @@ def test_boundaries_that_no_field_says_are_the_default(tmp_path, target, caplog)
         ({"model_type": "mamba"}, {}, "'mamba' is not supported; allowed are llama, qwen3"),
         ({"is_causal": 3}, {}, "field 'is_causal': must be true or false"),
         ({"num_target_layers": 36}, {}, "field 'num_target_layers': must be the target's, 4, is 36"),
-        ({}, {"attention_value_scale": 0.6}, "'attention_value_scale': only 1 is supported"),
+        ({}, {"attention_value_scale": 0.6}, "field 'dflash_config.attention_value_scale': only 1 is supported"),
         ({}, {"use_swa": True}, "'swa_window_size': is missing, and so is sliding_window, beside use_swa"),
-        ({}, {"use_swa": True, "swa_window_size": 0}, "'swa_window_size': must be a whole number from 1"),
+        (
+            {},
+            {"use_swa": True, "swa_window_size": 0},
+            "field 'dflash_config.swa_window_size': must be a whole number from 1",
+        ),
         ({"architectures": ["DFlash2DraftModel"]}, {}, "no drafter of a kind that is served"),
     ],
 )
@@ -268,7 +297,7 @@ def test_dspark_of_speculators_without_its_confidence(tmp_path, target, caplog, 
         ({"confidence_head_with_markov": False}, "field 'enable_confidence_head': must be false"),
         (
             {"markov_rank": RANK, "dflash_config": {"markov_head_type": "rnn"}},
-            "'markov_head_type': 'rnn' is not supported",
+            "field 'dflash_config.markov_head_type': 'rnn' is not supported",
         ),
         ({"markov_rank": 32}, r"markov_w1\.weight' has shape"),
     ],
