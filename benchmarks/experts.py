@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from services.bench.machine_rates import MachineRates, timed
 from services.bench.spread import Spread
-from services.engine.checkpoint.model_config import Activation, Attention, Experts, ModelConfig, Rope
+from services.engine.checkpoint.model_config import (
+    Activation,
+    Attention,
+    Experts,
+    ExpertScores,
+    ModelConfig,
+    Rope,
+)
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import CPU_WEIGHT_FORMATS, resolve_isa, resolve_threads
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, Device
@@ -48,19 +55,21 @@ def main(arguments: Seq[str] | None = None) -> None:
     parser.add_argument("--isa", default=resolve_isa(), help="instruction set (%(default)s)")
     parser.add_argument("--weights", nargs="+", default=["bf16", "int8", "int4"], choices=CPU_WEIGHT_FORMATS)
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 16], help="rows of a pass (%(default)s)")
+    parser.add_argument("--scores", default="softmax", choices=[*ExpertScores], help="of experts (%(default)s)")
     parser.add_argument("--runs", type=int, default=25, help="timings of each pass (%(default)s)")
     options = parser.parse_args(arguments)
     device = Device.cpu(options.isa, resolve_threads())
+    model = replace(_MODEL, experts=replace(_EXPERTS, scores=options.scores))
     print("| weights | rows | experts of 64 | MB | ms | fraction |\n|---|---|---|---|---|---|")
     for weights in options.weights:
-        for line in _lines(device, weights, options.rows, options.runs):
+        for line in _lines(device, model, weights, options.rows, options.runs):
             print(line, flush=True)
 
 
-def _lines(device: Device, weights: str, counts: Seq[int], runs: int) -> Iterator[str]:
+def _lines(device: Device, model: ModelConfig, weights: str, counts: Seq[int], runs: int) -> Iterator[str]:
     rng = np.random.default_rng(0)
     values = _values(rng)
-    decoder = Decoder(device, DecoderConfig(_MODEL), weights=weights, kv="bf16", num_blocks=max(counts))
+    decoder = Decoder(device, DecoderConfig(model), weights=weights, kv="bf16", num_blocks=max(counts))
     for name in weight_shapes(_MODEL):
         decoder.load(name, values[_kind(name)])
     one, two = (_least_bytes(device, weights, per_token) for per_token in (1, 2))

@@ -75,6 +75,8 @@ inline const Names<Activation> kActivations{{"silu", Activation::silu},
                                             {"gelu_tanh", Activation::gelu_tanh},
                                             {"clamped_swiglu", Activation::clamped_swiglu}};
 inline const Names<NormKind> kNormKinds{{"rms", NormKind::rms}, {"layer", NormKind::layer}};
+inline const Names<ExpertScores> kExpertScores{{"softmax", ExpertScores::softmax},
+                                               {"sigmoid", ExpertScores::sigmoid}};
 inline const Names<QkNorm> kQkNorms{
     {"none", QkNorm::none}, {"head", QkNorm::head}, {"each", QkNorm::each}, {"full", QkNorm::full}};
 inline const Names<FeatureNorm> kFeatureNorms{

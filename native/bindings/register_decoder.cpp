@@ -54,6 +54,8 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
     for (const py::object& source : from.cast<std::vector<py::object>>()) {
         LayerConfig& layer = to.emplace_back();
         layer.kind = parse(name, source.attr("kind").cast<std::string>(), kLayerKinds);
+        layer.mlp_size = source.attr("mlp_size").cast<std::optional<int>>();
+        layer.has_experts = source.attr("has_experts").cast<bool>();
         switch (layer.kind) {
             case LayerKind::attention:
                 layer.window = source.attr("window").cast<int>();
@@ -81,11 +83,19 @@ void read(const char*, const py::handle& from, std::optional<Experts>& to) {
     if (!py::hasattr(from, "count")) {
         throw py::cast_error("no experts");
     }
-    to = Experts{.count = from.attr("count").cast<int>(),
-                 .per_token = from.attr("per_token").cast<int>(),
-                 .size = from.attr("size").cast<int>(),
+    to = Experts{
+        .count = from.attr("count").cast<int>(),
+        .per_token = from.attr("per_token").cast<int>(),
+        .size = from.attr("size").cast<int>(),
+        .rule = {.scores = parse("experts.scores", from.attr("scores").cast<std::string>(), kExpertScores),
                  .are_normalised = from.attr("are_normalised").cast<bool>(),
-                 .have_biases = from.attr("have_biases").cast<bool>()};
+                 .sum_offset = from.attr("sum_offset").cast<float>(),
+                 .weight_scale = from.attr("weight_scale").cast<float>(),
+                 .groups = from.attr("groups").cast<int>(),
+                 .groups_per_token = from.attr("groups_per_token").cast<int>()},
+        .have_biases = from.attr("have_biases").cast<bool>(),
+        .has_choice_bias = from.attr("has_choice_bias").cast<bool>(),
+        .has_shared_gate = from.attr("has_shared_gate").cast<bool>()};
 }
 
 void read(const char*, const py::handle& from, std::optional<Features>& to) {

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "outrider/decoder/limits.h"
 #include "testing/device_arrays.h"
 #include "testing/testing.h"
 #include "testing/timed_passes.h"
@@ -127,13 +128,21 @@ struct Operations {
     }
 
     static std::tuple<IntArray, FloatArray> route(const DevicePointer& device, const FloatArray& logits,
-                                                  int per_token, bool are_normalised) {
+                                                  int per_token, bool are_normalised,
+                                                  const std::string& scores, const OptionalArray& choice_bias,
+                                                  float sum_offset, float weight_scale, int groups,
+                                                  int groups_per_token) {
         require_dimensions("logits", logits, 2);
         const int rows = rows_of(logits);
         const int count = width_of(logits);
         require_range("per_token", per_token, 1, count);
         const size_t choices = static_cast<size_t>(rows) * per_token;
+        require_range("the number of experts", count, 1, kMostExperts);
+        require_range("groups", groups, 1, count);
+        require_range("groups_per_token", groups_per_token, 1, groups);
+        require_shape("choice_bias", choice_bias, {count});
         const DeviceBuffer<float> values = upload<float>(device, logits);
+        const DeviceBuffer<float> biases = upload(device, choice_bias);
         const DeviceBuffer<float> weights(device, choices);
         const DeviceBuffer<int32_t> experts(device, choices);
         const DeviceBuffer<int32_t> places(device, choices);
@@ -141,7 +150,13 @@ struct Operations {
         const DeviceBuffer<int32_t> first_rows(device, static_cast<size_t>(count) + 1);
         device->route({.logits = values.data(),
                        .stride = count,
-                       .are_normalised = are_normalised,
+                       .choice_bias = biases.data(),
+                       .rule = {.scores = parse("scores", scores, kExpertScores),
+                                .are_normalised = are_normalised,
+                                .sum_offset = sum_offset,
+                                .weight_scale = weight_scale,
+                                .groups = groups,
+                                .groups_per_token = groups_per_token},
                        .out = {.experts = experts.data(),
                                .weights = weights.data(),
                                .places = places.data(),
@@ -179,7 +194,9 @@ void register_operations(py::module_& module) {
         .def_static("rotary_angles", &Operations::rotary_angles, py::arg("device"), py::arg("positions"),
                     py::arg("frequencies"), py::arg("scale"))
         .def_static("route", &Operations::route, py::arg("device"), py::arg("logits"), py::arg("per_token"),
-                    py::kw_only(), py::arg("are_normalised"))
+                    py::kw_only(), py::arg("are_normalised"), py::arg("scores") = "softmax",
+                    py::arg("choice_bias") = py::none(), py::arg("sum_offset") = 0.0f,
+                    py::arg("weight_scale") = 1.0f, py::arg("groups") = 1, py::arg("groups_per_token") = 1)
         .def_static("soft_cap", &Operations::soft_cap, py::arg("device"), py::arg("values"), py::arg("cap"));
 }
 

@@ -163,7 +163,7 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
 /// Allocates memory for the mixers, the MLP's products and the experts; returns whether any has moved.
 bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     bool moved = linear_.reserve(shape.rows, config_.gate_up_size(), config_.hidden_size);
-    moved |= linear_.reserve(shape.rows, config_.hidden_size, config_.intermediate_size);
+    moved |= linear_.reserve(shape.rows, config_.hidden_size, config_.largest_mlp_size());
     if (config_.has(LayerKind::attention)) {
         moved |= attention_.reserve(shape, linear_);
     }

@@ -112,19 +112,37 @@ void validate_norms(const DecoderConfig& config) {
             "qk_norm is \"full\"; it must be \"none\", \"head\" or \"each\" where norm is \"layer\"");
 }
 
+void validate_experts(const Experts& experts) {
+    const RoutingRule& rule = experts.rule;
+    require_range("experts.count", experts.count, 1, kMostExperts);
+    require_range("experts.size", experts.size, 1, kMostFeatures / 2);
+    require_range("experts.groups", rule.groups, 1, std::max(1, experts.count / 2));
+    require(experts.count % rule.groups == 0,
+            "experts.count is " + std::to_string(experts.count) +
+                "; it must be a multiple of experts.groups = " + std::to_string(rule.groups));
+    require_range("experts.groups_per_token", rule.groups_per_token, 1, rule.groups);
+    require_range("experts.per_token", experts.per_token, 1,
+                  experts.count / rule.groups * rule.groups_per_token);
+    require(rule.scores == ExpertScores::sigmoid || (rule.groups == 1 && !experts.has_choice_bias),
+            "experts.groups and has_choice_bias must be 1 and false where scores is \"softmax\"");
+    require_not_negative("experts.sum_offset", rule.sum_offset);
+    require_not_negative("experts.weight_scale", rule.weight_scale);
+}
+
 void validate_mlp(const DecoderConfig& config) {
     require(config.gated_mlp || config.activation != Activation::clamped_swiglu,
             "gated_mlp is false; it must be true where activation is \"clamped_swiglu\"");
-    if (!config.experts) {
-        require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
-        return;
+    for (int index = 0; index < config.num_layers(); ++index) {
+        const std::string name = config.layers[index].mlp_size
+                                     ? "layers[" + std::to_string(index) + "].mlp_size"
+                                     : "intermediate_size";
+        require_range(name, config.mlp_size(index), config.has_experts(index) ? 0 : 1, kMostFeatures / 2);
     }
-    require(config.gated_mlp, "gated_mlp is false; it must be true where there are experts");
-    require(!config.parallel_mlp, "parallel_mlp is true; it must be false where there are experts");
-    const Experts& experts = *config.experts;
-    require_range("experts.count", experts.count, 1, kMostExperts);
-    require_range("experts.per_token", experts.per_token, 1, experts.count);
-    require_range("experts.size", experts.size, 1, kMostFeatures / 2);
+    if (config.experts) {
+        require(config.gated_mlp, "gated_mlp is false; it must be true where there are experts");
+        require(!config.parallel_mlp, "parallel_mlp is true; it must be false where there are experts");
+        validate_experts(*config.experts);
+    }
 }
 
 void validate_block(const DecoderConfig& config, const FeatureBlock& block) {

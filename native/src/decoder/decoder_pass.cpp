@@ -97,31 +97,32 @@ void Decoder::mix(int index) {
 /// attention's input, before the next norm overwrites it.
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
+    const int size = config_.mlp_size(index);
     if (config_.parallel_mlp) {
-        activate(layer);
+        activate(layer, size);
     }
     add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm);
-    if (config_.intermediate_size > 0) {
+    if (size > 0) {
         if (!config_.parallel_mlp) {
-            activate(layer);
+            activate(layer, size);
         }
-        linear_.multiply(workspace_.gated.view(), rows(), layer.down, layer.down_bias.data(),
+        linear_.multiply(workspace_.gated.at(size).view(), rows(), layer.down, layer.down_bias.data(),
                          workspace_.delta.data());
     }
-    if (experts_) {
-        experts_->run(layer.experts, workspace_.normed.view(), rows(), workspace_.delta.data());
+    if (config_.has_experts(index)) {
+        experts_->run(layer.experts, workspace_.normed.view(), rows(), size > 0, workspace_.delta.data());
     }
 }
 
 /// The first half of the MLP for all rows: gate and up products and the activation.
-void Decoder::activate(const LayerWeights& layer) {
+void Decoder::activate(const LayerWeights& layer, int size) {
     linear_.multiply_and_activate(workspace_.normed.view(), layer.gate_up, layer.gate_up_bias.data(),
                                   workspace_.gate_up.data(),
                                   {.activation = config_.activation,
                                    .is_gated = config_.gated_mlp,
-                                   .out = workspace_.gated.view(),
+                                   .out = workspace_.gated.at(size).view(),
                                    .rows = rows(),
-                                   .width = config_.intermediate_size});
+                                   .width = size});
 }
 
 /// The final norm and the lm_head product, for the rows whose logits are requested.

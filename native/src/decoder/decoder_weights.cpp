@@ -40,11 +40,11 @@ void add_expert(WeightBuilder& builder, const DecoderConfig& config, Expert& exp
 
 /// Adds the experts. The choice among them depends on small differences, so the router has the precision of
 /// its input.
-void add_experts(WeightBuilder& builder, const DecoderConfig& config, ExpertWeights& weights,
+void add_experts(WeightBuilder& builder, const DecoderConfig& config, ExpertWeights& weights, bool has_gate,
                  const std::string& prefix) {
     const int count = config.experts->count;
     std::vector<NamedPart> logits{{prefix + "router", count}};
-    if (config.intermediate_size > 0) {
+    if (has_gate) {
         logits.push_back({prefix + "shared_gate", 1});
     }
     const bool is_rounded = builder.activation_format() == Format::bf16;
@@ -54,6 +54,9 @@ void add_experts(WeightBuilder& builder, const DecoderConfig& config, ExpertWeig
         weights.router_bias.reserve(builder.device(), weights.router.out_features());  // 0 for the gate
         builder.add_vectors(weights.router_bias, {{prefix + "router_bias", count}});
     }
+    if (config.experts->has_choice_bias) {
+        builder.add_vectors(weights.choice_bias, {{prefix + "choice_bias", count}});
+    }
     weights.per_token = config.experts->per_token;
     weights.each = std::vector<Expert>(count);
     for (int index = 0; index < count; ++index) {
@@ -61,11 +64,11 @@ void add_experts(WeightBuilder& builder, const DecoderConfig& config, ExpertWeig
     }
 }
 
-void add_mlp(WeightBuilder& builder, const DecoderConfig& config, LayerWeights& layer,
+void add_mlp(WeightBuilder& builder, const DecoderConfig& config, int index, LayerWeights& layer,
              const std::string& prefix) {
-    const int inner = config.intermediate_size;
-    if (config.experts) {
-        add_experts(builder, config, layer.experts, prefix);
+    const int inner = config.mlp_size(index);
+    if (config.has_experts(index)) {
+        add_experts(builder, config, layer.experts, inner > 0 && config.experts->has_shared_gate, prefix);
     }
     if (inner == 0) {
         return;
@@ -107,7 +110,7 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
     if (config.pre_norm && !config.parallel_mlp) {
         add_norm(builder, config, prefix + "mlp_norm", layer.mlp_norm);
     }
-    add_mlp(builder, config, layer, prefix);
+    add_mlp(builder, config, index, layer, prefix);
     if (config.post_norm) {
         builder.add_vectors(layer.post_mlp_norm, {{prefix + "post_mlp_norm", config.hidden_size}});
     }

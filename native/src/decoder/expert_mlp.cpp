@@ -9,7 +9,6 @@ ExpertMlp::ExpertMlp(std::shared_ptr<Device> device, const DecoderConfig& config
       experts_(*config.experts),
       activation_(config.activation),
       hidden_size_(config.hidden_size),
-      has_gate_(config.intermediate_size > 0),
       first_rows_(device_, static_cast<size_t>(experts_.count) + 1),
       inputs_(format, config.hidden_size),
       gated_(format, experts_.size) {}
@@ -39,7 +38,8 @@ Routing ExpertMlp::routing() {
             .per_token = experts_.per_token};
 }
 
-void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int rows, float* delta) {
+void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
+                    float* delta) {
     const int gathered = rows * experts_.per_token;
     route(weights, input, rows);
     device_->gather_rows({.in = input,
@@ -54,13 +54,15 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int 
                        .rows = gathered,
                        .width = experts_.size});
     multiply(weights, &Expert::down, &Expert::down_bias, gated_.view(), gathered, outputs_.data());
-    device_->mix_experts({.routing = routing(),
-                          .outputs = outputs_.data(),
-                          .gates = has_gate_ ? logits_.data() + experts_.count : nullptr,
-                          .gate_stride = weights.router.out_features(),
-                          .out = delta,
-                          .rows = rows,
-                          .width = hidden_size_});
+    device_->mix_experts(
+        {.routing = routing(),
+         .outputs = outputs_.data(),
+         .gates = weights.router.out_features() > experts_.count ? logits_.data() + experts_.count : nullptr,
+         .gate_stride = weights.router.out_features(),
+         .adds_to_out = adds_to_delta,
+         .out = delta,
+         .rows = rows,
+         .width = hidden_size_});
 }
 
 void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, int rows) {
@@ -76,7 +78,8 @@ void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, in
     }
     device_->route({.logits = logits_.data(),
                     .stride = stride,
-                    .are_normalised = experts_.are_normalised,
+                    .choice_bias = weights.choice_bias.data(),
+                    .rule = experts_.rule,
                     .out = routing(),
                     .rows = rows});
 }

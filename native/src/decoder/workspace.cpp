@@ -85,8 +85,12 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
 Workspace::Workspace(const DecoderConfig& config, Format format)
     : rows(config.looks_ahead()),
       normed(format, config.hidden_size),
-      gated(format, config.intermediate_size),
-      lm_head_input(format, config.hidden_size) {}
+      lm_head_input(format, config.hidden_size) {
+    for (int layer = 0; layer < config.num_layers(); ++layer) {
+        const int size = config.mlp_size(layer);
+        gated.try_emplace(size, format, size);
+    }
+}
 
 bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config,
                         const PassShape& shape) {
@@ -95,7 +99,9 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     moved |= delta.reserve(device, count * config.hidden_size);
     moved |= gate_up.reserve(device, count * config.gate_up_size());
     moved |= normed.reserve(device, shape.rows);
-    moved |= gated.reserve(device, shape.rows);
+    for (auto& each : gated) {
+        moved |= each.second.reserve(device, shape.rows);
+    }
     moved |= lm_head_input.reserve(device, shape.logits);
     const size_t logits_size = static_cast<size_t>(shape.logits) * config.vocab_size;
     if (!logits || logits->size() < logits_size) {

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
-from services.engine.checkpoint.architectures.architecture import Architecture
+from services.engine.checkpoint.architectures.architecture import Architecture, MtpNames
 from services.engine.checkpoint.architectures.table import fitting_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.attached.drafter_kind import is_drafter
@@ -40,13 +40,7 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
-_MTP = "mtp."
-_MTP_NAMES = {
-    f"{_MTP}fc.weight": "fc",
-    f"{_MTP}pre_fc_norm_embedding.weight": "embedding_norm",
-    f"{_MTP}pre_fc_norm_hidden.weight": "hidden_norm",
-    f"{_MTP}norm.weight": "final_norm",
-}
+_MOST_MTP_LAYERS = 8
 # Old checkpoints store what config.json implies.
 RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
@@ -75,7 +69,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
     unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)}
-    others |= unused | {name for name in tensors if name.startswith(_MTP)}
+    tied = {_named(names, "lm_head")} if config.tied_embeddings else set()
+    further = _find_mtp(architecture, config, tensors)
     source = CheckpointSource(
         path=folder,
         described_by="config.json",
@@ -88,25 +83,39 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         names=names,
         folder_names=of_text,
         folder_orders={text_name(name): order for name, order in orders.items()},
-        ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
+        ignored=frozenset(others | further | unused | tied),
         norms_are_offsets=architecture.norms_are_offsets,
     )
-    has_mtp = "mtp_num_hidden_layers" in architecture.fields and any(name.startswith(_MTP) for name in tensors)
-    return replace(source, read_mtp=partial(_read_mtp, source, architecture, stored, unused)) if has_mtp else source
+    if (mtp := architecture.mtp) is None or not further:
+        return source
+    return replace(source, read_mtp=partial(_read_mtp, source, architecture, mtp, stored, further - unused))
+
+
+def _find_mtp(architecture: Architecture, config: ModelConfig, tensors: StoredTensors) -> set[str]:
+    """Return the tensors of layers for multi-token prediction, which no architecture reads as its own."""
+    if (mtp := architecture.mtp) is None:
+        return {name for name in tensors if name.startswith("mtp.")}
+    further = config.num_layers if "{n}" in mtp.prefix else 0
+    numbers = range(further, further + _MOST_MTP_LAYERS if further else 1)
+    prefixes = tuple(mtp.prefix.format(n=number) for number in numbers)
+    return {name for name in tensors if name.startswith(prefixes)}
 
 
 def _read_mtp(
-    model: CheckpointSource, architecture: Architecture, stored: StoredTensors, unused: set[str]
+    model: CheckpointSource, architecture: Architecture, mtp: MtpNames, stored: StoredTensors, own: set[str]
 ) -> CheckpointSource:
     """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
     config, tensors = mtp_config(model.config), model.tensors
-    others = {_named(model.names, "final_norm"): "feature_norm", **_MTP_NAMES}
-    tables, layer = (architecture.names, architecture.stacked_names), f"{_MTP}layers.0."
+    prefix, layer = (text.format(n=model.config.num_layers) for text in (mtp.prefix, mtp.layer))
+    others = {_named(model.names, "final_norm"): "feature_norm"}
+    others |= {prefix + name: ours for name, ours in mtp.others.items()}
+    tables = (architecture.names, architecture.stacked_names)
     names = mtp_names(tables, config, tensors, others, model_layer="model.layers.{i}.", mtp_layer=layer)
     require_values(stored, names)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    return mtp_source(model, config, tensors, names, unused | {name for name in tensors if not name.startswith(_MTP)})
+    copies = {prefix + name for name in mtp.copies}
+    return mtp_source(model, config, tensors, names, {name for name in tensors if name not in own} | copies)
 
 
 def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]:

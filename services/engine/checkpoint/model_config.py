@@ -40,7 +40,15 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class LayerMlp:
+    """What all kinds of layers have after mixing tokens: an MLP for all tokens, experts, or both."""
+
+    mlp_size: int | None = None  # of the MLP; None: the model's intermediate_size
+    has_experts: bool = True  # if the model has any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention(LayerMlp):
     """A layer whose tokens attend to earlier ones."""
 
     kind: ClassVar[str] = "attention"
@@ -50,7 +58,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortConvolution:
+class ShortConvolution(LayerMlp):
     """A layer whose tokens read a few earlier ones by fixed taps, instead of attention."""
 
     kind: ClassVar[str] = "short_convolution"
@@ -58,7 +66,7 @@ class ShortConvolution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatedDelta:
+class GatedDelta(LayerMlp):
     """A layer that carries a matrix per value head along the sequence, instead of attention."""
 
     kind: ClassVar[str] = "gated_delta"
@@ -77,15 +85,33 @@ class GatedDelta:
 Layer = Attention | ShortConvolution | GatedDelta
 
 
+class ExpertScores(StrEnum):
+    """The scores of experts by a router's logits: the softmax over all, or the logistic function of each."""
+
+    SOFTMAX = "softmax"
+    SIGMOID = "sigmoid"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """A mixture of experts: MLPs among which a router chooses some for each token."""
+    """A mixture of experts: MLPs among which a router chooses some for each token.
+
+    Of several groups, those are considered whose best two experts have the greatest sums (DeepSeek-V3, arXiv
+    2412.19437, section 2.1.2).
+    """
 
     count: int
     per_token: int
     size: int  # the intermediate size of each expert
-    are_normalised: bool  # the weights of the chosen experts sum up to 1
+    are_normalised: bool  # the chosen experts' scores are divided by their sum
+    scores: ExpertScores = ExpertScores.SOFTMAX
+    sum_offset: float = 0.0  # added to that sum
+    weight_scale: float = 1.0
+    groups: int = 1  # of neighbouring experts, equally many
+    groups_per_token: int = 1
     have_biases: bool = False  # of the experts and the router
+    has_choice_bias: bool = False  # of each expert, added to its score only when experts are chosen
+    has_shared_gate: bool = False  # the MLP for all tokens beside the experts is scaled by a gate, a sigmoid
 
 
 class FeatureNorm(StrEnum):
@@ -168,7 +194,7 @@ class ModelConfig:
     mlp_bias: bool = False
     gated_mlp: bool = True
     parallel_mlp: bool = False  # the MLP has the same input as attention
-    experts: Experts | None = None  # an MLP for all tokens beside them is gated
+    experts: Experts | None = None  # beside the MLP for all tokens
     features: Features | None = None  # of an attached drafter
 
     @property
@@ -185,6 +211,14 @@ class ModelConfig:
     def num_layers(self) -> int:
         """The number of layers."""
         return len(self.layers)
+
+    def mlp_size(self, layer: LayerMlp) -> int:
+        """Return the size of a layer's MLP for all tokens; 0: it has none."""
+        return self.intermediate_size if layer.mlp_size is None else layer.mlp_size
+
+    def experts_of(self, layer: LayerMlp) -> Experts | None:
+        """Return a layer's experts; None if it has none."""
+        return self.experts if layer.has_experts else None
 
 
 def attention_layers(windows: Seq[int], ropes: Seq[int] = ()) -> tuple[Layer, ...]:

@@ -1,6 +1,7 @@
 """Tensor names: the names of weights in the checkpoints of each architecture.
 
-A table maps a tensor's name in the file to ours. {i} stands for the layer, {e} for an expert, {t} for a tap of a
+A table maps a tensor's name in the file to ours. {i} stands for the layer, {d} for a layer without experts, {m} for one
+with experts, {e} for an expert, {t} for a tap of a
 convolution, {h} for a head of queries, {k} for a head of keys and {f} for a feature of an attached drafter. A tensor
 that holds the rows of several of our weights maps to all of them in order, separated by spaces. A letter that only our
 name has means that the tensor holds all of that kind, one below the other.
@@ -44,16 +45,16 @@ _PLAIN_MLP = {
     "model.layers.{i}.mlp.c_proj.bias": "layers.{i}.down_bias",
 }
 _ROUTER = {
-    "model.layers.{i}.mlp.gate.weight": "layers.{i}.router",
+    "model.layers.{m}.mlp.gate.weight": "layers.{m}.router",
 }
 _EXPERTS = {
-    "model.layers.{i}.mlp.experts.{e}.gate_proj.weight": "layers.{i}.experts.{e}.gate",
-    "model.layers.{i}.mlp.experts.{e}.up_proj.weight": "layers.{i}.experts.{e}.up",
-    "model.layers.{i}.mlp.experts.{e}.down_proj.weight": "layers.{i}.experts.{e}.down",
+    "model.layers.{m}.mlp.experts.{e}.gate_proj.weight": "layers.{m}.experts.{e}.gate",
+    "model.layers.{m}.mlp.experts.{e}.up_proj.weight": "layers.{m}.experts.{e}.up",
+    "model.layers.{m}.mlp.experts.{e}.down_proj.weight": "layers.{m}.experts.{e}.down",
 }
 _STACKED_EXPERTS = {
-    "model.layers.{i}.mlp.experts.gate_up_proj": "layers.{i}.experts.{e}.gate layers.{i}.experts.{e}.up",
-    "model.layers.{i}.mlp.experts.down_proj": "layers.{i}.experts.{e}.down",
+    "model.layers.{m}.mlp.experts.gate_up_proj": "layers.{m}.experts.{e}.gate layers.{m}.experts.{e}.up",
+    "model.layers.{m}.mlp.experts.down_proj": "layers.{m}.experts.{e}.down",
 }
 _SHARED_EXPERT = {
     "model.layers.{i}.mlp.shared_expert.gate_proj.weight": "layers.{i}.gate",
@@ -61,18 +62,32 @@ _SHARED_EXPERT = {
     "model.layers.{i}.mlp.shared_expert.down_proj.weight": "layers.{i}.down",
     "model.layers.{i}.mlp.shared_expert_gate.weight": "layers.{i}.shared_gate",
 }
+_DENSE_MLP = {
+    "model.layers.{d}.mlp.gate_proj.weight": "layers.{d}.gate",
+    "model.layers.{d}.mlp.up_proj.weight": "layers.{d}.up",
+    "model.layers.{d}.mlp.down_proj.weight": "layers.{d}.down",
+}
+_CHOSEN_BY_BIAS = {
+    "model.layers.{m}.mlp.gate.weight": "layers.{m}.router",
+    "model.layers.{m}.mlp.gate.e_score_correction_bias": "layers.{m}.choice_bias",
+}
+_SHARED_EXPERTS = {
+    "model.layers.{m}.mlp.shared_experts.gate_proj.weight": "layers.{m}.gate",
+    "model.layers.{m}.mlp.shared_experts.up_proj.weight": "layers.{m}.up",
+    "model.layers.{m}.mlp.shared_experts.down_proj.weight": "layers.{m}.down",
+}
 _MIXTRAL_EXPERTS = {
-    "model.layers.{i}.block_sparse_moe.gate.weight": "layers.{i}.router",
-    "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight": "layers.{i}.experts.{e}.gate",
-    "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight": "layers.{i}.experts.{e}.up",
-    "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight": "layers.{i}.experts.{e}.down",
+    "model.layers.{m}.block_sparse_moe.gate.weight": "layers.{m}.router",
+    "model.layers.{m}.block_sparse_moe.experts.{e}.w1.weight": "layers.{m}.experts.{e}.gate",
+    "model.layers.{m}.block_sparse_moe.experts.{e}.w3.weight": "layers.{m}.experts.{e}.up",
+    "model.layers.{m}.block_sparse_moe.experts.{e}.w2.weight": "layers.{m}.experts.{e}.down",
 }
 _GPT_OSS_EXPERTS = _STACKED_EXPERTS | {
     "model.layers.{i}.self_attn.sinks": "layers.{i}.sinks",
-    "model.layers.{i}.mlp.router.weight": "layers.{i}.router",
-    "model.layers.{i}.mlp.router.bias": "layers.{i}.router_bias",
-    "model.layers.{i}.mlp.experts.gate_up_proj_bias": "layers.{i}.experts.{e}.gate_bias layers.{i}.experts.{e}.up_bias",
-    "model.layers.{i}.mlp.experts.down_proj_bias": "layers.{i}.experts.{e}.down_bias",
+    "model.layers.{m}.mlp.router.weight": "layers.{m}.router",
+    "model.layers.{m}.mlp.router.bias": "layers.{m}.router_bias",
+    "model.layers.{m}.mlp.experts.gate_up_proj_bias": "layers.{m}.experts.{e}.gate_bias layers.{m}.experts.{e}.up_bias",
+    "model.layers.{m}.mlp.experts.down_proj_bias": "layers.{m}.experts.{e}.down_bias",
 }
 _FUSED_MLP = {
     "model.layers.{i}.mlp.gate_up_proj.weight": "layers.{i}.gate layers.{i}.up",
@@ -156,6 +171,14 @@ _LFM2_MLP = {
     "model.layers.{i}.ffn_norm.weight": "layers.{i}.mlp_norm",
 }
 
+_LFM2_EXPERTS = {
+    "model.layers.{m}.feed_forward.gate.weight": "layers.{m}.router",
+    "model.layers.{m}.feed_forward.expert_bias": "layers.{m}.choice_bias",
+    "model.layers.{m}.feed_forward.experts.{e}.w1.weight": "layers.{m}.experts.{e}.gate",
+    "model.layers.{m}.feed_forward.experts.{e}.w3.weight": "layers.{m}.experts.{e}.up",
+    "model.layers.{m}.feed_forward.experts.{e}.w2.weight": "layers.{m}.experts.{e}.down",
+}
+
 _EAGLE3_ENDS = {
     "embed_tokens.weight": "embedding",
     "fc.weight": "fc",
@@ -192,6 +215,8 @@ LFM2_NAMES = (
     | _CONVOLUTION
     | _LFM2_MLP
 )
+LFM2_MOE_NAMES = LFM2_NAMES | _LFM2_EXPERTS
+GLM4_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _DENSE_MLP | _CHOSEN_BY_BIAS | _EXPERTS | _SHARED_EXPERTS | _PRE_NORMS
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS
 _EAGLE3_LAYERS = {
     name.removeprefix("model."): ours for name, ours in (_ATTENTION | _QK_NORMS | _MLP | _PRE_NORMS).items()

@@ -84,7 +84,7 @@ def count_active_parameters(config: ModelConfig) -> int:
 
 
 def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden, inner, experts = config.hidden_size, config.mlp_size(layer), config.experts_of(layer)
     match layer:
         case Attention():
             shapes = _attention_shapes(config)
@@ -96,9 +96,9 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
         shapes |= _mlp_shapes("", hidden, inner)
     if not config.gated_mlp:
         del shapes["gate"]
-    if config.experts:
-        shapes |= _expert_shapes(config.experts, hidden)
-    if config.experts and inner:
+    if experts:
+        shapes |= _expert_shapes(experts, hidden)
+    if experts and experts.has_shared_gate and inner:
         shapes |= {"shared_gate": (1, hidden)}
     if config.mlp_bias:
         shapes |= {"up_bias": (inner,), "down_bias": (hidden,)}
@@ -182,6 +182,8 @@ def _expert_shapes(experts: Experts, hidden: int) -> dict[str, Shape]:
         shapes |= _mlp_shapes(f"experts.{expert}.", hidden, experts.size)
     if experts.have_biases:
         shapes |= {f"{name}_bias": shape[:1] for name, shape in shapes.items()}
+    if experts.has_choice_bias:
+        shapes |= {"choice_bias": (experts.count,)}
     return shapes
 
 

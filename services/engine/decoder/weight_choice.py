@@ -35,7 +35,7 @@ def choose_weights(model: ModelConfig, *, on_cpu: bool, is_grouped: bool = False
     if 2 * parameters <= _CACHED_BYTES:
         return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")
     experts = model.experts.size if model.experts else 0
-    inputs = (model.hidden_size, model.num_heads * model.head_dim, model.intermediate_size, experts)
+    inputs = (model.hidden_size, model.num_heads * model.head_dim, experts, *map(model.mlp_size, model.layers))
     if odd := [size for size in inputs if size % _INT4_GROUP]:
         return WeightChoice("int8", f"a product over {odd[0]} inputs does not divide into int4's groups")
     return WeightChoice("int4", "the fewest bytes to read")

@@ -179,6 +179,9 @@ def write_model(
             noise = torch.randn(parameter.shape, generator=generator)
             is_zero = name.endswith("o_proj.bias") and not output_biases
             parameter.copy_(0 * noise if is_zero else _random_weight(name, noise, norm_offset=norm_offset))
+        for name, buffer in model.named_buffers():
+            if name.endswith(("expert_bias", "score_correction_bias")):
+                buffer.copy_(0.5 * torch.randn(buffer.shape, generator=generator))
     state = model.to(dtype).state_dict()
     if model.config.tie_word_embeddings:
         state = {name: value for name, value in state.items() if name != "lm_head.weight"}

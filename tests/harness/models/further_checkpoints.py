@@ -62,6 +62,10 @@ class Further(StrEnum):
     COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
     LFM2 = "lfm2"  # short convolutions with biases on most layers, norms of each query and key, tied embeddings
+    LFM2_MOE = "lfm2_moe"  # experts with sigmoids, chosen by a bias, after a layer without
+    LFM2_MOE_PLAIN = "lfm2_moe_plain"  # without the bias, weights that need not sum up to 1
+    GLM4_MOE = "glm4_moe"  # two of four groups of experts with sigmoids, beside one for all tokens; norms, biases
+    GLM4_MOE_AIR = "glm4_moe_air"  # one group, two layers without experts
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
     QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
     MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
@@ -96,6 +100,14 @@ _DELTA = {
 }
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
 _SHARED_EXPERT = {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56}
+_LFM2_EXPERTS = {
+    **{**_EXPERTS, "moe_intermediate_size": 64, "max_position_embeddings": 512},
+    "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+}
+_GLM_EXPERTS = {
+    **{"num_experts_per_tok": 3, "moe_intermediate_size": 64},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+}
 _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
     Further.MINISTRAL: (
@@ -134,6 +146,19 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
             **{"block_multiple_of": 28, "max_position_embeddings": 512},
         },
     ),
+    Further.LFM2_MOE: ("Lfm2MoeConfig", {**_LFM2_EXPERTS, "routed_scaling_factor": 1.7, "num_dense_layers": 1}),
+    Further.LFM2_MOE_PLAIN: (
+        "Lfm2MoeConfig",
+        {**_LFM2_EXPERTS, "use_expert_bias": False, "norm_topk_prob": False, "num_dense_layers": 2},
+    ),
+    Further.GLM4_MOE: (
+        "Glm4MoeConfig",
+        {
+            **{**_GLM_EXPERTS, "n_routed_experts": 12, "n_group": 4, "topk_group": 2, "n_shared_experts": 2},
+            **{"use_qk_norm": True, "attention_bias": True, "routed_scaling_factor": 2.5, "head_dim": 32},
+        },
+    ),
+    Further.GLM4_MOE_AIR: ("Glm4MoeConfig", {**_GLM_EXPERTS, "n_routed_experts": 8, "first_k_dense_replace": 2}),
     Further.OLMOE: ("OlmoeConfig", {"intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 3}),
     Further.QWEN3_MOE: (
         "Qwen3MoeConfig",

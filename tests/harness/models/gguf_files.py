@@ -23,6 +23,7 @@ F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
     **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
+    **{"lfm2_moe": "lfm2moe", "glm4_moe": "glm4moe"},
     **{"ministral3": "mistral3", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"},
 }
 _WITH_STATES = ("qwen35", "qwen35moe", "qwen3next")
@@ -33,6 +34,7 @@ FURTHER = (
     *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
     *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2, Further.LFM2),
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
+    *(Further.LFM2_MOE, Further.LFM2_MOE_PLAIN, Further.GLM4_MOE, Further.GLM4_MOE_AIR),
     *(Further.QWEN3_5, Further.QWEN3_5_PICTURES),
     *(Further.QWEN3_5_MOE, Further.QWEN3_5_MOE_PICTURES, Further.QWEN3_NEXT),
 )
@@ -87,7 +89,8 @@ def write_gguf(
     arch = _ARCHITECTURES.get(model_type, model_type)
     writer = gguf.GGUFWriter(path, arch, split_max_tensors=tensors_each)
     with safe_open(folder / "model.safetensors", framework="numpy") as stored:
-        has_mtp = "mtp.fc.weight" in {*stored.keys()}
+        further = ("mtp.fc.weight", f"model.layers.{config['num_hidden_layers']}.eh_proj.weight")
+        has_mtp = any(name in further for name in stored.keys())  # noqa: SIM118 - no mapping
     _add_hyperparameters(writer, arch, config, num_mtp_layers=int(has_mtp))
     _add_tokenizer(writer, folder, config)
     for name, value in keys.items():
@@ -144,7 +147,7 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
 def _kv_heads(config: dict[str, Any]) -> int | list[int]:
     """Of each layer, where some convolve."""
     heads: int = config["num_key_value_heads"]
-    if config["model_type"] != "lfm2":
+    if config["model_type"] not in ("lfm2", "lfm2_moe"):
         return heads
     return [0 if kind == "conv" else heads for kind in config["layer_types"]]
 
@@ -167,7 +170,8 @@ def _add_rope_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], config: dic
 
 
 def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
-    if count := config.get("num_local_experts") or config.get("num_experts"):
+    names = ("num_local_experts", "num_experts", "n_routed_experts")
+    if count := next((config[name] for name in names if config.get(name)), 0):
         writer.add_expert_count(count)
         writer.add_expert_used_count(config["num_experts_per_tok"])
     if size := config.get("moe_intermediate_size"):
@@ -182,7 +186,17 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
-    if arch == "lfm2":
+    if arch in ("lfm2moe", "glm4moe"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        dense = "num_dense_layers" if arch == "lfm2moe" else "first_k_dense_replace"
+        writer.add_leading_dense_block_count(config[dense])
+    if arch == "glm4moe":
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+    if arch in ("lfm2", "lfm2moe"):
         writer.add_shortconv_l_cache(config["conv_L_cache"])
     if arch in ("qwen35", "qwen35moe"):
         writer.add_rope_dimension_sections([11, 11, 10, 0])
@@ -227,12 +241,19 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: b
     if not packs_inputs:
         _unpack_inputs(stored, config)
     for stored_name, values in _apart(_stacked(stored)).items():
-        known = names.get_name(stored_name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
-        name = f"blk.{layers}.{_AROUND_MTP[stored_name]}" if stored_name in _AROUND_MTP else known
+        known = names.get_name(_known_by_package(stored_name), try_suffixes=(".weight", ".bias"))
+        around = _AROUND_MTP.get(stored_name.replace(f"model.layers.{layers}.", ""))
+        name = f"blk.{layers}.{around}" if around else known
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
         tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
     return tensors | _rope_factors(config)
+
+
+def _known_by_package(name: str) -> str:
+    for ours, theirs in _OTHER_NAMES.items():
+        name = name.replace(ours, theirs)
+    return name.removeprefix("model.") if ".feed_forward.experts." in name else name
 
 
 def _of_text(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -345,11 +366,19 @@ def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGM
     return blocks.reshape(shape[0], -1)
 
 
+_OTHER_NAMES = {
+    **{".dt_bias": ".dt_proj.bias", ".e_score_correction_bias": ".e_score_correction.bias"},
+    ".expert_bias": ".expert_bias.bias",
+}
 _AROUND_MTP = {  # which the package does not know for all architectures
     "mtp.fc.weight": "nextn.eh_proj.weight",
     "mtp.pre_fc_norm_embedding.weight": "nextn.enorm.weight",
     "mtp.pre_fc_norm_hidden.weight": "nextn.hnorm.weight",
     "mtp.norm.weight": "nextn.shared_head_norm.weight",
+    "eh_proj.weight": "nextn.eh_proj.weight",
+    "enorm.weight": "nextn.enorm.weight",
+    "hnorm.weight": "nextn.hnorm.weight",
+    "shared_head.norm.weight": "nextn.shared_head_norm.weight",
 }
 _LFM2_INTERMEDIATE = 84  # two thirds of 96, up to the next multiple of 28
 _NUMBER_OF_ONE = re.compile(r"(?<=experts)\.\d+|\.norms\.\d+")

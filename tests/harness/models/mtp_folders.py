@@ -1,4 +1,4 @@
-"""Folders of Qwen 3.5 and Qwen3-Next with a layer for multi-token prediction: a random one, or one that is right."""
+"""Folders with a layer for multi-token prediction, as Qwen 3.5 and GLM have it: a random one, or one that is right."""
 
 from pathlib import Path
 
@@ -10,6 +10,10 @@ from tests.harness.models.one_step_models import make_one_step
 
 _LIKE = "layers.3."  # a layer that attends
 _NORM_OFFSET = 0.3  # how far random norms are from 1
+AROUND = {"fc": "fc", "embedding": "pre_fc_norm_embedding", "hidden": "pre_fc_norm_hidden", "norm": "norm"}
+"""Names of what lies around the layer, after `mtp.`."""
+AROUND_GLM = {"fc": "eh_proj", "embedding": "enorm", "hidden": "hnorm", "norm": "shared_head.norm"}
+"""The same, after the name of the layer."""
 
 Tensors = dict[str, torch.Tensor]
 
@@ -23,15 +27,22 @@ def write_mtp_folder(kind: Further, folder: Path) -> Path:
 
 def _add_layer(tensors: Tensors) -> None:
     generator, hidden = torch.Generator().manual_seed(11), len(_final_norm(tensors))
-
-    def norm() -> torch.Tensor:
-        return _NORM_OFFSET * torch.randn(hidden, generator=generator)
-
+    layer, around = _names(tensors)
+    offset = float(around["fc"].startswith("model."))  # the others' norms multiply by 1 + w
     like = {name: each for name, each in tensors.items() if _LIKE in name}
     for name, each in like.items():
-        tensors[f"mtp.layers.0.{name.partition(_LIKE)[2]}"] = each.flip(0).contiguous()
-    tensors["mtp.fc.weight"] = torch.randn(hidden, 2 * hidden, generator=generator) * (2 * hidden) ** -0.5
-    tensors |= {f"mtp.{name}.weight": norm() for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
+        tensors[layer + name.partition(_LIKE)[2]] = each.flip(0).contiguous()
+    tensors[around["fc"]] = torch.randn(hidden, 2 * hidden, generator=generator) * (2 * hidden) ** -0.5
+    for part in ("embedding", "hidden", "norm"):
+        tensors[around[part]] = offset + _NORM_OFFSET * torch.randn(hidden, generator=generator)
+
+
+def _names(tensors: Tensors) -> tuple[str, dict[str, str]]:
+    """The beginning of the names of a layer's tensors, and the names of what lies around it."""
+    if any(name.endswith("e_score_correction_bias") for name in tensors):
+        layer = "model.layers.4."
+        return layer, {part: f"{layer}{name}.weight" for part, name in AROUND_GLM.items()}
+    return "mtp.layers.0.", {part: f"mtp.{name}.weight" for part, name in AROUND.items()}
 
 
 def write_one_step_model(kind: Further, folder: Path) -> Path:
@@ -42,11 +53,11 @@ def write_one_step_model(kind: Further, folder: Path) -> Path:
 
     def edit(tensors: Tensors) -> None:
         make_one_step(tensors)
-        final_norm = _final_norm(tensors)
+        (_, around), final_norm = _names(tensors), _final_norm(tensors)
         hidden = len(final_norm)
-        tensors["mtp.fc.weight"] = torch.eye(hidden, 2 * hidden)
-        tensors["mtp.pre_fc_norm_embedding.weight"].zero_()
-        tensors["mtp.norm.weight"] = final_norm.clone()
+        tensors[around["fc"]] = torch.eye(hidden, 2 * hidden)
+        tensors[around["embedding"]].fill_(float(around["fc"].startswith("model.")))
+        tensors[around["norm"]] = final_norm.clone()
 
     edit_weights(path, edit)
     return path

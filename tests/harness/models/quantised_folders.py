@@ -4,6 +4,7 @@ it, from a small random Llama of one layer.
 
 import functools
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -208,11 +209,12 @@ def _written(way: str) -> tuple[Path, Path]:
 
 
 def quantise(folder: Path, way: Quantised) -> Tensors:
-    """Quantise the matrices of a Llama's layers in place; returns the values that they stand for."""
+    """Quantise the matrices of the layers in place, but for routers; returns the values that they stand for."""
     values: Tensors = {}
 
     def edit(tensors: Tensors) -> None:
-        for name in [name for name in tensors if "_proj" in name]:
+        matrices = [name for name, tensor in tensors.items() if tensor.ndim == 2]
+        for name in [name for name in matrices if re.search(r"_proj|\.w[123]\.", name)]:
             parts, values[name] = way.pack(tensors.pop(name))
             tensors |= {f"{name.removesuffix('weight')}{part}": value.contiguous() for part, value in parts.items()}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.model_config import Activation, Experts
+from services.engine.checkpoint.model_config import Activation, Attention, Experts, ExpertScores
 from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
@@ -20,7 +20,7 @@ from tests.harness.models.quantised_folders import WAYS, quantise
 from tests.native.harness.devices import DEVICES, in_every_cpu_format, in_every_weight_format, is_cuda, make_device
 from tests.native.harness.parity import PROMPT, native_model, relative_error
 from tests.native.harness.random_models import EXPERT_MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
-from tests.native.harness.reference_decoder import ReferenceDecoder
+from tests.native.harness.reference_decoder import ReferenceDecoder, choose_experts
 from tests.native.harness.row_invariance import (
     THREADS,
     assert_any_chunks_are_alike,
@@ -31,7 +31,7 @@ from tests.native.harness.row_invariance import (
     same_bits,
 )
 
-FEW, MANY, BIASED = EXPERT_MODELS.values()
+FEW, MANY, BIASED, SCORED = EXPERT_MODELS.values()
 in_formats_on_threads = pytest.mark.parametrize(
     ("device_name", "weight_format", "threads"),
     [
@@ -40,7 +40,7 @@ in_formats_on_threads = pytest.mark.parametrize(
     ],
 )
 on_every_device = pytest.mark.parametrize("device_name", DEVICES)
-in_all_models = pytest.mark.parametrize("model", [FEW, MANY, BIASED], ids=["few", "many", "biased"])
+in_all_models = pytest.mark.parametrize("model", [FEW, MANY, BIASED, SCORED], ids=["few", "many", "biased", "scored"])
 
 
 def _true_route(logits: np.ndarray, per_token: int, *, are_normalised: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +63,57 @@ def test_the_greatest_are_chosen_and_among_equals_the_lowest_ids(device_name, co
         assert np.allclose(weights, expected, rtol=2e-6, atol=1e-12)
 
 
+def _route(device: Device, logits: np.ndarray, bias: np.ndarray | None, experts: Experts) -> tuple[np.ndarray, ...]:
+    """By the native operation."""
+    fields = ("are_normalised", "scores", "sum_offset", "weight_scale", "groups", "groups_per_token")
+    rule = {name: getattr(experts, name) for name in fields}
+    return Operations.route(device, logits, experts.per_token, choice_bias=bias, **rule)
+
+
+SIGMOIDS = {
+    "normalised": {"count": 60, "per_token": 4, "are_normalised": True, "sum_offset": 1e-20},
+    "as they are": {"count": 33, "per_token": 5, "are_normalised": False, "weight_scale": 1.5},
+    "an offset": {"count": 8, "per_token": 2, "are_normalised": True, "sum_offset": 0.25},
+    "groups": {"count": 64, "per_token": 6, "are_normalised": True, "groups": 8, "groups_per_token": 3},
+    "pairs": {"count": 10, "per_token": 2, "are_normalised": True, "groups": 5, "groups_per_token": 1},
+}
+
+
+@on_every_device
+@pytest.mark.parametrize("fields", SIGMOIDS.values(), ids=[*SIGMOIDS])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_sigmoids_with_their_bias_choose_and_without_it_weigh(device_name, fields, has_bias):
+    experts = Experts(size=1, scores=ExpertScores.SIGMOID, **fields)
+    bias = 0.3 * normal(experts.count, seed=1) if has_bias else None
+    for logits in (normal(64, experts.count), np.round(normal(64, experts.count)), np.zeros((3, experts.count))):
+        values = logits.astype(np.float32)
+        found, weights = _route(make_device(device_name, threads=2), values, bias, experts)
+        wide = torch.from_numpy(values).double()
+        chosen, expected = choose_experts(experts, wide, None if bias is None else torch.from_numpy(bias).double())
+        chosen, order = chosen.sort(dim=-1)
+        assert np.array_equal(found, chosen.numpy())
+        assert np.allclose(weights, expected.gather(1, order).numpy(), rtol=2e-6, atol=1e-12)
+
+
+@on_every_device
+def test_equal_groups_are_chosen_by_their_numbers(device_name):
+    experts = Experts(count=6, per_token=2, size=1, scores=ExpertScores.SIGMOID, are_normalised=True, groups=3)
+    device, logits = make_device(device_name, threads=1), np.array([[0, 1, 2, 1, 2, 1]], np.float32)
+    assert _route(device, logits, None, experts)[0].tolist() == [[2, 3]]
+    assert _route(device, logits, np.array([3, 3, 0, 0, 0, 0], np.float32), experts)[0].tolist() == [[0, 1]]
+
+
+@on_every_device
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_nan_row_is_scored_into_distinct_experts(device_name, groups):
+    rule = {"scores": "sigmoid", "groups": groups, "groups_per_token": 1, "are_normalised": True}
+    logits = np.array([[1, 2, 3, 4, 5, 6], [np.nan, 2, np.nan, 4, 5, -np.nan], [np.nan] * 6], np.float32)
+    experts, weights = Operations.route(make_device(device_name, threads=1), logits, 2, **rule)
+    assert all(len({*row}) == 2 and {*row} <= {*range(6)} for row in experts.tolist())
+    assert np.isfinite(weights[0]).all()
+    assert np.isnan(weights[2]).all()
+
+
 @on_every_device
 def test_zeros_of_both_signs_are_equal(device_name):
     logits = np.array([[-0.0, 0.0, -0.0], [-1.0, -0.0, 0.0]], np.float32)
@@ -80,12 +131,20 @@ def test_a_nan_row_is_routed_to_distinct_experts(device_name, nan):
 
 
 @on_every_device
-@pytest.mark.parametrize("are_normalised", [False, True])
-def test_a_row_is_routed_alike_in_any_company(device_name, are_normalised):
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"are_normalised": False},
+        {"are_normalised": True},
+        {"are_normalised": True, "scores": "sigmoid", "groups": 3, "groups_per_token": 2},
+    ],
+    ids=["softmax", "normalised", "groups"],
+)
+def test_a_row_is_routed_alike_in_any_company(device_name, rule):
     logits = np.round(4 * normal(257, 21)) / 4
 
     def route(device: Device, chosen: np.ndarray) -> np.ndarray:
-        experts, weights = Operations.route(device, logits[chosen], 5, are_normalised=are_normalised)
+        experts, weights = Operations.route(device, logits[chosen], 5, **rule)
         return np.concatenate([experts.astype(np.float32), weights], axis=1)
 
     assert_row_invariant(device_name, route)
@@ -189,13 +248,22 @@ def test_a_row_reads_the_weights_of_its_own_experts_only():
     assert weight_bytes(replace(FEW.experts, count=9, per_token=1)) == least + 2 * of_router
 
 
-def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path):
-    plain = copy_of(further_checkpoint(Further.QWEN3_MOE), tmp_path, "plain")
+@pytest.mark.parametrize(
+    ("kind", "way", "block"),
+    [
+        (Further.QWEN3_MOE, "gptq", "Q4_0"),
+        (Further.GLM4_MOE, "awq of 64", "Q8_0"),
+        (Further.LFM2_MOE, "gptq", "Q4_0"),
+        (Further.GLM4_MOE, "int4 packed", "Q4_0"),
+    ],
+)
+def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind, way, block):
+    plain = copy_of(further_checkpoint(kind), tmp_path, "plain")
     packed = copy_of(plain, tmp_path, "packed")
-    values = quantise(packed, WAYS["gptq"])
+    values = quantise(packed, WAYS[way])
     edit_weights(plain, lambda tensors: tensors.update(values))
     blocks = find_blocks(load_checkpoint(packed))
-    assert blocks["layers.3.experts.7.down"] == "Q4_0"
+    assert blocks["layers.3.experts.7.gate"] == block
     assert "layers.3.router" not in blocks
     expected = native_model(load_checkpoint(plain), isas()[0], "f32")(PROMPT)
     by_values = native_model(load_checkpoint(packed), isas()[0], "f32")(PROMPT)
@@ -211,12 +279,23 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path):
         ({"count": 2}, r"experts\.per_token is 3; it must be in 1 \.\.\. 2"),
         ({"per_token": 0}, r"experts\.per_token is 0; it must be in 1 \.\.\. 7"),
         ({"size": 0}, r"experts\.size is 0; it must be in 1 \.\.\. 8388608"),
+        ({"groups": 4}, r"experts\.groups is 4; it must be in 1 \.\.\. 3"),
+        ({"groups": 2}, r"experts\.count is 7; it must be a multiple of experts\.groups = 2"),
+        ({"groups_per_token": 2}, r"experts\.groups_per_token is 2; it must be in 1 \.\.\. 1"),
+        ({"count": 6, "groups": 3}, r"experts\.per_token is 3; it must be in 1 \.\.\. 2"),
+        ({"sum_offset": -1.0}, r"experts\.sum_offset is -1\.0+; it must be finite and not negative"),
+        ({"weight_scale": np.nan}, r"experts\.weight_scale is nan; it must be finite and not negative"),
+        ({"scores": "softmax", "has_choice_bias": True}, "must be 1 and false where scores is"),
+        ({"scores": "softmax", "count": 6, "per_token": 2, "groups": 2}, "must be 1 and false where scores is"),
+        ({"scores": "tanh"}, r"experts\.scores is \"tanh\"; it must be one of"),
     ],
 )
 def test_impossible_experts_are_refused(changes, message):
     assert FEW.experts is not None
+    experts = replace(FEW.experts, scores=ExpertScores.SIGMOID)
+    DecoderConfig(replace(FEW, experts=experts))
     with pytest.raises(ValueError, match=message):
-        DecoderConfig(replace(FEW, experts=replace(FEW.experts, **changes)))
+        DecoderConfig(replace(FEW, experts=replace(experts, **changes)))
 
 
 @pytest.mark.parametrize(("field", "value"), [("gated_mlp", False), ("parallel_mlp", True)])
@@ -228,6 +307,20 @@ def test_experts_need_gates_and_a_sequential_mlp(field, value):
 def test_clamped_swiglu_needs_a_gated_mlp():
     with pytest.raises(ValueError, match=r'gated_mlp is false; it must be true where activation is "clamped_swiglu"'):
         DecoderConfig(replace(PLAIN, activation=Activation.CLAMPED_SWIGLU, gated_mlp=False))
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "message"),
+    [
+        (FEW, Attention(has_experts=False), r"intermediate_size is 0; it must be in 1 \.\.\. 8388608"),
+        (FEW, Attention(mlp_size=0, has_experts=False), r"layers\[1\]\.mlp_size is 0; it must be in 1"),
+        (PLAIN, Attention(mlp_size=0), r"layers\[1\]\.mlp_size is 0; it must be in 1 \.\.\. 8388608"),
+        (FEW, Attention(mlp_size=-1), r"layers\[1\]\.mlp_size is -1; it must be in 0 \.\.\. 8388608"),
+    ],
+)
+def test_a_layer_has_an_mlp_or_experts(model, layer, message):
+    with pytest.raises(ValueError, match=message):
+        DecoderConfig(replace(model, layers=(Attention(mlp_size=8), layer)))
 
 
 def test_without_experts_there_is_an_mlp():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm
+from services.engine.checkpoint.model_config import Activation, ExpertScores, ModelConfig, Norm, QkNorm
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
 from tests.harness.models.further_checkpoints import Further, further_checkpoint, stack_experts
 from tests.native.harness import reference_decoder
@@ -108,6 +108,23 @@ FEATURES = {
     (Further.LFM2, "taps of earlier positions"): with_fewer_taps,
     (Further.LFM2, "biases of convolutions"): lambda config: replace(config, conv_bias=False),
     (Further.LFM2, "norms of query and key"): without_qk_norm,
+    **{
+        (kind, feature): switched
+        for kind in (Further.LFM2_MOE, Further.GLM4_MOE)
+        for feature, switched in {
+            "scores by sigmoids": lambda config: with_experts(config, scores=ExpertScores.SOFTMAX),
+            "bias of choices": lambda config: with_experts(config, has_choice_bias=False),
+            "scale of weights": lambda config: with_experts(config, weight_scale=1.0),
+            "weights that sum up to 1": lambda config: with_experts(config, are_normalised=False),
+        }.items()
+    },
+    (Further.LFM2_MOE_PLAIN, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),
+    (Further.GLM4_MOE, "groups of experts"): lambda config: with_experts(config, groups=1, groups_per_token=1),
+    (Further.GLM4_MOE, "how many groups"): lambda config: with_experts(config, groups_per_token=1),
+    (Further.GLM4_MOE, "expert for all tokens"): lambda config: replace(config, intermediate_size=0),
+    (Further.GLM4_MOE, "norms of query and key"): without_qk_norm,
+    (Further.GLM4_MOE, "bias of query, key and value"): without_attention_bias,
+    (Further.GLM4_MOE_AIR, "partial rotation"): _with_whole_heads_turning,
     (Further.OLMOE, "norms of query and key"): without_qk_norm,
     (Further.OLMOE, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),
     (Further.OLMOE, "how many experts"): lambda config: with_experts(config, per_token=2),

@@ -14,13 +14,14 @@ from services.engine.decoder.native import BLOCK_SIZE, Batch
 from tests.harness.models.checkpoints import edit_weights
 from tests.harness.models.further_checkpoints import Further, stack_experts
 from tests.harness.models.gguf_files import write_gguf
-from tests.harness.models.mtp_folders import write_mtp_folder
+from tests.harness.models.mtp_folders import AROUND, AROUND_GLM, write_mtp_folder
 from tests.native.harness.devices import DEVICES, make_device
 from tests.native.harness.parity import PROMPT, relative_error
 
 TOKENS = PROMPT[:40]
+GLM_LAYER = "model.layers.4."
 READ = 30  # rows that read the target's features; those after them are chained
-KINDS = (Further.QWEN3_5, Further.QWEN3_5_PICTURES, Further.QWEN3_5_MOE, Further.QWEN3_NEXT)
+KINDS = (Further.QWEN3_5, Further.QWEN3_5_PICTURES, Further.QWEN3_5_MOE, Further.QWEN3_NEXT, Further.GLM4_MOE)
 
 
 class Oracle:
@@ -32,12 +33,11 @@ class Oracle:
         text = target.model.language_model if hasattr(target.model, "language_model") else target.model
         config = text.config.__class__(**text.config.to_dict())
         config.num_hidden_layers, config.layer_types = 1, ["full_attention"]
-        config._attn_implementation = "eager"
+        config._attn_implementation, config.first_k_dense_replace = "eager", 0
         self.text, self.head, self.layer = text, target.lm_head, type(text)(config).eval()
-        stored = _mtp_tensors(folder)
-        own = {name.removeprefix("mtp."): each for name, each in stored.items()}
+        own = _mtp_tensors(folder)
         self.fc = own.pop("fc.weight")
-        norms = {name: own.pop(f"pre_fc_norm_{name}.weight") for name in ("embedding", "hidden")}
+        norms = {name: own.pop(f"{name}.weight") for name in ("embedding", "hidden")}
         self.norms = {name: _norm_of(self.layer.norm, weight) for name, weight in norms.items()}
         own["embed_tokens.weight"] = text.embed_tokens.weight
         self.layer.load_state_dict(own)
@@ -57,16 +57,22 @@ class Oracle:
 
 
 def _mtp_tensors(folder: Path) -> dict[str, Tensor]:
+    """Under the names of a model of one layer, and those of the dictionary of what lies around it."""
     stored: dict[str, Tensor] = {}
     edit_weights(folder, stored.update)
-    found = {name: each for name, each in stored.items() if name.startswith("mtp.")}
+    found = {name: each for name, each in stored.items() if name.startswith(("mtp.", GLM_LAYER))}
+    found = {name.removeprefix("mtp.").replace(GLM_LAYER, "layers.0."): each for name, each in found.items()}
+    for names in (AROUND, {part: f"layers.0.{name}" for part, name in AROUND_GLM.items()}):
+        for part, name in names.items():
+            if f"{name}.weight" in found:
+                found[f"{part}.weight"] = found.pop(f"{name}.weight")
     if any(".experts.0." in name for name in found):
         stack_experts(found)
     return found
 
 
 def _norm_of(like: nn.Module, weight: Tensor) -> nn.Module:
-    norm = type(like)(len(weight), eps=like.eps)
+    norm = type(like)(len(weight), eps=getattr(like, "eps", None) or like.variance_epsilon)
     norm.load_state_dict({"weight": weight})
     return norm
 
@@ -81,18 +87,20 @@ class Native:
         self.blocks = range(-(-len(TOKENS) // BLOCK_SIZE))
         sizes = {"weights": "f32", "kv": "f32", "num_blocks": len(self.blocks)}
         self.target = new_decoder(checkpoint, device, **sizes)
-        self.target.allocate_states(num_slots=1, ring_rows=8)
+        self.slot = 0 if checkpoint.config.has_states else None
+        if self.slot is not None:
+            self.target.allocate_states(num_slots=1, ring_rows=8)
         self.target.keep_features(drafter.boundaries)
         fill_decoder(checkpoint, self.target, device, "f32")
         self.drafter = new_decoder(drafter.checkpoint, device, **sizes, target=self.target)
         fill_decoder(drafter.checkpoint, self.drafter, device, "f32")
 
     def logits(self) -> Tensor:
-        batch = self._batch(TOKENS[:READ], 0, READ, slot=0)
+        batch = self._batch(TOKENS[:READ], 0, READ, slot=self.slot)
         self.drafter.read_features(self.target.forward(batch), range(READ))
         first = self.drafter.forward(self._batch(TOKENS[1 : READ + 1], 0, READ)).logits.numpy()
         rows = [torch.from_numpy(first)]
-        results = self.target.forward(self._batch(TOKENS[:READ], 0, READ, slot=0))
+        results = self.target.forward(self._batch(TOKENS[:READ], 0, READ, slot=self.slot))
         self.drafter.read_features(results, range(READ))
         self.drafter.forward(self._batch(TOKENS[1 : READ + 1], 0, 1))  # only the last row is carried over
         for row in range(READ, len(TOKENS) - 1):

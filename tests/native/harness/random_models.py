@@ -12,6 +12,7 @@ from services.engine.checkpoint.model_config import (
     Activation,
     Attention,
     Experts,
+    ExpertScores,
     ModelConfig,
     Norm,
     QkNorm,
@@ -112,7 +113,9 @@ EXPERT_MODELS = {
         PLAIN, intermediate_size=0, experts=Experts(count=7, per_token=3, size=40, are_normalised=False)
     ),
     "many experts, whose weights sum up to 1, and an MLP by a gate": replace(
-        PLAIN, intermediate_size=50, experts=Experts(count=34, per_token=9, size=24, are_normalised=True)
+        PLAIN,
+        intermediate_size=50,
+        experts=Experts(count=34, per_token=9, size=24, are_normalised=True, has_shared_gate=True),
     ),
     "experts with biases and clamped gates, sinks, windows": replace(
         PLAIN,
@@ -123,6 +126,23 @@ EXPERT_MODELS = {
         attention_bias=True,
         output_bias=True,
         layers=(Attention(window=20), Attention()),
+    ),
+    "groups of experts with sigmoids, chosen by a bias, and an MLP, after a layer without": replace(
+        PLAIN,
+        intermediate_size=30,
+        experts=Experts(
+            count=12,
+            per_token=4,
+            size=40,
+            scores=ExpertScores.SIGMOID,
+            are_normalised=True,
+            sum_offset=0.5,
+            weight_scale=2.5,
+            groups=4,
+            groups_per_token=2,
+            has_choice_bias=True,
+        ),
+        layers=(Attention(mlp_size=90, has_experts=False), Attention()),
     ),
 }
 """For those devices only that have the operations of experts: CPUs."""
@@ -136,6 +156,8 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
         values = rng.standard_normal(shape)
         if "norm" in name and not name.endswith("bias"):
             values = 1.0 + 0.3 * values
+        elif name.endswith("choice_bias"):
+            values *= 0.1
         elif len(shape) == 2 and name not in ("embedding", "markov_in"):
             values *= shape[1] ** -0.5
         weights[name] = values.astype(np.float32)

@@ -15,7 +15,10 @@ from torch.nn import functional
 from services.engine.checkpoint.model_config import (
     Activation,
     Attention,
+    Experts,
+    ExpertScores,
     GatedDelta,
+    LayerMlp,
     ModelConfig,
     Norm,
     QkNorm,
@@ -98,7 +101,7 @@ class ReferenceDecoder:
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
-        mixed = self._experts(prefix, read) if config.experts else self._mlp(prefix, read, has_bias=config.mlp_bias)
+        mixed = self._mlps(prefix, config.layers[layer], read)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
     def _attention(self, layer: int, own: Attention, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
@@ -191,24 +194,29 @@ class ReferenceDecoder:
         gate = self._linear(prefix + "gate", hidden, has_bias=has_bias) if self.config.gated_mlp else None
         return self._linear(prefix + "down", _activated(self.config.activation, up, gate), has_bias=has_bias)
 
-    def _experts(self, prefix: str, hidden: Tensor) -> Tensor:
-        """Return the sum of the experts that the router chooses (arXiv 1701.06538, section 2), plus any gated MLP."""
-        experts, out = self.config.experts, torch.zeros_like(hidden)
-        assert experts is not None
+    def _mlps(self, prefix: str, layer: LayerMlp, hidden: Tensor) -> Tensor:
+        """Return what the MLP for all tokens, the experts or both together give.  # [tokens, hidden]"""
+        config, experts, out = self.config, self.config.experts_of(layer), torch.zeros_like(hidden)
+        if config.mlp_size(layer):
+            out = self._mlp(prefix, hidden, has_bias=config.mlp_bias)
+        if experts is None:
+            return out
+        if config.mlp_size(layer) and experts.has_shared_gate:
+            out = torch.sigmoid(hidden @ self._weights[prefix + "shared_gate"].T) * out
+        return self._experts(prefix, experts, hidden) + out
+
+    def _experts(self, prefix: str, experts: Experts, hidden: Tensor) -> Tensor:
+        """Return the sum of the experts that the router chooses (arXiv 1701.06538, section 2).  # [tokens, hidden]"""
+        out = torch.zeros_like(hidden)
         logits = self._linear(prefix + "router", hidden, has_bias=experts.have_biases).float()
-        ranked = logits.sort(dim=-1, descending=True, stable=True)  # the lowest id first among equals
-        chosen = ranked.indices[:, : experts.per_token]  # [tokens, per_token]
-        scores = logits.gather(1, chosen)
-        scores = scores - (scores if experts.are_normalised else logits).logsumexp(-1, keepdim=True)
-        weights = torch.zeros_like(logits).scatter(1, chosen, scores.exp())  # [tokens, experts]
+        bias = self._weights[prefix + "choice_bias"].float() if experts.has_choice_bias else None
+        chosen, scores = choose_experts(experts, logits, bias)
+        weights = torch.zeros_like(logits).scatter(1, chosen, scores)  # [tokens, experts]
         for expert in sorted({*chosen.flatten().tolist()}):
             tokens = (chosen == expert).any(-1).nonzero()[:, 0]
             mixed = self._mlp(f"{prefix}experts.{expert}.", hidden[tokens], has_bias=experts.have_biases)
             out[tokens] += weights[tokens, expert, None].to(self.dtype) * mixed
-        if not self.config.intermediate_size:
-            return out
-        gate = torch.sigmoid(hidden @ self._weights[prefix + "shared_gate"].T)  # [tokens, 1]
-        return out + gate * self._mlp(prefix, hidden, has_bias=self.config.mlp_bias)
+        return out
 
     def _linear(self, name: str, hidden: Tensor, *, has_bias: bool) -> Tensor:
         out = hidden @ self._weights[name].T
@@ -222,6 +230,30 @@ class ReferenceDecoder:
         wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps) * self._weights[name]
         bias = self._weights.get(f"{name}_bias") if self.config.norm_bias else None
         return (wide if bias is None else wide + bias).to(self.dtype)
+
+
+def choose_experts(experts: Experts, logits: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the experts of each token and their weights, the lowest id first among equals.  # [tokens, per_token]
+
+    `bias` is added only where experts and groups of them are compared (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    """
+    is_softmax = experts.scores is ExpertScores.SOFTMAX
+    choices = (logits if is_softmax else torch.sigmoid(logits)) + (0 if bias is None else bias)
+    if experts.groups > 1:
+        groups = choices.view(len(choices), experts.groups, -1)
+        sums = groups.topk(2, dim=-1).values.sum(-1)  # [tokens, groups]
+        best = sums.sort(dim=-1, descending=True, stable=True).indices[:, : experts.groups_per_token]
+        others = torch.ones_like(sums, dtype=torch.bool).scatter(1, best, value=False)
+        choices = groups.masked_fill(others[..., None], -math.inf).flatten(1)
+    ranked = choices.sort(dim=-1, descending=True, stable=True)
+    chosen = ranked.indices[:, : experts.per_token]
+    scores = logits.gather(1, chosen)
+    if is_softmax:
+        scores = (scores - (scores if experts.are_normalised else logits).logsumexp(-1, keepdim=True)).exp()
+    else:
+        scores = torch.sigmoid(scores)
+        scores = scores / (scores.sum(-1, keepdim=True) + experts.sum_offset) if experts.are_normalised else scores
+    return chosen, experts.weight_scale * scores
 
 
 def rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:

@@ -50,7 +50,7 @@ def test_the_model_is_the_one_that_the_file_describes(tmp_path, device_name, kin
 
 
 @on_cpus
-@pytest.mark.parametrize("kind", [Further.MIXTRAL, Further.QWEN2_MOE])
+@pytest.mark.parametrize("kind", [Further.MIXTRAL, Further.QWEN2_MOE, Further.GLM4_MOE])
 def test_experts_are_the_ones_that_the_file_describes(tmp_path, device_name, kind):
     """Matrices whose rows are no whole blocks are no integers in the file either."""
     path = write_gguf(further_checkpoint(kind), tmp_path / "experts.gguf", gguf.GGMLQuantizationType.Q8_0)

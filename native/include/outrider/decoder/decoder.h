@@ -141,7 +141,7 @@ class Decoder {
     void keep_feature(int boundary);
     void mix(int layer);
     void mlp(int layer);
-    void activate(const LayerWeights& layer);
+    void activate(const LayerWeights& layer, int size);
     void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm);
     int rows() const { return workspace_.rows.places().rows; }

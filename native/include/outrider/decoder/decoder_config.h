@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/state_operations.h"
 
@@ -29,15 +30,19 @@ struct LayerConfig {
     bool looks_ahead = false;  // of attention: a row attends to the later rows of its sequence, too
     int taps = 0;              // of a short convolution, in positions
     DeltaShape delta = {};
+    std::optional<int> mlp_size = {};  // of its MLP for all rows; empty: intermediate_size
+    bool has_experts = true;           // if the model has any
 };
 
 /// A mixture of experts: a router chooses `per_token` of `count` MLPs for each row.
 struct Experts {
     int count = 0;
     int per_token = 0;
-    int size = 0;                 // intermediate size of each expert
-    bool are_normalised = false;  // the weights of the chosen experts sum to 1
-    bool have_biases = false;     // of the experts and of the router
+    int size = 0;  // intermediate size of each expert
+    RoutingRule rule = {};
+    bool have_biases = false;      // of the experts and of the router
+    bool has_choice_bias = false;  // of each expert, added to its score when experts are chosen
+    bool has_shared_gate = false;  // the MLP for all rows beside the experts is scaled by a gate
 };
 
 /// How the features of a row are normed: not at all, all as one vector, or each by itself.
@@ -103,7 +108,7 @@ struct DecoderConfig {
     bool gated_mlp = true;
     bool parallel_mlp = false;  // the MLP reads attention's input, not the residual after attention
     bool tied_embeddings = false;
-    std::optional<Experts> experts;    // added to the MLP for all rows, whose output is scaled by a gate
+    std::optional<Experts> experts;    // added to the MLP for all rows
     std::optional<Features> features;  // of an attached drafter
 
     int q_size() const { return num_heads * head_dim; }
@@ -142,7 +147,17 @@ struct DecoderConfig {
     }
     /// The inputs of a layer's queries, keys and values.
     int attention_input_size(int layer) const { return reads_both(layer) ? 2 * hidden_size : hidden_size; }
-    int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
+    /// The size of a layer's MLP for all rows; 0: it has none.
+    int mlp_size(int layer) const { return layers[layer].mlp_size.value_or(intermediate_size); }
+    int largest_mlp_size() const {
+        int largest = 0;
+        for (int layer = 0; layer < num_layers(); ++layer) {
+            largest = std::max(largest, mlp_size(layer));
+        }
+        return largest;
+    }
+    bool has_experts(int layer) const { return experts && layers[layer].has_experts; }
+    int gate_up_size() const { return (gated_mlp ? 2 : 1) * largest_mlp_size(); }
 
     /// Throws std::invalid_argument that names the invalid field.
     void validate() const;

@@ -21,9 +21,10 @@ class ExpertMlp {
     /// Allocates memory for so many rows; returns whether any buffer has moved.
     bool reserve(int rows);
 
-    /// delta = the weighted sum of the experts' outputs, plus the gated output of the MLP for all rows, which
-    /// `delta` holds before if there is one.  # delta: [rows, hidden]
-    void run(const ExpertWeights& weights, const Activations& input, int rows, float* delta);
+    /// delta = the weighted sum of the experts' outputs, plus the output of the MLP for all rows, by its gate if there
+    /// is one. `delta` holds it before if `adds_to_delta`.  # delta: [rows, hidden]
+    void run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
+             float* delta);
 
   private:
     Routing routing();
@@ -35,7 +36,6 @@ class ExpertMlp {
     Experts experts_;
     Activation activation_;
     int hidden_size_;
-    bool has_gate_;
     std::vector<ExpertMatrix> matrices_;  // the matrices of the products being enqueued
     DeviceBuffer<int32_t> choices_;       // [rows, per_token], the chosen experts
     DeviceBuffer<int32_t> places_;        // [rows, per_token]

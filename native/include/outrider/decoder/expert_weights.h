@@ -20,6 +20,7 @@ struct Expert {
 struct ExpertWeights {
     FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, if there is one
     DeviceBuffer<float> router_bias;  // null: none
+    DeviceBuffer<float> choice_bias;  // [count] or null
     std::vector<Expert> each;
     int per_token = 0;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -63,7 +64,7 @@ struct Workspace {
     DeviceBuffer<float> delta;                    // [rows, hidden], to be added to the residual
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
     ActivationBuffer normed;                      // [rows, hidden]
-    ActivationBuffer gated;                       // [rows, intermediate]
+    std::map<int, ActivationBuffer> gated;        // [rows, size] for each size of an MLP
     ActivationBuffer lm_head_input;               // [logits, hidden]
     std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]
 };

@@ -18,12 +18,27 @@ struct Routing {
     int per_token = 0;
 };
 
-/// Chooses each row's experts by the greatest logits, ties by lowest id; the weights are the softmax over all
-/// logits, or over those of the chosen experts if `are_normalised`.
+/// The scores of experts by their logits: the softmax over all, or the logistic function of each.
+enum class ExpertScores { softmax, sigmoid };
+
+/// How the weights of a row's experts come from its logits.
+struct RoutingRule {
+    ExpertScores scores = ExpertScores::softmax;
+    bool are_normalised = false;  // the weights are the chosen experts' scores, divided by their sum
+    float sum_offset = 0.0f;      // added to that sum
+    float weight_scale = 1.0f;
+    int groups = 1;  // of neighbouring experts, equally many
+    int groups_per_token = 1;
+};
+
+/// Chooses each row's experts by the greatest logits, or by the greatest sums of a sigmoid and the expert's bias, ties
+/// by lowest id. Of several groups those with the greatest sums of their best two are considered (DeepSeek-V3,
+/// arXiv 2412.19437, section 2.1.2). The weights are scores without the bias.
 struct Route {
     const float* logits = nullptr;  // [rows, stride]
     int64_t stride = 0;
-    bool are_normalised = false;
+    const float* choice_bias = nullptr;  // [count] or null
+    RoutingRule rule = {};
     Routing out;
     int rows = 0;
 };
@@ -48,12 +63,13 @@ struct ExpertProducts {
 };
 
 /// out = share(gates) * out + the sum of weight * output over the row's experts, in the order of their ids.
-/// share is the logistic function, or 0 if there are no gates.
+/// share is the logistic function, or 1 if there are no gates; without `adds_to_out` the first term is 0.
 struct MixExperts {
     Routing routing;
     const float* outputs = nullptr;  // [rows * per_token, width], in gathered order
     const float* gates = nullptr;    // [rows, gate_stride] or null
     int64_t gate_stride = 0;
+    bool adds_to_out = false;
     float* out = nullptr;  // [rows, width]
     int rows = 0;
     int width = 0;

@@ -8,11 +8,36 @@
 namespace outrider::cuda {
 namespace {
 
-/// Orders the experts by logit (-0 and 0 are equal), ties by lowest id.
-__device__ int64_t rank_of(const float* logits, int id) {
-    const auto bits = bit_cast<int32_t>(logits[id] + 0.0f);
+/// Orders numbers by size (-0 and 0 are equal), ties by lowest id.
+__device__ int64_t rank_of(const float* values, int id) {
+    const auto bits = bit_cast<int32_t>(values[id] + 0.0f);
     const int32_t ordered = bits ^ (bits >> 31 & 0x7FFFFFFF);
     return ordered * (int64_t{1} << 32) - id;
+}
+
+/// Whether fewer than `chosen` of the values rank above this one.
+__device__ bool is_among_best(const float* values, int count, int id, int chosen) {
+    const int64_t rank = rank_of(values, id);
+    int greater = 0;
+    for (int other = 0; other < count; ++other) {
+        greater += rank_of(values, other) > rank;
+    }
+    return greater < chosen;
+}
+
+__device__ float sigmoid(float value) {
+    return 1.0f / (1.0f + exponential(-value));
+}
+
+__device__ float sum_of_best_two(const float* values, int count) {
+    float best = minus_infinity();
+    float second = best;
+    for (int i = 0; i < count; ++i) {
+        const float value = values[i];
+        second = value > best ? best : value > second ? value : second;
+        best = value > best ? value : best;
+    }
+    return best + second;
 }
 
 /// A block routes one row. Its threads share the experts; sums are added up thread by thread, lane by lane
@@ -26,9 +51,19 @@ struct RouteRow {
 
     __device__ void operator()(const Block& block) const {
         const float* logits = op.logits + block.index * op.stride;
-        auto* const are_chosen = block.shared + kReduced;  // [count]
+        auto* const choices = reinterpret_cast<float*>(block.shared + kReduced);  // [count]
+        auto* const sums = choices + op.out.count;                                // [groups]
+        auto* const are_chosen = reinterpret_cast<char*>(sums + op.rule.groups);  // [count]
         for (int id = block.thread; id < op.out.count; id += kThreads) {
-            are_chosen[id] = static_cast<char>(is_chosen(logits, id));
+            const float value = is_softmax() ? logits[id] : sigmoid(logits[id]);
+            choices[id] = op.choice_bias ? value + op.choice_bias[id] : value;
+        }
+        block.synchronize();
+        if (op.rule.groups > 1) {
+            leave_best_groups(block, choices, sums);
+        }
+        for (int id = block.thread; id < op.out.count; id += kThreads) {
+            are_chosen[id] = static_cast<char>(is_among_best(choices, op.out.count, id, op.out.per_token));
         }
         block.synchronize();
         float largest = minus_infinity();
@@ -38,25 +73,38 @@ struct RouteRow {
         largest = reduce<kThreads>(block, largest, Greater());
         float sum = 0.0f;
         for (int id = block.thread; id < op.out.count; id += kThreads) {
-            sum += are_chosen[id] || !op.are_normalised ? exponential(logits[id] - largest) : 0.0f;
+            sum += are_chosen[id] || !op.rule.are_normalised ? score(logits[id], largest) : 0.0f;
         }
-        sum = sum_of_block<kThreads>(block, sum);
+        sum = sum_of_block<kThreads>(block, sum) + op.rule.sum_offset;
+        const float divisor = is_softmax() || op.rule.are_normalised ? sum : 1.0f;
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             if (are_chosen[id]) {
                 const int64_t choice = block.index * op.out.per_token + number_before(are_chosen, id);
                 op.out.experts[choice] = id;
-                op.out.weights[choice] = exponential(logits[id] - largest) / sum;
+                op.out.weights[choice] = op.rule.weight_scale * (score(logits[id], largest) / divisor);
             }
         }
     }
 
-    __device__ bool is_chosen(const float* logits, int id) const {
-        const int64_t rank = rank_of(logits, id);
-        int greater = 0;
-        for (int other = 0; other < op.out.count; ++other) {
-            greater += rank_of(logits, other) > rank;
+    /// Keeps the experts of other groups than the best from being chosen.
+    __device__ void leave_best_groups(const Block& block, float* choices, float* sums) const {
+        const int size = op.out.count / op.rule.groups;
+        for (int group = block.thread; group < op.rule.groups; group += kThreads) {
+            sums[group] = sum_of_best_two(choices + group * size, size);
         }
-        return greater < op.out.per_token;
+        block.synchronize();
+        for (int id = block.thread; id < op.out.count; id += kThreads) {
+            if (!is_among_best(sums, op.rule.groups, id / size, op.rule.groups_per_token)) {
+                choices[id] = minus_infinity();
+            }
+        }
+        block.synchronize();
+    }
+
+    __device__ bool is_softmax() const { return op.rule.scores == ExpertScores::softmax; }
+
+    __device__ float score(float logit, float largest) const {
+        return is_softmax() ? exponential(logit - largest) : sigmoid(logit);
     }
 
     __device__ static int number_before(const char* are_chosen, int id) {
@@ -115,9 +163,9 @@ struct MixedValue {
         const int64_t row = index / op.width;
         const int64_t column = index % op.width;
         const int64_t first = row * op.routing.per_token;
-        float sum = 0.0f;
+        float sum = op.adds_to_out ? op.out[index] : 0.0f;
         if (op.gates) {
-            sum = 1.0f / (1.0f + exponential(-op.gates[row * op.gate_stride])) * op.out[index];
+            sum *= sigmoid(op.gates[row * op.gate_stride]);
         }
         for (int64_t choice = first; choice < first + op.routing.per_token; ++choice) {
             const float output = op.outputs[int64_t{op.routing.places[choice]} * op.width + column];
@@ -130,7 +178,9 @@ struct MixedValue {
 }  // namespace
 
 void route(const Stream& stream, const Route& op) {
-    for_each_block(stream, op.rows, RouteRow::kReduced + op.out.count, RouteRow{op});
+    const size_t numbers = static_cast<size_t>(op.out.count) + op.rule.groups;
+    for_each_block(stream, op.rows, RouteRow::kReduced + numbers * sizeof(float) + op.out.count,
+                   RouteRow{op});
     for_each_block(stream, op.out.count, GatherExpert::kSharedBytes,
                    GatherExpert{op.out, int64_t{op.rows} * op.out.per_token});
 }

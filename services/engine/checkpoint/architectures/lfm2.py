@@ -1,4 +1,4 @@
-"""LFM2: short convolutions instead of attention on most layers; the size of the MLP follows a rule."""
+"""LFM2: short convolutions instead of attention on most layers; the size of the MLP follows a rule, or has experts."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_num_layers
 from services.engine.checkpoint.architectures.layer_kinds import FULL, read_listed_types
+from services.engine.checkpoint.architectures.mixture import read_scored_experts, with_experts
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
@@ -19,6 +20,7 @@ _SAME_AS = {
     **{"num_heads": "num_attention_heads", "block_norm_eps": "norm_eps"},
 }
 _MUST_BE_ON = ("block_use_swiglu", "use_pos_enc")
+_SUM_OFFSET = 1e-6  # of the weights of a token's experts
 
 
 def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
@@ -35,6 +37,16 @@ def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
         qk_norm=QkNorm.HEAD,
         layers=tuple(ShortConvolution(taps=taps) if kind == CONV else Attention() for kind in types),
         conv_bias=config.flag("conv_bias", False),
+    )
+
+
+def _read_lfm2_moe(config: JsonFields, context_length: int) -> ModelConfig:
+    """Read a mixture, whose first layers have an MLP of the size that the field says."""
+    decoder = _read_lfm2(config.replaced({"block_auto_adjust_ff_dim": False}), context_length)
+    has_bias = config.flag("use_expert_bias", True)
+    experts = read_scored_experts(config, sum_offset=_SUM_OFFSET, has_choice_bias=has_bias)
+    return with_experts(
+        decoder, experts, first=config.integer("num_dense_layers", minimum=0, maximum=decoder.num_layers)
     )
 
 
@@ -85,25 +97,45 @@ def _check_labels(config: JsonFields) -> None:
             raise config.error(name, "only true is supported")
 
 
+_DEFAULTS = {
+    **{"norm_eps": 1e-5, "conv_L_cache": 3, "tie_word_embeddings": True, "vocab_size": 65_536},
+    **{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
+    **{"max_position_embeddings": 128_000, "rope_theta": 1_000_000.0},
+}
+_FIELDS = fields("norm_eps hidden_act conv_L_cache conv_bias layer_types tie_embedding", *_SAME_AS, *_MUST_BE_ON)
 LFM2 = {
     "Lfm2ForCausalLM": Architecture(
         model_type="lfm2",
         models="LFM2 (350M, 700M, 1.2B, 2.6B), LFM2.5 (1.2B)",
         features="short convolutions instead of attention on most layers; norms of each query and key",
         read_config=_read_lfm2,
-        fields=fields(
-            "norm_eps hidden_act conv_L_cache conv_bias layer_types full_attn_idxs block_ff_dim tie_embedding",
-            "block_multiple_of block_ffn_dim_multiplier block_auto_adjust_ff_dim",
+        fields=_FIELDS
+        | fields(
+            "full_attn_idxs block_ff_dim block_multiple_of block_ffn_dim_multiplier block_auto_adjust_ff_dim",
             "block_mlp_init_scale block_out_init_scale block_use_xavier_init conv_use_xavier_init",
-            *_SAME_AS,
-            *_MUST_BE_ON,
         ),
         names=tensor_names.LFM2_NAMES,
         defaults={
-            **{"norm_eps": 1e-5, "conv_L_cache": 3, "tie_word_embeddings": True},
-            **{"vocab_size": 65_536, "hidden_size": 2560, "intermediate_size": 12_288, "num_hidden_layers": 32},
-            **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128_000},
-            **{"block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "rope_theta": 1_000_000.0},
+            **_DEFAULTS,
+            **{"hidden_size": 2560, "intermediate_size": 12_288},
+            **{"block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0},
         },
-    )
+    ),
+    "Lfm2MoeForCausalLM": Architecture(
+        model_type="lfm2_moe",
+        models="LFM2 and LFM2.5 (8B-A1B), LFM2 (24B-A2B)",
+        features="as LFM2, with experts that are scored one by one and chosen with a bias; dense first layers",
+        read_config=_read_lfm2_moe,
+        fields=_FIELDS
+        | fields(
+            "num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob num_dense_layers",
+            "routed_scaling_factor use_expert_bias",
+        ),
+        names=tensor_names.LFM2_MOE_NAMES,
+        defaults={
+            **_DEFAULTS,
+            **{"hidden_size": 2048, "intermediate_size": 7168, "moe_intermediate_size": 1792},
+            **{"num_experts": 32, "num_experts_per_tok": 4, "num_dense_layers": 2},
+        },
+    ),
 }

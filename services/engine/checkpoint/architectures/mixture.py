@@ -1,4 +1,4 @@
-"""Mixtures of experts: OLMoE, Qwen 3 MoE, Mixtral, Qwen 2 MoE, GPT-OSS."""
+"""Mixtures of experts: OLMoE, Qwen 3 MoE, Mixtral, Qwen 2 MoE, GPT-OSS; and what others read of their experts."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from services.engine.checkpoint.architectures.layer_kinds import (
     read_layers,
     read_layers_alike,
 )
-from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Activation, Experts, ExpertScores, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
 
 _MOST_EXPERTS = 1 << 10
@@ -47,11 +47,8 @@ def _read_mixtral(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_qwen2_moe(config: JsonFields, context_length: int) -> ModelConfig:
-    return replace(
-        _read_mixture(config, context_length, size="moe_intermediate_size"),
-        intermediate_size=read_shared_size(config),
-        attention_bias=config.flag("qkv_bias", True),
-    )
+    decoder = _read_mixture(config, context_length, size="moe_intermediate_size")
+    return with_shared_expert(config, replace(decoder, attention_bias=config.flag("qkv_bias", True)))
 
 
 def _read_gpt_oss(config: JsonFields, context_length: int) -> ModelConfig:
@@ -91,8 +88,7 @@ def read_experts(config: JsonFields, *, size: str, are_normalised: bool, have_bi
     `size` is the field of an expert's width. `are_normalised` says whether the weights of a token's experts sum up
     to 1.
     """
-    count_field = "num_local_experts" if "num_local_experts" in config else "num_experts"  # in newer and older files
-    count = config.integer(count_field, maximum=_MOST_EXPERTS)
+    count = config.integer(_count_field(config), maximum=_MOST_EXPERTS)
     return Experts(
         count=count,
         per_token=config.integer("num_experts_per_tok", maximum=count),
@@ -102,9 +98,53 @@ def read_experts(config: JsonFields, *, size: str, are_normalised: bool, have_bi
     )
 
 
-def read_shared_size(config: JsonFields) -> int:
-    """Read the width of the expert that all tokens share; raises CheckpointError."""
-    return config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE)
+def read_scored_experts(config: JsonFields, *, sum_offset: float, has_choice_bias: bool) -> Experts:
+    """Read experts that are scored by sigmoids, one by one; raises CheckpointError for a bad field."""
+    experts = read_experts(config, size="moe_intermediate_size", are_normalised=config.flag("norm_topk_prob", True))
+    groups, chosen = _read_groups(config, experts)
+    return replace(
+        experts,
+        scores=ExpertScores.SIGMOID,
+        sum_offset=sum_offset,
+        weight_scale=config.number("routed_scaling_factor", 1.0),
+        has_choice_bias=has_choice_bias,
+        groups=groups,
+        groups_per_token=chosen,
+    )
+
+
+def _read_groups(config: JsonFields, experts: Experts) -> tuple[int, int]:
+    """Read how many groups of experts there are, and how many of them are considered for a token."""
+    groups = config.integer("n_group", 1, maximum=max(1, experts.count // 2))
+    if experts.count % groups:
+        raise config.error("n_group", f"must divide {_count_field(config)} {experts.count}, is {groups}")
+    chosen, size = config.integer("topk_group", 1, maximum=groups), experts.count // groups
+    if experts.per_token > chosen * size:
+        problem = f"leaves {chosen * size} experts, fewer than num_experts_per_tok {experts.per_token}"
+        raise config.error("topk_group", problem)
+    return groups, chosen
+
+
+def _count_field(config: JsonFields) -> str:
+    """Return the field of the number of experts, which has several names."""
+    return next((name for name in ("num_local_experts", "n_routed_experts") if name in config), "num_experts")
+
+
+def with_experts(decoder: ModelConfig, experts: Experts, *, first: int, shared_size: int = 0) -> ModelConfig:
+    """Return the decoder with experts on the layers from `first` on, beside an MLP of `shared_size` if it is not 0.
+
+    The layers before have the decoder's MLP.
+    """
+    dense = [replace(layer, mlp_size=decoder.intermediate_size, has_experts=False) for layer in decoder.layers[:first]]
+    layers = (*dense, *decoder.layers[first:])
+    return replace(decoder, layers=layers, intermediate_size=shared_size, experts=experts)
+
+
+def with_shared_expert(config: JsonFields, decoder: ModelConfig) -> ModelConfig:
+    """Return the mixture with an expert for all tokens, by a gate; raises CheckpointError for a bad size."""
+    assert decoder.experts is not None
+    size = config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE)
+    return replace(decoder, intermediate_size=size, experts=replace(decoder.experts, has_shared_gate=True))
 
 
 _COMMON = fields("hidden_act num_experts num_local_experts num_experts_per_tok")

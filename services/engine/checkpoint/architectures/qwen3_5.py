@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
-from services.engine.checkpoint.architectures.architecture import Architecture, fields
+from services.engine.checkpoint.architectures.architecture import Architecture, MtpNames, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_num_layers, read_own_head_dim
 from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_listed_types
 from services.engine.checkpoint.architectures.rope import read_rope
@@ -75,6 +75,16 @@ FIELDS = fields(
     "linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim",
     "linear_num_key_heads linear_num_value_heads",
 )
+MTP = MtpNames(
+    prefix="mtp.",
+    layer="mtp.layers.0.",
+    others={
+        "fc.weight": "fc",
+        "pre_fc_norm_embedding.weight": "embedding_norm",
+        "pre_fc_norm_hidden.weight": "hidden_norm",
+        "norm.weight": "final_norm",
+    },
+)
 DEFAULTS = {
     **{"rms_norm_eps": 1e-6, "hidden_act": "silu", "head_dim": 256, "linear_conv_kernel_dim": 4},
     **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
@@ -95,5 +105,6 @@ QWEN3_5 = {
             "num_key_value_heads": 4,
         },
         norms_are_offsets=True,
+        mtp=MTP,
     )
 }

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
-from services.engine.checkpoint.architectures.mixture import read_experts, read_shared_size
-from services.engine.checkpoint.architectures.qwen3_5 import DEFAULTS, FIELDS, read_qwen3_5
+from services.engine.checkpoint.architectures.mixture import read_experts, with_shared_expert
+from services.engine.checkpoint.architectures.qwen3_5 import DEFAULTS, FIELDS, MTP, read_qwen3_5
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.files.json_fields import JsonFields
 
@@ -21,8 +21,8 @@ def _read_qwen3_5_moe(config: JsonFields, context_length: int) -> ModelConfig:
 def _read_mixture(config: JsonFields, context_length: int, *, are_normalised: bool) -> ModelConfig:
     """Read a decoder whose layers all have experts; `intermediate_size` would be of layers without."""
     experts = read_experts(config, size="moe_intermediate_size", are_normalised=are_normalised)
-    shared = {"intermediate_size": read_shared_size(config)}
-    return replace(read_qwen3_5(config.replaced(shared), context_length), experts=experts)
+    decoder = read_qwen3_5(config.replaced({"intermediate_size": 1}), context_length)
+    return with_shared_expert(config, replace(decoder, experts=experts))
 
 
 _FIELDS = FIELDS | fields(
@@ -48,6 +48,7 @@ QWEN3_NEXT = {
             **{"vocab_size": 151_936, "num_hidden_layers": 48, "num_experts": 512, "num_experts_per_tok": 10},
         },
         norms_are_offsets=True,
+        mtp=MTP,
     ),
     "Qwen3_5MoeForCausalLM": Architecture(
         model_type="qwen3_5_moe_text",
@@ -62,5 +63,6 @@ QWEN3_NEXT = {
             **{"vocab_size": 248_320, "num_hidden_layers": 40, "num_experts": 256, "num_experts_per_tok": 8},
         },
         norms_are_offsets=True,
+        mtp=MTP,
     ),
 }

@@ -4,8 +4,9 @@ To add one, write a function from its fields to a ModelConfig and its entry, in 
 tensor names, and a test checkpoint.
 """
 
-import itertools
 from collections.abc import Container, Iterable, Mapping
+from collections.abc import Sequence as Seq
+from itertools import compress, product
 
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.cohere import COHERE
@@ -56,15 +57,17 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Expand a table of name patterns; returns our names of the weights in each tensor that the files may hold."""
     taps = (layer.taps for layer in config.layers if isinstance(layer, ShortConvolution | GatedDelta))
-    counts = {
-        **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
-        **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(taps, default=0)},
-        "f": config.features.count if config.features else 0,
+    layers, mixed = range(config.num_layers), [config.experts_of(layer) is not None for layer in config.layers]
+    numbers: dict[str, Seq[int]] = {
+        **{"i": layers, "m": [*compress(layers, mixed)], "d": [index for index in layers if not mixed[index]]},
+        "e": range(config.experts.count if config.experts else 0),
+        **{"h": range(config.num_heads), "k": range(config.num_kv_heads), "t": range(max(taps, default=0))},
+        "f": range(config.features.count if config.features else 0),
     }
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():
-        for place in _places(pattern, counts):
-            within = _places(names, {letter: count for letter, count in counts.items() if letter not in place})
+        for place in _places(pattern, numbers):
+            within = _places(names, {letter: each for letter, each in numbers.items() if letter not in place})
             ours = " ".join(names.format(**place, **each) for each in within)
             expanded[pattern.format(**place)] = tuple(ours.split())
     return {tensor: ours for tensor, ours in expanded.items() if ours}
@@ -78,11 +81,10 @@ def fitting_names(
     return min(expanded, key=lambda names: sum(tensor not in held for tensor in names))
 
 
-def _places(pattern: str, counts: Mapping[str, int]) -> list[dict[str, int]]:
+def _places(pattern: str, numbers: Mapping[str, Seq[int]]) -> list[dict[str, int]]:
     """Return all combinations of numbers for the letters in a pattern; the last letter varies fastest."""
-    letters = [letter for letter in counts if f"{{{letter}}}" in pattern]
-    numbers = itertools.product(*(range(counts[letter]) for letter in letters))
-    return [dict(zip(letters, each, strict=True)) for each in numbers]
+    letters = [letter for letter in numbers if f"{{{letter}}}" in pattern]
+    return [dict(zip(letters, each, strict=True)) for each in product(*map(numbers.__getitem__, letters))]
 
 
 def _read_name(config: JsonFields) -> str:

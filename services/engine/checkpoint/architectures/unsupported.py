@@ -13,7 +13,7 @@ _REMEMBERS = (
 )
 _MIXES = (
     "it is a mixture of experts of an unsupported kind: use a dense model of its family, or one of "
-    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE, Qwen 3.5 MoE and GPT-OSS"
+    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE, Qwen 3.5 MoE, LFM2 MoE, GLM 4.5 and GPT-OSS"
 )
 _EARLIER = (
     "its layers have an older, unsupported structure: use a newer model, such as Qwen3, OLMo 3, StarCoder2 or Cohere 2"
@@ -26,7 +26,6 @@ _TASKS_OF_PICTURES = "Image|Object|Depth|Semantic|Instance|Universal|Panoptic|Vi
 
 # The first pattern that matches the beginning of a name counts.
 _REASONS = (
-    (r"Lfm2Moe", _MIXES),
     (r"Lfm2Vl|Lfm2VL", _SEES),
     (
         r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|RecurrentGemma|Rwkv|xLSTM",

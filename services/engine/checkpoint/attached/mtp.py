@@ -15,8 +15,8 @@ from services.engine.checkpoint.stored_tensors import StoredTensors
 
 
 def mtp_config(model: ModelConfig) -> ModelConfig:
-    """Return the configuration of an MTP layer: attention as in its model, with the model's embedding and lm_head."""
-    attention = next(layer for layer in model.layers if isinstance(layer, Attention))
+    """Return the configuration of an MTP layer: as its model's last with attention, with the embedding and lm_head."""
+    attention = next(layer for layer in reversed(model.layers) if isinstance(layer, Attention))
     return replace(
         model,
         architecture=f"the MTP layer of {model.architecture}",
@@ -46,9 +46,14 @@ def mtp_names(
     The names of the model's layers begin with `model_layer`, those of this one with `mtp_layer`; `others` is the table
     of the tensors around it. See tensor_names.py.
     """
+    of_layers = [{name.replace("{m}", "{i}"): ours for name, ours in table.items()} for table in tables if table]
     own = [
-        {mtp_layer + name.removeprefix(model_layer): ours.replace("{i}", "0") for name, ours in of_layers.items()}
-        for of_layers in (_beginning_with(model_layer, table) for table in tables if table)
+        {
+            mtp_layer + name.removeprefix(model_layer): ours.replace("{i}", "0").replace("{m}", "0")
+            for name, ours in table.items()
+            if name.startswith(model_layer)
+        }
+        for table in of_layers
     ]
     return fitting_names([{**others, **each} for each in own], config, {*tensors})
 
@@ -71,7 +76,3 @@ def mtp_source(
         ignored=frozenset(unused),
         read_mtp=None,
     )
-
-
-def _beginning_with(start: str, table: Mapping[str, str]) -> dict[str, str]:
-    return {name: ours for name, ours in table.items() if name.startswith(start)}

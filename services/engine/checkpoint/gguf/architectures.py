@@ -10,7 +10,20 @@ from services.engine.checkpoint.architectures.layer_kinds import FULL, SLIDING
 from services.engine.checkpoint.architectures.lfm2 import CONV
 from services.engine.checkpoint.architectures.unsupported import reason_for_file
 from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
+from services.engine.checkpoint.gguf.mixtures import (
+    MOST_LAYERS,
+    translate_glm4_moe,
+    translate_gpt_oss,
+    translate_mixtral,
+    translate_olmoe,
+    translate_qwen2_moe,
+    translate_qwen3_5,
+    translate_qwen3_5_moe,
+    translate_qwen3_moe,
+    translate_scored_experts,
+)
 from services.engine.checkpoint.gguf.names import (
+    CHOICE_BIAS,
     FIRST_MLP_NORM,
     FIRST_QUERY_BIAS,
     FIRST_QUERY_NORM,
@@ -19,8 +32,10 @@ from services.engine.checkpoint.gguf.names import (
     GGUF_EXPERT_NAMES,
     GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
+    GGUF_GLM4_MOE_NAMES,
     GGUF_GPT_OSS_NAMES,
     GGUF_LAYER_NORM_NAMES,
+    GGUF_LFM2_MOE_NAMES,
     GGUF_LFM2_NAMES,
     GGUF_NAMES,
     GGUF_NORM_OF_EACH_HEAD_NAMES,
@@ -33,8 +48,6 @@ from services.engine.checkpoint.gguf.names import (
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.json_fields import JsonFields, shown
 from services.engine.gguf.metadata import Metadata
-
-_MOST_LAYERS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +192,7 @@ def _translate_gemma3(found: Hyperparameters) -> Fields:
     }
     layers = found["block_count"]
     if not found["attention.sliding_window"] and isinstance(layers, int):
-        return fields | {"layer_types": [FULL] * min(layers, _MOST_LAYERS)}
+        return fields | {"layer_types": [FULL] * min(layers, MOST_LAYERS)}
     pattern = found["attention.sliding_window_pattern"]
     return fields | ({} if isinstance(pattern, list) else {"sliding_window_pattern": pattern})
 
@@ -225,90 +238,26 @@ def _translate_lfm2(found: Hyperparameters) -> Fields:
     }
 
 
-def _translate_qwen3_5(found: Hyperparameters) -> Fields:
-    """Return the fields; the layers that predict further tokens count as blocks, but are not used.
-
-    Raises CheckpointError for a bad key.
-    """
-    blocks = found["block_count"]
-    fewer = min(blocks, _MOST_LAYERS) if isinstance(blocks, int) else 0
-    further = found.index("nextn_predict_layers", fewer) if fewer > 0 else None
-    return {
-        "hidden_act": "silu",
-        "num_hidden_layers": blocks - further if isinstance(blocks, int) and further else blocks,
-        "full_attention_interval": found["full_attention_interval"],
-        "linear_conv_kernel_dim": found["ssm.conv_kernel"],
-        "linear_key_head_dim": found["ssm.state_size"],
-        "linear_num_key_heads": found["ssm.group_count"],
-        "linear_num_value_heads": found["ssm.time_step_rank"],
-        "linear_value_head_dim": _size_of_values(found),
-    }
-
-
-def _size_of_values(found: Hyperparameters) -> object:
-    inner, heads = found["ssm.inner_size"], found["ssm.time_step_rank"]
-    if not isinstance(inner, int) or not isinstance(heads, int) or heads < 1:
-        return inner
-    if inner % heads:
-        raise found.error("ssm.inner_size", f"must be a multiple of ssm.time_step_rank, {heads}, is {inner}")
-    return inner // heads
-
-
-def _translate_experts(found: Hyperparameters) -> Fields:
-    """Return the fields of all mixtures; the width of an expert has a key of its own except in OLMoE and Mixtral."""
-    return {
-        "hidden_act": "silu",
-        "num_experts": found["expert_count"],
-        "num_experts_per_tok": found["expert_used_count"],
-    }
-
-
-def _translate_mixtral(found: Hyperparameters) -> Fields:
-    return _translate_experts(found) | {"sliding_window": found["attention.sliding_window"] or None}
-
-
-def _translate_olmoe(found: Hyperparameters) -> Fields:
-    found.refuse_windows()
-    return _translate_experts(found) | {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "norm_topk_prob": False}
-
-
-def _translate_qwen2_moe(found: Hyperparameters) -> Fields:
-    found.refuse_windows()
-    return _translate_experts(found) | {
-        "moe_intermediate_size": found["expert_feed_forward_length"],
-        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
-        "norm_topk_prob": False,
-        "qkv_bias": FIRST_QUERY_BIAS in found.tensors,
-    }
-
-
-def _translate_qwen3_moe(found: Hyperparameters) -> Fields:
-    own = {"moe_intermediate_size": found["expert_feed_forward_length"], "norm_topk_prob": True}
-    return _translate_olmoe(found) | own
-
-
-def _translate_qwen3_5_moe(found: Hyperparameters) -> Fields:
-    """Return the fields of the mixtures of Qwen 3.5 and Qwen3-Next; llama.cpp always normalises their experts."""
-    return _translate_qwen3_5(found) | {
-        **_translate_experts(found),
-        "moe_intermediate_size": found["expert_feed_forward_length"],
-        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
-    }
-
-
-def _translate_gpt_oss(found: Hyperparameters) -> Fields:
-    """Return the fields of GPT-OSS; its YaRN does not truncate, for which the format has no key."""
-    scaling, size = found.rope_scaling(), found["expert_feed_forward_length"]
-    return _translate_experts(found) | {
-        "intermediate_size": found["feed_forward_length"] if size is None else size,
-        "attention_bias": FIRST_QUERY_BIAS in found.tensors,
-        "rope_scaling": scaling and scaling | {"truncate": False},
-    }
+def _translate_lfm2_moe(found: Hyperparameters) -> Fields:
+    """Return the fields; raises CheckpointError for a bad key."""
+    has_bias = any(name.endswith(CHOICE_BIAS) for name in found.tensors)
+    dense = found["leading_dense_block_count"]
+    return (
+        _translate_lfm2(found)
+        | translate_scored_experts(found)
+        | {"num_dense_layers": 0 if dense is None else dense, "use_expert_bias": has_bias}
+    )
 
 
 _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
 _OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
 _OF_SHARED_EXPERT = _OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"}
+_OF_SCORED_EXPERTS = _OF_SIZED_EXPERTS | {
+    *("expert_gating_func", "expert_weights_scale", "expert_weights_norm", "leading_dense_block_count")
+}
+_OF_GLM4_MOE = _OF_SCORED_EXPERTS | {
+    *("expert_shared_count", "expert_group_count", "expert_group_used_count", "nextn_predict_layers")
+}
 _OF_MISTRAL3 = frozenset({"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"})
 _OF_STABLELM = frozenset({"use_parallel_residual"})
 _OF_QWEN3_5 = frozenset(
@@ -321,7 +270,7 @@ _OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale",
 MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
 OLMO3 = GgufArchitecture("Olmo3ForCausalLM", "olmo3", _translate_olmo, GGUF_NAMES)
 MIXTRAL = GgufArchitecture(
-    "MixtralForCausalLM", "mixtral", _translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
+    "MixtralForCausalLM", "mixtral", translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
 )
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
@@ -352,10 +301,20 @@ GGUF_ARCHITECTURES = {
     "lfm2": GgufArchitecture(
         "Lfm2ForCausalLM", "lfm2", _translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
     ),
+    "lfm2moe": GgufArchitecture(
+        "Lfm2MoeForCausalLM",
+        "lfm2_moe",
+        _translate_lfm2_moe,
+        GGUF_LFM2_MOE_NAMES,
+        keys=_OF_SCORED_EXPERTS | {"shortconv.l_cache"},
+    ),
+    "glm4moe": GgufArchitecture(
+        "Glm4MoeForCausalLM", "glm4_moe", translate_glm4_moe, GGUF_GLM4_MOE_NAMES, keys=_OF_GLM4_MOE
+    ),
     "qwen35": GgufArchitecture(
         "Qwen3_5ForCausalLM",
         "qwen3_5_text",
-        _translate_qwen3_5,
+        translate_qwen3_5,
         GGUF_QWEN3_5_NAMES,
         permutes_value_heads=True,
         keys=_OF_QWEN3_5,
@@ -363,7 +322,7 @@ GGUF_ARCHITECTURES = {
     "qwen35moe": GgufArchitecture(
         "Qwen3_5MoeForCausalLM",
         "qwen3_5_moe_text",
-        _translate_qwen3_5_moe,
+        translate_qwen3_5_moe,
         GGUF_QWEN3_5_MOE_NAMES,
         permutes_value_heads=True,
         keys=_OF_QWEN3_5 | _OF_SHARED_EXPERT,
@@ -371,24 +330,24 @@ GGUF_ARCHITECTURES = {
     "qwen3next": GgufArchitecture(
         "Qwen3NextForCausalLM",
         "qwen3_next",
-        _translate_qwen3_5_moe,
+        translate_qwen3_5_moe,
         GGUF_QWEN3_NEXT_NAMES,
         packed_names=GGUF_PACKED_QWEN3_NEXT_NAMES,
         keys=_OF_QWEN3_5 | _OF_SHARED_EXPERT,
     ),
-    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
+    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(
-        "Qwen3MoeForCausalLM", "qwen3_moe", _translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
+        "Qwen3MoeForCausalLM", "qwen3_moe", translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
     ),
     "qwen2moe": GgufArchitecture(
         "Qwen2MoeForCausalLM",
         "qwen2_moe",
-        _translate_qwen2_moe,
+        translate_qwen2_moe,
         GGUF_SHARED_EXPERT_NAMES,
         keys=_OF_SHARED_EXPERT,
     ),
     "gpt-oss": GgufArchitecture(
-        "GptOssForCausalLM", "gpt_oss", _translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
+        "GptOssForCausalLM", "gpt_oss", translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
     ),
 }
 _KINDS: dict[str, Callable[[Hyperparameters], GgufArchitecture]] = {"llama": _kind_of_llama, "olmo2": _kind_of_olmo2}

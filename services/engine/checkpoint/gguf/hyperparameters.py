@@ -52,6 +52,13 @@ _NAMED = {
     "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "n_routed_experts": "expert_count",
+    "n_shared_experts": "expert_shared_count",
+    "num_dense_layers": "leading_dense_block_count",
+    "first_k_dense_replace": "leading_dense_block_count",
+    "routed_scaling_factor": "expert_weights_scale",
+    "n_group": "expert_group_count",
+    "topk_group": "expert_group_used_count",
     "embedding_multiplier": "embedding_scale",
     "attention_multiplier": "attention.scale",
     "residual_multiplier": "residual_scale",
@@ -75,7 +82,8 @@ _ATTENTION_FACTORS = {"longrope": "rope.scaling.attn_factor", "yarn": "rope.scal
 _MUST_BE_1 = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"}
 _MUST_BE_OFF = {  # for architectures that do not implement it
     *("expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_feed_forward_length"),
-    *("expert_group_count", "expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
+    *("expert_group_count", "expert_group_used_count", "expert_shared_count"),
+    *("expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
     *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
     *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear", "shortconv.l_cache"),
     *("ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank", "ssm.inner_size"),
@@ -87,7 +95,7 @@ _MUST_BE_OFF = {  # for architectures that do not implement it
         "use_parallel_residual",
     ),
 }
-_SOFTMAX = 1  # the value of `expert_gating_func`
+_SOFTMAX, _SIGMOID = 1, 2  # the values of `expert_gating_func`
 
 
 class Hyperparameters:
@@ -137,8 +145,9 @@ class Hyperparameters:
                 raise self.error(key, f"only 1 is supported here, is {shown(value)}")
         if self["attention.causal"] is False:
             raise self.error("attention.causal", "only true is supported")
-        if (gates := self["expert_gating_func"]) not in (None, _SOFTMAX):
-            raise self.error("expert_gating_func", f"only {_SOFTMAX}, softmax, is supported, is {shown(gates)}")
+        only, name = (_SIGMOID, "sigmoid") if "expert_gating_func" in own else (_SOFTMAX, "softmax")
+        if (gates := self["expert_gating_func"]) not in (None, only):
+            raise self.error("expert_gating_func", f"only {only}, {name}, is supported, is {shown(gates)}")
         keys, values = self["attention.key_length"], self["attention.value_length"]
         if None not in (keys, values) and keys != values:
             raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")

@@ -35,17 +35,29 @@ _FUSED_MLP = {
     "blk.{i}.ffn_down.weight": "layers.{i}.down",
 }
 _EXPERTS = {
-    "blk.{i}.ffn_gate_inp.weight": "layers.{i}.router",
-    "blk.{i}.ffn_gate_exps.weight": "layers.{i}.experts.{e}.gate",
-    "blk.{i}.ffn_up_exps.weight": "layers.{i}.experts.{e}.up",
-    "blk.{i}.ffn_down_exps.weight": "layers.{i}.experts.{e}.down",
+    "blk.{m}.ffn_gate_inp.weight": "layers.{m}.router",
+    "blk.{m}.ffn_gate_exps.weight": "layers.{m}.experts.{e}.gate",
+    "blk.{m}.ffn_up_exps.weight": "layers.{m}.experts.{e}.up",
+    "blk.{m}.ffn_down_exps.weight": "layers.{m}.experts.{e}.down",
 }
 _SHARED_EXPERT = {
-    "blk.{i}.ffn_gate_inp_shexp.weight": "layers.{i}.shared_gate",
+    "blk.{m}.ffn_gate_inp_shexp.weight": "layers.{m}.shared_gate",
     "blk.{i}.ffn_gate_shexp.weight": "layers.{i}.gate",
     "blk.{i}.ffn_up_shexp.weight": "layers.{i}.up",
     "blk.{i}.ffn_down_shexp.weight": "layers.{i}.down",
 }
+_DENSE_MLP = {
+    "blk.{d}.ffn_gate.weight": "layers.{d}.gate",
+    "blk.{d}.ffn_up.weight": "layers.{d}.up",
+    "blk.{d}.ffn_down.weight": "layers.{d}.down",
+}
+_UNGATED_EXPERT = {
+    "blk.{m}.ffn_gate_shexp.weight": "layers.{m}.gate",
+    "blk.{m}.ffn_up_shexp.weight": "layers.{m}.up",
+    "blk.{m}.ffn_down_shexp.weight": "layers.{m}.down",
+}
+CHOICE_BIAS = ".exp_probs_b.bias"
+_CHOICE_BIAS = {f"blk.{{m}}{CHOICE_BIAS}": "layers.{m}.choice_bias"}
 _NORMS = {
     "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
     "blk.{i}.ffn_norm.weight": "layers.{i}.mlp_norm",
@@ -58,10 +70,10 @@ _GPT_OSS = {
     "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
     "blk.{i}.post_attention_norm.weight": "layers.{i}.mlp_norm",
     "blk.{i}.attn_sinks.weight": "layers.{i}.sinks",
-    "blk.{i}.ffn_gate_inp.bias": "layers.{i}.router_bias",
-    "blk.{i}.ffn_gate_exps.bias": "layers.{i}.experts.{e}.gate_bias",
-    "blk.{i}.ffn_up_exps.bias": "layers.{i}.experts.{e}.up_bias",
-    "blk.{i}.ffn_down_exps.bias": "layers.{i}.experts.{e}.down_bias",
+    "blk.{m}.ffn_gate_inp.bias": "layers.{m}.router_bias",
+    "blk.{m}.ffn_gate_exps.bias": "layers.{m}.experts.{e}.gate_bias",
+    "blk.{m}.ffn_up_exps.bias": "layers.{m}.experts.{e}.up_bias",
+    "blk.{m}.ffn_down_exps.bias": "layers.{m}.experts.{e}.down_bias",
 }
 _NORM_BIASES = {
     "output_norm.bias": "final_norm_bias",
@@ -124,6 +136,10 @@ GGUF_QWEN3_5_MOE_NAMES = _OF_ITS_MIXTURES | _DELTA_VALUES | _DELTA_RATES
 GGUF_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _DELTA_VALUES | _PACKED_DELTA_RATES
 GGUF_PACKED_QWEN3_NEXT_NAMES = _OF_ITS_MIXTURES | _PACKED_DELTA_VALUES | _PACKED_DELTA_RATES
 GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
+GGUF_LFM2_MOE_NAMES = GGUF_LFM2_NAMES | _EXPERTS | _CHOICE_BIAS
+GGUF_GLM4_MOE_NAMES = (_ENDS | _ATTENTION | _DENSE_MLP | _EXPERTS | _UNGATED_EXPERT | _CHOICE_BIAS) | {
+    name.replace("ffn_norm", "post_attention_norm"): ours for name, ours in _NORMS.items() if "post" not in ours
+}
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT
 MTP_NAMES = {
@@ -133,6 +149,8 @@ MTP_NAMES = {
     "nextn.shared_head_norm.weight": "final_norm",
 }
 """Of the tensors around a layer for multi-token prediction, after `blk.` and its number."""
+
+MTP_COPIES = ("nextn.embed_tokens.weight", "nextn.shared_head_head.weight")
 
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
 FINAL_NORM = "output_norm.weight"

@@ -1,7 +1,7 @@
 """source: reads a GGUF file as a CheckpointSource."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,14 @@ from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf.architectures import GgufArchitecture, read_gguf_config
 from services.engine.checkpoint.gguf.delta_tensors import DeltaTensors
-from services.engine.checkpoint.gguf.names import FINAL_NORM, LONG_FACTORS, MTP_NAMES, ROPE_FACTORS, SHORT_FACTORS
+from services.engine.checkpoint.gguf.names import (
+    FINAL_NORM,
+    LONG_FACTORS,
+    MTP_COPIES,
+    MTP_NAMES,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+)
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_packed, taps_apart
@@ -69,11 +76,12 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | further),
         norms_are_offsets=False,  # the converter has added the 1
     )
-    return replace(source, read_mtp=partial(_read_mtp, source, found, tensors, further)) if further else source
+    copies = MTP_COPIES if architecture.mtp and architecture.mtp.copies else ()
+    return replace(source, read_mtp=partial(_read_mtp, source, found, tensors, further, copies)) if further else source
 
 
 def _read_mtp(
-    model: CheckpointSource, found: GgufArchitecture, tensors: GgufTensors, further: set[str]
+    model: CheckpointSource, found: GgufArchitecture, tensors: GgufTensors, further: set[str], copies: Iterable[str]
 ) -> CheckpointSource:
     """Read the layer for multi-token prediction as a drafter that takes the output of the model's final norm."""
     config, layer = mtp_config(model.config), f"blk.{model.config.num_layers}."
@@ -82,7 +90,8 @@ def _read_mtp(
     names = mtp_names(tables, config, tensors, others, model_layer="blk.{i}.", mtp_layer=layer)
     _restore_packed(tensors, config, names)
     _restore_shapes(tensors, config, names)
-    return mtp_source(model, config, tensors, names, (name for name in tensors if name not in further))
+    own = further.difference(layer + name for name in copies)
+    return mtp_source(model, config, tensors, names, (name for name in tensors if name not in own))
 
 
 def _further_layers(metadata: Metadata, config: ModelConfig, tensors: GgufTensors) -> set[str]:

@@ -217,9 +217,19 @@ class Operations:
 
     @staticmethod
     def route(
-        device: Device, logits: NDArray[np.float32], per_token: int, *, are_normalised: bool
+        device: Device,
+        logits: NDArray[np.float32],
+        per_token: int,
+        *,
+        are_normalised: bool,
+        scores: str = "softmax",
+        choice_bias: NDArray[np.float32] | None = None,
+        sum_offset: float = 0.0,
+        weight_scale: float = 1.0,
+        groups: int = 1,
+        groups_per_token: int = 1,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the experts of each row, by ascending ids, and their weights.
+        """Return the experts of each row, by ascending ids, and their weights; see Route in expert_operations.h.
 
         Raises RuntimeError if the device does not support experts.  # [rows, experts] -> [rows, per_token] both
         """

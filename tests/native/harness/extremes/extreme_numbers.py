@@ -157,6 +157,7 @@ class World:
         sizes = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim")
         for field in (*sizes, "vocab_size", "max_position"):
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
+        yield "DecoderConfig.layers.mlp_size", lambda number: self._configure(layers=(Attention(mlp_size=number),))
         yield "DecoderConfig.layers.window", lambda number: self._configure(layers=(Attention(window=number),))
         yield "DecoderConfig.layers.rope", lambda number: self._configure(layers=(Attention(rope=number),))
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)

@@ -71,4 +71,4 @@ def _new_decoder(device: Device) -> Decoder:
 
 
 def _configure(field: str, number: int) -> DecoderConfig:
-    return DecoderConfig(replace(_MODEL, layers=(replace(_DELTA, **{field: number}),)))
+    return DecoderConfig(replace(_MODEL, layers=(replace(_DELTA, **{field: number}),)))  # type: ignore[arg-type]

@@ -49,7 +49,9 @@ def whole(checkpoint: Checkpoint, name: str) -> np.ndarray:
 def test_experts_and_layers_are_read(kind):
     config = load_checkpoint(further_checkpoint(kind)).config
     count, are_normalised = 5 if kind is Further.QWEN3_5_MOE_PICTURES else 8, kind is not Further.QWEN3_NEXT_ALIKE
-    assert config.experts == Experts(count=count, per_token=3, size=40, are_normalised=are_normalised)
+    assert config.experts == Experts(
+        count=count, per_token=3, size=40, are_normalised=are_normalised, has_shared_gate=True
+    )
     assert config.intermediate_size == 56
     assert [type(layer) for layer in config.layers] == [GatedDelta, GatedDelta, GatedDelta, Attention]
 
@@ -183,7 +185,7 @@ def test_the_published_configuration_of_qwen3_next_is_read(caplog):
         "vocab_size": 151936,
     }
     _, config = read_architecture(JsonFields(fields, "config.json"))
-    assert config.experts == Experts(count=512, per_token=10, size=512, are_normalised=True)
+    assert config.experts == Experts(count=512, per_token=10, size=512, are_normalised=True, has_shared_gate=True)
     assert config.intermediate_size == 512
     assert sum(isinstance(layer, GatedDelta) for layer in config.layers) == 36
     assert config.delta == GatedDelta(key_heads=16, value_heads=32, key_dim=128, value_dim=128, taps=4)

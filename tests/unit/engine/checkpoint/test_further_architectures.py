@@ -123,7 +123,7 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
         (["XLMRobertaModel", "RobertaForMaskedLM", "DPRQuestionEncoder", "Qwen3Model"], "encodes texts"),
         (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "output of an encoder"),
         (
-            ["GraniteMoeForCausalLM", "Glm4MoeForCausalLM", "PhimoeForCausalLM", "Lfm2MoeForCausalLM"],
+            ["GraniteMoeForCausalLM", "Ernie4_5_MoeForCausalLM", "PhimoeForCausalLM", "Dots1ForCausalLM"],
             "mixture of experts",
         ),
         (["DeepseekV3ForCausalLM"], "latent"),

@@ -262,13 +262,13 @@ def test_unsupported_keys_are_refused_by_name(tmp_path, keys, problem):
             "kimi-linear",
             ": it has a recurrent state (state space, delta rule), which cannot be rewound",
         ),
-        ("lfm2moe", ": it is a mixture of experts of an unsupported kind: "),
+        ("ernie4_5-moe", ": it is a mixture of experts of an unsupported kind: "),
         ("clip", ": it is the part that reads images or sound: name the file of the model itself, "),
         ("nomic-bert", ": it encodes texts and generates none: "),
         ("t5", ": its decoder attends to the output of an encoder: "),
         ("qwen2vl", ": it reads images or video beside text: "),
         ("deepseek2", ": it has multi-head latent attention, which is not supported: "),
-        ("glm4moe", ": it is a mixture of experts of an unsupported kind: "),
+        ("bailingmoe", ": it is a mixture of experts of an unsupported kind: "),
         ("gpt2", ": its layers have an older, unsupported structure: "),
     ],
 )
@@ -279,7 +279,7 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, archite
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
     allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, mistral3, smollm3, granite, glm4, "
-    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, qwen35, qwen35moe, qwen3next, "
+    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, lfm2moe, glm4moe, qwen35, qwen35moe, qwen3next, "
     allowed += "olmoe, qwen3moe, qwen2moe, gpt-oss"
     said = str(refused.value)
     assert said.startswith(f"{path}: key 'general.architecture': '{architecture}' is not supported{reason}")

@@ -31,7 +31,7 @@ def edited(tmp_path: Path, kind: Further, **changes: object) -> Checkpoint:
         (Further.OLMOE, Experts(count=8, per_token=3, size=48, are_normalised=False), 0),
         (Further.QWEN3_MOE, Experts(count=8, per_token=3, size=64, are_normalised=True), 0),
         (Further.MIXTRAL, Experts(count=5, per_token=2, size=96, are_normalised=True), 0),
-        (Further.QWEN2_MOE, Experts(count=8, per_token=3, size=40, are_normalised=False), 56),
+        (Further.QWEN2_MOE, Experts(count=8, per_token=3, size=40, are_normalised=False, has_shared_gate=True), 56),
         (Further.GPT_OSS, Experts(count=8, per_token=3, size=96, are_normalised=True, have_biases=True), 0),
     ],
 )
