@@ -269,7 +269,7 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind,
     by_values = native_model(load_checkpoint(packed), isas()[0], "f32")(PROMPT)
     assert torch.equal(by_values, expected)
     held = native_model(load_checkpoint(packed), isas()[0], STORED, kv="f32")(PROMPT)
-    assert 0 < relative_error(held, expected) < 0.2  # rows are rounded to int8, by which few go to another expert
+    assert 0 < relative_error(held, expected) < 0.25  # rows are rounded to int8, by which few go to another expert
 
 
 @pytest.mark.parametrize(
