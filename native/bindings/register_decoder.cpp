@@ -61,6 +61,10 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
                 layer.window = source.attr("window").cast<int>();
                 layer.rope = source.attr("rope").cast<int>();
                 layer.looks_ahead = source.attr("looks_ahead").cast<bool>();
+                layer.head_dim = source.attr("head_dim").cast<std::optional<int>>();
+                layer.num_kv_heads = source.attr("num_kv_heads").cast<std::optional<int>>();
+                layer.values_are_keys = source.attr("values_are_keys").cast<bool>();
+                layer.kv_layer = source.attr("kv_layer").cast<std::optional<int>>();
                 break;
             case LayerKind::short_convolution:
                 layer.taps = source.attr("taps").cast<int>();
@@ -95,7 +99,9 @@ void read(const char*, const py::handle& from, std::optional<Experts>& to) {
                  .groups_per_token = from.attr("groups_per_token").cast<int>()},
         .have_biases = from.attr("have_biases").cast<bool>(),
         .has_choice_bias = from.attr("has_choice_bias").cast<bool>(),
-        .has_shared_gate = from.attr("has_shared_gate").cast<bool>()};
+        .has_shared_gate = from.attr("has_shared_gate").cast<bool>(),
+        .have_scales = from.attr("have_scales").cast<bool>(),
+        .have_norms = from.attr("have_norms").cast<bool>()};
 }
 
 void read(const char*, const py::handle& from, std::optional<Features>& to) {

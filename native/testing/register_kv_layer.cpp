@@ -192,6 +192,7 @@ class BoundCache {
                 cache.device_, cache.device_->attention_scratch(rows_of(qkv), width_of(block_tables), heads,
                                                                 cache.head_dim_));
             op = {.qkv = values.data(),
+                  .qkv_stride = width_of(qkv),
                   .places = rows.places(),
                   .num_heads = heads,
                   .window = window,

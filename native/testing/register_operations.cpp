@@ -1,6 +1,8 @@
 // Python bindings of the operations that use neither weights nor a cache.
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -138,7 +140,10 @@ struct Operations {
         require_range("per_token", per_token, 1, count);
         const size_t choices = static_cast<size_t>(rows) * per_token;
         require_range("the number of experts", count, 1, kMostExperts);
-        require_range("groups", groups, 1, count);
+        require_range("groups", groups, 1, std::max(1, count / 2));
+        if (count % groups != 0) {
+            throw std::invalid_argument("groups must divide the number of experts");
+        }
         require_range("groups_per_token", groups_per_token, 1, groups);
         require_shape("choice_bias", choice_bias, {count});
         const DeviceBuffer<float> values = upload<float>(device, logits);

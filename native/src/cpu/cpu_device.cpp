@@ -188,6 +188,10 @@ class CpuDevice final : public Device {
         });
     }
 
+    void layer_input(const LayerInput& op) override {
+        pool_.parallel_for(int64_t{op.rows} * op.layers,
+                           [&](int64_t index) { kernels_.layer_input(op, index); });
+    }
     void route(const Route& op) override {
         pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.route(op, row); });
         gather_by_expert(op.out, op.rows);

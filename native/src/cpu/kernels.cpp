@@ -66,6 +66,7 @@ const Kernels& kernels() {
         .activate = activate,
         .low_rank_down = low_rank_down,
         .low_rank_up = low_rank_up,
+        .layer_input = layer_input,
         .route = route,
         .mix_experts = mix_experts,
         .soft_cap = soft_cap,

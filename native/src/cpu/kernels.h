@@ -48,6 +48,7 @@ struct Kernels {
     void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);
     void (*low_rank_down)(const LowRank& op, const LowRankPart& part);
     void (*low_rank_up)(const LowRank& op, const LowRankPart& part);
+    void (*layer_input)(const LayerInput& op, int64_t index);
     void (*route)(const Route& op, int64_t row);
     void (*mix_experts)(const MixExperts& op, int64_t row);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);

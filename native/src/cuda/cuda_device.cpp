@@ -59,7 +59,7 @@ class CudaDevice final : public Device {
         return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
     }
 
-    int max_head_dim() const override { return kMaxHeadDim; }
+    int max_head_dim() const override { return cuda::max_head_dim(stream_); }
     size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
         return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
     }
@@ -93,6 +93,7 @@ class CudaDevice final : public Device {
     void gated_norm(const GatedNorm& op) override { cuda::gated_norm(stream_, op); }
     void sigmoid_gate(const SigmoidGate& op) override { cuda::sigmoid_gate(stream_, op); }
     void activate(const Activate& op) override { cuda::activate(stream_, op); }
+    void layer_input(const LayerInput& op) override { cuda::layer_input(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void spread_columns(const SpreadColumns& op) override { cuda::spread_columns(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }

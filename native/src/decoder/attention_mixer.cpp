@@ -1,5 +1,6 @@
 #include "outrider/decoder/attention_mixer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "outrider/decoder/linear.h"
@@ -8,13 +9,13 @@ namespace outrider {
 namespace {
 
 /// The parts of the norm of queries or keys; heads with their own weights have names of their own.
-std::vector<NamedPart> head_norm(const DecoderConfig& config, const std::string& name, int size) {
-    if (config.qk_norm != QkNorm::each) {
-        return {{name, size}};
+std::vector<NamedPart> head_norm(QkNorm kind, const std::string& name, int num_heads, int head_dim) {
+    if (kind != QkNorm::each) {
+        return {{name, kind == QkNorm::head ? head_dim : num_heads * head_dim}};
     }
     std::vector<NamedPart> parts;
-    for (int head = 0; head * config.head_dim < size; ++head) {
-        parts.push_back({name + "." + std::to_string(head), config.head_dim});
+    for (int head = 0; head < num_heads; ++head) {
+        parts.push_back({name + "." + std::to_string(head), head_dim});
     }
     return parts;
 }
@@ -23,25 +24,36 @@ std::vector<NamedPart> head_norm(const DecoderConfig& config, const std::string&
 
 void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, int layer,
                            const std::string& prefix) {
-    const int q_size = config.q_size();
-    const int kv_size = config.kv_size();
+    const AttentionShape shape = config.attention(layer);
+    const int q_size = shape.q_size();
     const NamedPart q{prefix + "q", q_size};
-    const std::vector<NamedPart> kv{{prefix + "k", kv_size}, {prefix + "v", kv_size}};
+    std::vector<NamedPart> parts{q};
+    if (shape.stores) {
+        parts.push_back({prefix + "k", shape.kv_size()});
+    }
+    if (shape.stores && !shape.values_are_keys) {
+        parts.push_back({prefix + "v", shape.kv_size()});
+    }
     const int in_features = config.attention_input_size(layer);
     if (config.has_context()) {  // which has no queries
         builder.add_fused(qkv, in_features, {q});
-        builder.add_fused(qkv, in_features, kv);
+        builder.add_fused(qkv, in_features, {parts.begin() + 1, parts.end()});
     } else {
-        builder.add_fused(qkv, in_features, {q, kv.front(), kv.back()});
+        builder.add_fused(qkv, in_features, parts);
     }
     if (config.attention_bias) {
-        builder.add_vectors(
-            qkv_bias,
-            {{prefix + "q_bias", q_size}, {prefix + "k_bias", kv_size}, {prefix + "v_bias", kv_size}});
+        for (NamedPart& part : parts) {
+            part.name += "_bias";
+        }
+        builder.add_vectors(qkv_bias, parts);
     }
     if (config.qk_norm != QkNorm::none) {
-        builder.add_vectors(q_norm, head_norm(config, prefix + "q_norm", config.q_norm_size()));
-        builder.add_vectors(k_norm, head_norm(config, prefix + "k_norm", config.k_norm_size()));
+        builder.add_vectors(q_norm,
+                            head_norm(config.qk_norm, prefix + "q_norm", shape.num_heads, shape.head_dim));
+    }
+    if (config.qk_norm != QkNorm::none && shape.stores) {
+        builder.add_vectors(k_norm,
+                            head_norm(config.qk_norm, prefix + "k_norm", shape.num_kv_heads, shape.head_dim));
     }
     if (config.attention_sinks) {
         builder.add_vectors(sinks, {{prefix + "sinks", config.num_heads}});
@@ -57,11 +69,17 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
 
 AttentionMixer::AttentionMixer(std::shared_ptr<Device> device, const DecoderConfig& config, Format format,
                                KvFormat kv)
-    : device_(std::move(device)),
-      config_(config),
-      kv_(kv),
-      angles_(config.ropes.size()),
-      attended_(format, config.q_size()) {
+    : device_(std::move(device)), config_(config), kv_(kv), angles_(config.ropes.size()) {
+    for (const LayerConfig& layer : config.layers) {
+        const int q_size = config.attention(layer).q_size();
+        attended_.try_emplace(q_size, format, q_size);
+    }
+    if (config.value_norm) {
+        const std::vector<float> ones(largest([](const AttentionShape& shape) { return shape.head_dim; }),
+                                      1.0f);
+        ones_ = DeviceBuffer<float>(device_, ones.size());
+        device_->upload(ones_.data(), ones.data(), ones.size() * sizeof(float));
+    }
     for (const Rope& rope : config.ropes) {
         const std::vector<float>& frequencies = rope.frequencies;
         frequencies_.emplace_back(device_, frequencies.size());
@@ -71,23 +89,38 @@ AttentionMixer::AttentionMixer(std::shared_ptr<Device> device, const DecoderConf
 
 bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
     const size_t rows = shape.rows;
-    bool moved = qkv_.reserve(device_, rows * config_.qkv_size());
+    const int qkv_size = largest([](const AttentionShape& each) { return each.qkv_size(); });
+    const int q_size = largest([](const AttentionShape& each) { return each.q_size(); });
+    const int head_dim = largest([](const AttentionShape& each) { return each.head_dim; });
+    bool moved = qkv_.reserve(device_, rows * qkv_size);
     moved |= scratch_.reserve(
-        device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads, config_.head_dim));
+        device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads, head_dim));
     for (size_t rope = 0; rope < angles_.size(); ++rope) {
         moved |= angles_[rope].reserve(device_, rows * 2 * config_.ropes[rope].frequencies.size());
     }
     if (config_.attention_gate) {
-        moved |= gates_.reserve(device_, rows * config_.q_size());
+        moved |= gates_.reserve(device_, rows * q_size);
     }
-    moved |= attended_.reserve(device_, shape.rows);
-    moved |= linear.reserve(shape.rows, config_.qkv_size(), config_.attention_input_size(0));
-    moved |= linear.reserve(shape.rows, config_.hidden_size, config_.q_size());
+    for (auto& each : attended_) {
+        moved |= each.second.reserve(device_, shape.rows);
+    }
+    moved |= linear.reserve(shape.rows, qkv_size, config_.attention_input_size(0));
+    moved |= linear.reserve(shape.rows, config_.hidden_size, q_size);
     return moved;
 }
 
-size_t AttentionMixer::block_bytes() const {
-    return device_->kv_block_bytes(kv_, config_.num_kv_heads, config_.head_dim);
+template <typename Size>
+int AttentionMixer::largest(const Size& size) const {
+    int found = 0;
+    for (const LayerConfig& layer : config_.layers) {
+        found = layer.kind == LayerKind::attention ? std::max(found, size(config_.attention(layer))) : found;
+    }
+    return found;
+}
+
+size_t AttentionMixer::block_bytes(const LayerConfig& layer) const {
+    const AttentionShape shape = config_.attention(layer);
+    return shape.stores ? device_->kv_block_bytes(kv_, shape.num_kv_heads, shape.head_dim) : 0;
 }
 
 void AttentionMixer::rotate(const RowPlaces& places) {
@@ -105,38 +138,44 @@ void AttentionMixer::rotate(const RowPlaces& places) {
 /// The queries are those of earlier rows; they are rotated too, but never read.
 void AttentionMixer::store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                            const Activations& input, const RowPlaces& places, Linear& linear) {
-    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(), config_.q_size());
+    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(),
+                    config_.attention(layer).q_size());
     rotate_and_store(weights, layer, blocks, places);
 }
 
 void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                          const Activations& input, const RowPlaces& places, Linear& linear, float* delta) {
-    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data());
+    const AttentionShape shape = config_.attention(layer);
+    linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(), 0,
+                    shape.qkv_size());
     rotate_and_store(weights, layer, blocks, places);
     RowPlaces seen = places;
     seen.ends = layer.looks_ahead ? places.ends : nullptr;
+    const Activations attended = attended_.at(shape.q_size()).view();
     device_->attention({.qkv = qkv_.data(),
+                        .qkv_stride = shape.qkv_size(),
                         .places = seen,
                         .num_heads = config_.num_heads,
                         .window = layer.window,
                         .softcap = config_.attention_softcap,
-                        .cache = kv_layer(blocks),
-                        .out = attended_.view(),
+                        .cache = kv_layer(layer, blocks),
+                        .out = attended,
                         .scratch = scratch_.data(),
                         .sinks = weights.sinks.data()});
     if (config_.attention_gate) {
         linear.multiply(input, places.rows, weights.gate, nullptr, gates_.data());
-        device_->sigmoid_gate({.values = attended_.view(),
-                               .gates = gates_.data(),
-                               .rows = places.rows,
-                               .width = config_.q_size()});
+        device_->sigmoid_gate(
+            {.values = attended, .gates = gates_.data(), .rows = places.rows, .width = shape.q_size()});
     }
-    linear.multiply(attended_.view(), places.rows, weights.output, weights.output_bias.data(), delta);
+    linear.multiply(attended, places.rows, weights.output, weights.output_bias.data(), delta);
 }
 
 void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                                       const RowPlaces& places) {
+    KvLayer cache = kv_layer(layer, blocks);
+    cache.num_kv_heads = layer.kv_layer ? 0 : cache.num_kv_heads;
     device_->rotate_and_store({.qkv = qkv_.data(),
+                               .values_are_keys = layer.values_are_keys,
                                .places = places,
                                .angles = angles_[layer.rope].data(),
                                .half_dim = static_cast<int>(config_.ropes[layer.rope].frequencies.size()),
@@ -144,14 +183,16 @@ void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const Lay
                                .norm_kind = config_.norm,
                                .q_norm = weights.q_norm.data(),
                                .k_norm = weights.k_norm.data(),
+                               .v_norm = ones_.data(),
                                .eps = config_.norm_eps,
                                .query_scale = config_.query_scale,
                                .num_heads = config_.num_heads,
-                               .cache = kv_layer(blocks)});
+                               .cache = cache});
 }
 
-KvLayer AttentionMixer::kv_layer(void* blocks) const {
-    return {blocks, kv_, config_.num_kv_heads, config_.head_dim};
+KvLayer AttentionMixer::kv_layer(const LayerConfig& layer, void* blocks) const {
+    const AttentionShape shape = config_.attention(layer);
+    return {blocks, kv_, shape.num_kv_heads, shape.head_dim};
 }
 
 }  // namespace outrider

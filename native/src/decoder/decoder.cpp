@@ -46,6 +46,10 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       experts_(config_.experts
                    ? std::make_unique<ExpertMlp>(device_, config_, device_->activation_format(weights.format))
                    : nullptr),
+      layer_inputs_(
+          config_.layer_input_size > 0
+              ? std::make_unique<LayerInputs>(device_, config_, device_->activation_format(weights.format))
+              : nullptr),
       feature_input_(config_.features ? std::make_unique<FeatureInput>(
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
@@ -64,7 +68,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
 std::vector<size_t> Decoder::block_bytes() const {
     std::vector<size_t> each;
     for (const LayerConfig& layer : config_.layers) {
-        each.push_back(layer.kind == LayerKind::attention           ? attention_.block_bytes()
+        each.push_back(layer.kind == LayerKind::attention           ? attention_.block_bytes(layer)
                        : layer.kind == LayerKind::short_convolution ? convolution_.block_bytes()
                                                                     : 0);
     }
@@ -175,6 +179,9 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     }
     if (experts_) {
         moved |= experts_->reserve(shape.rows);
+    }
+    if (layer_inputs_) {
+        moved |= layer_inputs_->reserve(shape.rows, linear_);
     }
     if (feature_input_) {
         moved |= feature_input_->reserve(std::max(shape.rows, shape.logits), linear_);

@@ -42,22 +42,40 @@ void validate_field(const DecoderConfig& config, const ConfigField<std::vector<L
 template <typename T>
 void validate_field(const DecoderConfig&, const ConfigField<T>&) {}
 
-/// Validates the sizes from which all others follow.
-void validate_heads(const DecoderConfig& config) {
-    const int64_t heads = int64_t{config.num_heads} + 2 * int64_t{config.num_kv_heads};
-    require_range("(num_heads + 2 * num_kv_heads) * head_dim", heads * config.head_dim, 1, kMostFeatures);
-    require(config.num_heads % config.num_kv_heads == 0,
-            "num_heads is " + std::to_string(config.num_heads) +
-                "; it must be a multiple of num_kv_heads = " + std::to_string(config.num_kv_heads));
+/// Validates the sizes from which all others follow; the fields of a layer have `prefix` before their names.
+void validate_heads(const AttentionShape& shape, const std::string& prefix = "") {
+    const int64_t heads = int64_t{shape.num_heads} + 2 * int64_t{shape.num_kv_heads};
+    require_range("(num_heads + 2 * num_kv_heads) * head_dim", heads * shape.head_dim, 1, kMostFeatures);
+    require(shape.num_heads % shape.num_kv_heads == 0,
+            "num_heads is " + std::to_string(shape.num_heads) + "; it must be a multiple of " + prefix +
+                "num_kv_heads = " + std::to_string(shape.num_kv_heads));
 }
 
 void validate_ropes(const DecoderConfig& config) {
-    for (const Rope& rope : config.ropes) {
-        require(
-            2 * rope.frequencies.size() <= static_cast<size_t>(config.head_dim),
-            "ropes has one of " + std::to_string(rope.frequencies.size()) +
-                " frequencies; it must have at most half of head_dim = " + std::to_string(config.head_dim));
+    for (const LayerConfig& layer : config.layers) {
+        if (layer.kind == LayerKind::attention) {
+            const size_t frequencies = config.ropes[layer.rope].frequencies.size();
+            const int head_dim = config.attention(layer).head_dim;
+            require(2 * frequencies <= static_cast<size_t>(head_dim),
+                    "ropes has one of " + std::to_string(frequencies) +
+                        " frequencies; it must have at most half of head_dim = " + std::to_string(head_dim));
+        }
     }
+}
+
+/// A layer may only read the keys and values of an earlier one with heads like its own.
+void validate_shared(const DecoderConfig& config, int index, const std::string& name) {
+    const LayerConfig& layer = config.layers[index];
+    require_range(name + "kv_layer", *layer.kv_layer, 0, index - 1);
+    const LayerConfig& from = config.layers[*layer.kv_layer];
+    const AttentionShape own = config.attention(layer);
+    const AttentionShape others = config.attention(from);
+    require(from.kind == LayerKind::attention && others.stores && own.head_dim == others.head_dim &&
+                own.num_kv_heads == others.num_kv_heads,
+            name + "kv_layer is " + std::to_string(*layer.kv_layer) +
+                "; it must be a layer with keys and values of its own, and as many and as wide heads");
+    require(!layer.values_are_keys, name + "values_are_keys is true; it must be false with kv_layer");
+    require(!config.features, name + "kv_layer must not be given with features");
 }
 
 void validate_delta(const DecoderConfig& config, const DeltaShape& shape, const std::string& name) {
@@ -88,6 +106,12 @@ void validate_layer(const DecoderConfig& config, int index) {
         case LayerKind::attention:
             require_range(name + "window", layer.window, 0, std::numeric_limits<int>::max());
             require_range(name + "rope", layer.rope, 0, static_cast<int64_t>(config.ropes.size()) - 1);
+            require_range(name + "head_dim", config.attention(layer).head_dim, 1, kMostFeatures);
+            require_range(name + "num_kv_heads", config.attention(layer).num_kv_heads, 1, kMostFeatures);
+            validate_heads(config.attention(layer), name);
+            if (layer.kv_layer) {
+                validate_shared(config, index, name);
+            }
             require(!layer.looks_ahead || config.has_context(),
                     name + "looks_ahead is true; it must be false where features are no context of blocks");
             break;
@@ -110,6 +134,18 @@ void validate_norms(const DecoderConfig& config) {
     require(!is_layer || !config.post_norm, "post_norm is true; it must be false where norm is \"layer\"");
     require(!is_layer || config.qk_norm != QkNorm::full,
             "qk_norm is \"full\"; it must be \"none\", \"head\" or \"each\" where norm is \"layer\"");
+    require(!is_layer || !config.layer_scale,
+            "layer_scale is true; it must be false where norm is \"layer\"");
+    require(!config.value_norm || config.qk_norm == QkNorm::head || config.qk_norm == QkNorm::each,
+            "value_norm is true; it must be false where qk_norm is \"none\" or \"full\"");
+    const bool values_are_keys = std::any_of(config.layers.begin(), config.layers.end(),
+                                             [](const LayerConfig& layer) { return layer.values_are_keys; });
+    require(!values_are_keys || !config.attention_bias,
+            "attention_bias is true; it must be false where values are keys");
+    require(config.layer_input_size == 0 || (!is_layer && !config.features),
+            "layer_input_size must be 0 with features, and where norm is \"layer\"");
+    require_range("layer_input_size times the layers", int64_t{config.layer_input_size} * config.num_layers(),
+                  0, kMostFeatures);
 }
 
 void validate_experts(const Experts& experts) {
@@ -123,8 +159,15 @@ void validate_experts(const Experts& experts) {
     require_range("experts.groups_per_token", rule.groups_per_token, 1, rule.groups);
     require_range("experts.per_token", experts.per_token, 1,
                   experts.count / rule.groups * rule.groups_per_token);
-    require(rule.scores == ExpertScores::sigmoid || (rule.groups == 1 && !experts.has_choice_bias),
-            "experts.groups and has_choice_bias must be 1 and false where scores is \"softmax\"");
+    const bool is_softmax = rule.scores == ExpertScores::softmax;
+    require(!is_softmax || rule.groups == 1, "experts.groups is " + std::to_string(rule.groups) +
+                                                 "; it must be 1 where scores is \"softmax\"");
+    require(!is_softmax || !experts.has_choice_bias,
+            "experts.has_choice_bias is true; it must be false where scores is \"softmax\"");
+    require(!is_softmax || rule.sum_offset == 0.0f,
+            "experts.sum_offset is not 0, which it must be where scores is \"softmax\"");
+    require(is_softmax || !experts.have_scales,
+            "experts.have_scales is true; it must be false where scores is \"sigmoid\"");
     require_not_negative("experts.sum_offset", rule.sum_offset);
     require_not_negative("experts.weight_scale", rule.weight_scale);
 }
@@ -142,6 +185,8 @@ void validate_mlp(const DecoderConfig& config) {
         require(config.gated_mlp, "gated_mlp is false; it must be true where there are experts");
         require(!config.parallel_mlp, "parallel_mlp is true; it must be false where there are experts");
         validate_experts(*config.experts);
+        require(!config.experts->have_norms || (config.norm == NormKind::rms && !config.features),
+                "experts.have_norms must be false with features, and where norm is \"layer\"");
     }
 }
 
@@ -201,22 +246,23 @@ void validate_features(const DecoderConfig& config) {
 
 void DecoderConfig::validate() const {
     for_each_field([this](const auto& field) { validate_field(*this, field); });
-    validate_heads(*this);
-    validate_ropes(*this);
+    validate_heads({num_heads, num_kv_heads, head_dim});
     for (int index = 0; index < num_layers(); ++index) {
         validate_layer(*this, index);
     }
+    validate_ropes(*this);
     validate_norms(*this);
     validate_mlp(*this);
     validate_features(*this);
 }
 
 int64_t DecoderConfig::position_bytes(KvFormat format) const {
-    const int64_t attending = 2 * num_kv_heads * kv_bytes(format, head_dim);
     const auto convolving = static_cast<int64_t>(hidden_size * size_of(conv_format(format)));
     int64_t total = 0;
     for (const LayerConfig& layer : layers) {
-        total += layer.kind == LayerKind::attention           ? attending
+        const AttentionShape shape = attention(layer);
+        const int64_t attending = 2 * shape.num_kv_heads * kv_bytes(format, shape.head_dim);
+        total += layer.kind == LayerKind::attention           ? (shape.stores ? attending : 0)
                  : layer.kind == LayerKind::short_convolution ? convolving
                                                               : 0;
     }
@@ -239,9 +285,12 @@ int64_t DecoderConfig::state_bytes(int ring_rows) const {
 
 void DecoderConfig::validate(const Device& device) const {
     validate();
-    require(head_dim <= device.max_head_dim(), "head_dim is " + std::to_string(head_dim) + "; device " +
-                                                   device.name() + " handles at most " +
-                                                   std::to_string(device.max_head_dim()));
+    for (const LayerConfig& layer : layers) {
+        const int largest = attention(layer).head_dim;
+        require(layer.kind != LayerKind::attention || largest <= device.max_head_dim(),
+                "head_dim is " + std::to_string(largest) + "; device " + device.name() + " handles at most " +
+                    std::to_string(device.max_head_dim()));
+    }
 }
 
 }  // namespace outrider

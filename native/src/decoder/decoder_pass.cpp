@@ -30,6 +30,9 @@ void Decoder::embed() {
                                               : weights_.layer(0).attention_norm.weight;
         feature_input_->begin(features, embedded, norm.data(), workspace_.residual.data(), rows(), linear_);
     }
+    if (layer_inputs_) {
+        layer_inputs_->begin(weights_.inputs(), workspace_.rows.token_ids(), embedded, rows(), linear_);
+    }
     if (config_.has(LayerKind::attention)) {
         attention_.rotate(workspace_.rows.places());
     }
@@ -68,16 +71,15 @@ void Decoder::mix(int index) {
     const LayerWeights& layer = weights_.layer(index);
     // The previous layer's output is added in the same operation as this layer's norm.
     float* const delta = workspace_.delta.data();
-    const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
     const bool reads_both = config_.reads_both(index);
     if (!reads_both) {
-        add_and_normalise(index > 0 ? delta : nullptr, delta_norm, layer.attention_norm);
+        end_layer(index - 1, layer.attention_norm);
     }
     keep_feature(index);
     const LayerConfig& config = config_.layers[index];
     const Activations input = reads_both ? feature_input_->normed() : workspace_.normed.view();
     const RowPlaces& places = workspace_.rows.places();
-    void* const blocks = cache_.blocks(index);
+    void* const blocks = cache_.blocks(config.kv_layer.value_or(index));
     switch (config.kind) {
         case LayerKind::attention:
             attention_.run(layer.attention, config, blocks, input, places, linear_, delta);
@@ -101,7 +103,7 @@ void Decoder::mlp(int index) {
     if (config_.parallel_mlp) {
         activate(layer, size);
     }
-    add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm);
+    add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), nullptr, layer.mlp_norm);
     if (size > 0) {
         if (!config_.parallel_mlp) {
             activate(layer, size);
@@ -109,8 +111,15 @@ void Decoder::mlp(int index) {
         linear_.multiply(workspace_.gated.at(size).view(), rows(), layer.down, layer.down_bias.data(),
                          workspace_.delta.data());
     }
-    if (config_.has_experts(index)) {
+    if (config_.has_experts(index) && config_.experts->have_norms) {
+        experts_->run_normed(layer.experts, workspace_.residual.data(), rows(), workspace_.delta.data());
+    } else if (config_.has_experts(index)) {
         experts_->run(layer.experts, workspace_.normed.view(), rows(), size > 0, workspace_.delta.data());
+    }
+    if (layer_inputs_) {
+        add_and_normalise(workspace_.delta.data(), layer.post_mlp_norm.data(), nullptr, {});
+        layer_inputs_->run(layer.input, index, workspace_.normed.view(), rows(), linear_,
+                           workspace_.delta.data());
     }
 }
 
@@ -127,8 +136,7 @@ void Decoder::activate(const LayerWeights& layer, int size) {
 
 /// The final norm and the lm_head product, for the rows whose logits are requested.
 void Decoder::lm_head(int num_logits) {
-    const LayerWeights& last = weights_.layer(config_.num_layers() - 1);
-    add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
+    end_layer(config_.num_layers() - 1, weights_.final_norm());
     keep_feature(config_.num_layers());
     if (config_.carries_hidden()) {
         feature_input_->carry(workspace_.residual.data(), weights_.final_norm().weight.data(),
@@ -156,10 +164,24 @@ void Decoder::lm_head(int num_logits) {
     }
 }
 
-void Decoder::add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm) {
+/// Adds what a layer gives last to the residual, and normalises it for what comes next; before the first layer there
+/// is nothing to add.
+void Decoder::end_layer(int index, const NormWeights& norm) {
+    if (index < 0) {
+        add_and_normalise(nullptr, nullptr, nullptr, norm);
+        return;
+    }
+    const LayerWeights& layer = weights_.layer(index);
+    const DeviceBuffer<float>& delta_norm = layer_inputs_ ? layer.input.post_norm : layer.post_mlp_norm;
+    add_and_normalise(workspace_.delta.data(), delta_norm.data(), layer.scale.data(), norm);
+}
+
+void Decoder::add_and_normalise(const float* delta, const float* delta_norm, const float* scale,
+                                const NormWeights& norm) {
     device_->residual_norm({.residual = workspace_.residual.data(),
                             .delta = delta,
                             .delta_norm = delta_norm,
+                            .scale = scale,
                             .norm = norm.weight.data(),
                             .norm_bias = norm.bias.data(),
                             .kind = config_.norm,

@@ -1,5 +1,6 @@
 #include "outrider/decoder/decoder_weights.h"
 
+#include <cmath>
 #include <stdexcept>
 
 namespace outrider {
@@ -56,6 +57,17 @@ void add_experts(WeightBuilder& builder, const DecoderConfig& config, ExpertWeig
     }
     if (config.experts->has_choice_bias) {
         builder.add_vectors(weights.choice_bias, {{prefix + "choice_bias", count}});
+    }
+    if (config.experts->have_scales) {
+        builder.add_vectors(weights.scales, {{prefix + "expert_scales", count}});
+    }
+    if (config.experts->have_norms) {
+        const int hidden = config.hidden_size;
+        builder.add_vectors(weights.router_norm, {{prefix + "router_norm", hidden}},
+                            1.0f / std::sqrt(static_cast<float>(hidden)));
+        builder.add_vectors(weights.input_norm, {{prefix + "expert_norm", hidden}});
+        builder.add_vectors(weights.mlp_norm, {{prefix + "post_dense_norm", hidden}});
+        builder.add_vectors(weights.output_norm, {{prefix + "post_expert_norm", hidden}});
     }
     weights.per_token = config.experts->per_token;
     weights.each = std::vector<Expert>(count);
@@ -114,6 +126,12 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
     if (config.post_norm) {
         builder.add_vectors(layer.post_mlp_norm, {{prefix + "post_mlp_norm", config.hidden_size}});
     }
+    if (config.layer_input_size > 0) {
+        layer.input.add(builder, config, prefix);
+    }
+    if (config.layer_scale) {
+        builder.add_vectors(layer.scale, {{prefix + "scale", 1}});
+    }
 }
 
 }  // namespace
@@ -127,6 +145,9 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
     const std::optional<Features>& features = config.features;
     if (!features || features->own_embedding) {
         embedding_ = builder.add_table({"embedding", config.vocab_size}, config.hidden_size, table);
+    }
+    if (config.layer_input_size > 0) {
+        inputs_.add(builder, config, table);
     }
     if (features) {
         features_.add(builder, config);
@@ -160,14 +181,15 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
             }
         }
     }
-    throw std::invalid_argument(
-        "weight \"" + name +
-        "\" is none that an adapter changes: q, k, v, q_gate, o, conv_in, conv_out, "
-        "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up or down of a layer");
+    throw std::invalid_argument("weight \"" + name +
+                                "\" is none that an adapter changes: q, k, v, q_gate, o, conv_in, conv_out, "
+                                "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up, down, input_gate "
+                                "or input_projection of a layer");
 }
 
 int64_t DecoderWeights::bytes() const {
-    int64_t total = lm_head().bytes() + slots_.vector_bytes() + features_.fc.bytes();
+    int64_t total =
+        lm_head().bytes() + slots_.vector_bytes() + features_.fc.bytes() + inputs_.projection.bytes();
     total += markov_.out ? markov_.out->bytes() + markov_.confidence.bytes() : 0;
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {

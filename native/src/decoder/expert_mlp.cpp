@@ -9,9 +9,12 @@ ExpertMlp::ExpertMlp(std::shared_ptr<Device> device, const DecoderConfig& config
       experts_(*config.experts),
       activation_(config.activation),
       hidden_size_(config.hidden_size),
+      norm_eps_(config.norm_eps),
       first_rows_(device_, static_cast<size_t>(experts_.count) + 1),
       inputs_(format, config.hidden_size),
-      gated_(format, experts_.size) {}
+      gated_(format, experts_.size),
+      router_input_(format, config.hidden_size),
+      normed_(format, config.hidden_size) {}
 
 bool ExpertMlp::reserve(int rows) {
     const int gathered = rows * experts_.per_token;
@@ -25,6 +28,11 @@ bool ExpertMlp::reserve(int rows) {
     moved |= outputs_.reserve(device_, count * hidden_size_);
     moved |= inputs_.reserve(device_, gathered);
     moved |= gated_.reserve(device_, gathered);
+    if (experts_.have_norms) {
+        moved |= router_input_.reserve(device_, rows);
+        moved |= normed_.reserve(device_, rows);
+        moved |= mixed_.reserve(device_, static_cast<size_t>(rows) * hidden_size_);
+    }
     return moved;
 }
 
@@ -40,8 +48,40 @@ Routing ExpertMlp::routing() {
 
 void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
                     float* delta) {
+    run(weights, input, input, rows, adds_to_delta, delta);
+}
+
+void ExpertMlp::run_normed(const ExpertWeights& weights, float* residual, int rows, float* delta) {
+    ResidualNorm norm{.residual = residual,
+                      .norm = weights.router_norm.data(),
+                      .eps = norm_eps_,
+                      .out = router_input_.view(),
+                      .rows = rows,
+                      .width = hidden_size_};
+    device_->residual_norm(norm);
+    norm.norm = weights.input_norm.data();
+    norm.out = normed_.view();
+    device_->residual_norm(norm);
+    run(weights, router_input_.view(), normed_.view(), rows, false, mixed_.data());
+    ResidualNorm sum{.residual = delta,
+                     .replaces = true,
+                     .delta = delta,
+                     .delta_norm = weights.mlp_norm.data(),
+                     .eps = norm_eps_,
+                     .out = normed_.view(),
+                     .rows = rows,
+                     .width = hidden_size_};
+    device_->residual_norm(sum);
+    sum.replaces = false;
+    sum.delta = mixed_.data();
+    sum.delta_norm = weights.output_norm.data();
+    device_->residual_norm(sum);
+}
+
+void ExpertMlp::run(const ExpertWeights& weights, const Activations& router_input, const Activations& input,
+                    int rows, bool adds_to_delta, float* delta) {
     const int gathered = rows * experts_.per_token;
-    route(weights, input, rows);
+    route(weights, router_input, rows);
     device_->gather_rows({.in = input,
                           .indices = gathered_.data(),
                           .out = inputs_.view(),
@@ -79,6 +119,7 @@ void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, in
     device_->route({.logits = logits_.data(),
                     .stride = stride,
                     .choice_bias = weights.choice_bias.data(),
+                    .scales = weights.scales.data(),
                     .rule = experts_.rule,
                     .out = routing(),
                     .rows = rows});

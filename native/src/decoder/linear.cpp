@@ -3,13 +3,14 @@
 namespace outrider {
 
 void Linear::multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
-                      float* out, int first_column) {
+                      float* out, int first_column, int out_stride) {
+    const int stride = out_stride > 0 ? out_stride : weight.out_features();
     for (const FusedWeight::Part& part : weight.parts()) {
         if (part.first_column < first_column) {
             continue;
         }
-        device_->product(product_of(input, rows, weight, part, bias, out));
-        adapters_.apply(input, *part.matrix, out + part.first_column, weight.out_features());
+        device_->product(product_of(input, rows, part, bias, out, stride));
+        adapters_.apply(input, *part.matrix, out + part.first_column, stride);
     }
 }
 
@@ -18,7 +19,8 @@ void Linear::multiply_and_activate(const Activations& input, const FusedWeight& 
     activation.gate_up = out;
     const auto& parts = weight.parts();
     if (parts.size() == 1 && !adapters_.change(*parts.front().matrix)) {
-        const Product product = product_of(input, activation.rows, weight, parts.front(), bias, out);
+        const Product product =
+            product_of(input, activation.rows, parts.front(), bias, out, weight.out_features());
         device_->activated_product(product, activation);
     } else {
         multiply(input, activation.rows, weight, bias, out);
@@ -26,13 +28,13 @@ void Linear::multiply_and_activate(const Activations& input, const FusedWeight& 
     }
 }
 
-Product Linear::product_of(const Activations& input, int rows, const FusedWeight& weight,
-                           const FusedWeight::Part& part, const float* bias, float* out) {
+Product Linear::product_of(const Activations& input, int rows, const FusedWeight::Part& part,
+                           const float* bias, float* out, int out_stride) {
     return {.input = input,
             .weight = part.matrix.get(),
             .bias = bias ? bias + part.first_column : nullptr,
             .out = out + part.first_column,
-            .out_stride = weight.out_features(),
+            .out_stride = out_stride,
             .rows = rows,
             .scratch = scratch_.data()};
 }

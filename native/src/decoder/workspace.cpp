@@ -88,7 +88,9 @@ Workspace::Workspace(const DecoderConfig& config, Format format)
       lm_head_input(format, config.hidden_size) {
     for (int layer = 0; layer < config.num_layers(); ++layer) {
         const int size = config.mlp_size(layer);
-        gated.try_emplace(size, format, size);
+        if (size > 0) {
+            gated.try_emplace(size, format, size);
+        }
     }
 }
 

@@ -39,24 +39,25 @@ _MUST_BE_ON = _names("""
     is_causal scale_attn_weights use_rmsnorm
 """)
 _MUST_BE_1 = _names("""
-    attention_in_multiplier attention_out_multiplier attention_value_scale decoder_sparse_step
-    embedding_multiplier full_attn_mod
-    interpolate_factor key_multiplier lm_head_multiplier logit_scale logits_mup_width_multiplier logits_scaling
-    mlp_multipliers mup_width_multiplier residual_multiplier rope_percent rope_ratio rotary_pct scale_depth
-    scale_emb
+    attention_in_multiplier attention_out_multiplier attention_value_scale decoder_sparse_step embedding_multiplier
+    full_attn_mod interpolate_factor key_multiplier lm_head_multiplier logit_scale logits_mup_width_multiplier
+    logits_scaling mlp_multipliers mup_width_multiplier n_group residual_multiplier rope_percent rope_ratio
+    rotary_pct routed_scaling_factor scale_depth scale_emb topk_group
 """)
 _MUST_BE_OFF = _names("""
     add_cross_attention add_qkv_bias alibi attention_chunk_size attention_k_eq_v attention_logit_cap
-    attention_multiplier attention_out_bias attn_logit_softcapping attn_scale attn_temperature_tuning clip_qkv
-    cross_attention_hidden_size cross_attention_layers final_logit_softcapping full_attn_idxs gate_soft_cap
-    global_attn_every_n_layers hybrid_override_pattern is_encoder_decoder is_heterogeneous kv_lora_rank
+    attention_multiplier attention_out_bias attn_logit_softcapping attn_scale attn_temperature_tuning block_ff_dim
+    clip_qkv cross_attention_hidden_size cross_attention_layers enable_moe_block final_logit_softcapping
+    first_k_dense_replace full_attn_idxs gate_soft_cap global_attn_every_n_layers global_head_dim
+    hidden_size_per_layer_input hybrid_override_pattern is_encoder_decoder is_heterogeneous kv_lora_rank
     layer_rope_theta layers_block_type lm_head_bias local_rope_theta logits_soft_cap mlp_bias mlp_gate_softcap
-    mlp_only_layers mlp_up_softcap moe_intermediate_size mup_enabled no_rope_layer_interval no_rope_layers
-    nope_layer_interval num_experts num_experts_per_tok num_kv_shared_layers num_local_experts num_nextn_predict_layers
-    output_logit_soft_cap parallel_attn per_layer_config q_lora_rank qk_l2_clip_threshold qk_layernorm qk_norm
-    qkv_bias query_pre_attn_scalar rescale_every residual_weight rope_interleave rope_interleaved
-    rope_local_base_freq rotary_dim scale_attn_by_inverse_layer_idx scale_embedding scale_embeddings
-    sliding_window sliding_window_pattern sliding_window_size softmax_scale swa_head_dim swiglu_limit use_bias
+    mlp_only_layers mlp_up_softcap moe_intermediate_size mup_enabled n_routed_experts n_shared_experts
+    no_rope_layer_interval no_rope_layers nope_layer_interval num_dense_layers num_experts num_experts_per_tok
+    num_global_key_value_heads num_kv_shared_layers num_local_experts num_nextn_predict_layers output_logit_soft_cap
+    parallel_attn per_layer_config q_lora_rank qk_l2_clip_threshold qk_layernorm qk_norm qkv_bias
+    query_pre_attn_scalar rescale_every residual_weight rope_interleave rope_interleaved rope_local_base_freq
+    rotary_dim scale_attn_by_inverse_layer_idx scale_embedding scale_embeddings sliding_window
+    sliding_window_pattern sliding_window_size softmax_scale swa_head_dim swiglu_limit use_bias
     use_bidirectional_attention use_double_wide_mlp use_gated_norm use_mem_rope use_mrope use_parallel_residual
     use_post_norm use_qk_norm use_qkv_bias use_sandwich_norm use_sliding_window v_head_dim
 """)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from services.engine.checkpoint.generation_defaults import (
     read_generation_defaults,
     warn_of_ignored_settings,
 )
-from services.engine.checkpoint.model_config import Experts, ModelConfig
+from services.engine.checkpoint.model_config import Attention, Experts, ModelConfig
 from services.engine.checkpoint.ordered_tensors import (
     ExpertStacks,
     Order,
@@ -40,7 +41,6 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
-_MOST_MTP_LAYERS = 8
 # Old checkpoints store what config.json implies.
 RECOMPUTED = tuple(f".{name}" for name in ("inv_freq", "cos_cached", "sin_cached", "masked_bias"))
 _Names = Mapping[str, tuple[str, ...]]
@@ -68,7 +68,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)}
+    unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)} | _shared_keys(config, names)
     tied = {_named(names, "lm_head")} if config.tied_embeddings else set()
     further = _find_mtp(architecture, config, tensors)
     source = CheckpointSource(
@@ -91,14 +91,25 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     return replace(source, read_mtp=partial(_read_mtp, source, architecture, mtp, stored, further - unused))
 
 
+def _shared_keys(config: ModelConfig, names: _Names) -> set[str]:
+    """Return the tensors of keys and values of layers that read those of another, which some folders have."""
+    shared = [
+        index for index, each in enumerate(config.layers) if isinstance(each, Attention) and each.kv_layer is not None
+    ]
+    ours = {f"layers.{index}.{part}" for index in shared for part in ("k", "v", "k_norm")}
+    return {tensor for tensor, (first, *_) in names.items() if first in ours}
+
+
 def _find_mtp(architecture: Architecture, config: ModelConfig, tensors: StoredTensors) -> set[str]:
     """Return the tensors of layers for multi-token prediction, which no architecture reads as its own."""
     if (mtp := architecture.mtp) is None:
         return {name for name in tensors if name.startswith("mtp.")}
-    further = config.num_layers if "{n}" in mtp.prefix else 0
-    numbers = range(further, further + _MOST_MTP_LAYERS if further else 1)
-    prefixes = tuple(mtp.prefix.format(n=number) for number in numbers)
-    return {name for name in tensors if name.startswith(prefixes)}
+    prefixes = [mtp.prefix]
+    if "{n}" in mtp.prefix:  # a layer of the model without it is not named so
+        fc = mtp.prefix + next(name for name, ours in mtp.others.items() if ours == "fc")
+        numbers = takewhile(lambda number: fc.format(n=number) in tensors, count(config.num_layers))
+        prefixes = [mtp.prefix.format(n=number) for number in numbers]
+    return {name for name in tensors if name.startswith(tuple(prefixes))}
 
 
 def _read_mtp(

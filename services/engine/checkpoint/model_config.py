@@ -55,6 +55,10 @@ class Attention(LayerMlp):
     window: int = 0  # the most positions that a token attends to, its own included; 0: all
     rope: int = 0  # index of the model's ropes
     looks_ahead: bool = False  # a token also attends to the later ones of its block, see FeatureBlock
+    head_dim: int | None = None  # None: the model's
+    num_kv_heads: int | None = None  # None: the model's
+    values_are_keys: bool = False  # as they are before they are normed and rotated
+    kv_layer: int | None = None  # an earlier layer whose keys and values it reads, instead of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,8 @@ class Experts:
     have_biases: bool = False  # of the experts and the router
     has_choice_bias: bool = False  # of each expert, added to its score only when experts are chosen
     has_shared_gate: bool = False  # the MLP for all tokens beside the experts is scaled by a gate, a sigmoid
+    have_scales: bool = False  # each expert's weight is scaled
+    have_norms: bool = False  # of the router's and the experts' inputs, and of what MLP and experts give
 
 
 class FeatureNorm(StrEnum):
@@ -187,6 +193,9 @@ class ModelConfig:
     norm: Norm = Norm.RMS
     norm_bias: bool = False  # except norms of query and key
     qk_norm: QkNorm = QkNorm.NONE
+    value_norm: bool = False  # each head of values is divided by its root mean square
+    layer_scale: bool = False  # the residual is scaled after each layer
+    layer_input_size: int = 0  # of each layer's own input, which depends on the token; 0: none
     pre_norm: bool = True
     post_norm: bool = False
     attention_bias: bool = False  # on query, key and value
@@ -211,6 +220,14 @@ class ModelConfig:
     def num_layers(self) -> int:
         """The number of layers."""
         return len(self.layers)
+
+    def head_dim_of(self, layer: Attention) -> int:
+        """Return the size of a layer's heads."""
+        return self.head_dim if layer.head_dim is None else layer.head_dim
+
+    def num_kv_heads_of(self, layer: Attention) -> int:
+        """Return the number of a layer's heads of keys and values."""
+        return self.num_kv_heads if layer.num_kv_heads is None else layer.num_kv_heads
 
     def mlp_size(self, layer: LayerMlp) -> int:
         """Return the size of a layer's MLP for all tokens; 0: it has none."""

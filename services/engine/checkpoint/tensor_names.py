@@ -1,10 +1,10 @@
 """Tensor names: the names of weights in the checkpoints of each architecture.
 
-A table maps a tensor's name in the file to ours. {i} stands for the layer, {d} for a layer without experts, {m} for one
-with experts, {e} for an expert, {t} for a tap of a
-convolution, {h} for a head of queries, {k} for a head of keys and {f} for a feature of an attached drafter. A tensor
-that holds the rows of several of our weights maps to all of them in order, separated by spaces. A letter that only our
-name has means that the tensor holds all of that kind, one below the other.
+A table maps a tensor's name in the file to ours. {i} stands for the layer, {d} for a layer without experts, {m} for
+one with experts, {e} for an expert, {t} for a tap of a convolution, {h} for a head of queries, {k} for a head of keys
+and {f} for a feature of an attached drafter. A tensor that holds the rows of several of our weights maps to all of
+them in order, separated by spaces. A letter that only our name has means that the tensor holds all of that kind, one
+below the other.
 """
 
 _ENDS = {
@@ -171,6 +171,14 @@ _LFM2_MLP = {
     "model.layers.{i}.ffn_norm.weight": "layers.{i}.mlp_norm",
 }
 
+_ROUTER_OF_GEMMA4 = {
+    "model.layers.{m}.router.proj.weight": "layers.{m}.router",
+    "model.layers.{m}.router.scale": "layers.{m}.router_norm",
+    "model.layers.{m}.router.per_expert_scale": "layers.{m}.expert_scales",
+    "model.layers.{m}.pre_feedforward_layernorm_2.weight": "layers.{m}.expert_norm",
+    "model.layers.{m}.post_feedforward_layernorm_1.weight": "layers.{m}.post_dense_norm",
+    "model.layers.{m}.post_feedforward_layernorm_2.weight": "layers.{m}.post_expert_norm",
+}
 _LFM2_EXPERTS = {
     "model.layers.{m}.feed_forward.gate.weight": "layers.{m}.router",
     "model.layers.{m}.feed_forward.expert_bias": "layers.{m}.choice_bias",
@@ -197,6 +205,19 @@ MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
 GPT_OSS_NAMES = _ENDS | _ATTENTION | _GPT_OSS_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
+_OF_GEMMA4 = (GEMMA3_NAMES | _ROUTER_OF_GEMMA4) | {
+    "model.embed_tokens_per_layer.weight": "layer_embedding",
+    "model.per_layer_model_projection.weight": "layer_projection",
+    "model.per_layer_projection_norm.weight": "layer_input_norm",
+    "model.layers.{i}.layer_scalar": "layers.{i}.scale",
+    "model.layers.{i}.per_layer_input_gate.weight": "layers.{i}.input_gate",
+    "model.layers.{i}.per_layer_projection.weight": "layers.{i}.input_projection",
+    "model.layers.{i}.post_per_layer_input_norm.weight": "layers.{i}.post_input_norm",
+}
+GEMMA4_NAMES = _OF_GEMMA4 | {name.replace(".mlp.experts.", ".experts."): ours for name, ours in _EXPERTS.items()}
+STACKED_GEMMA4_NAMES = _OF_GEMMA4 | {
+    name.replace(".mlp.experts.", ".experts."): ours for name, ours in _STACKED_EXPERTS.items()
+}
 _OF_QWEN3_NEXT = _ENDS | _GATED_ATTENTION | _QK_NORMS | _GATED_DELTA | _PRE_NORMS
 _OF_ITS_MIXTURES = _OF_QWEN3_NEXT | _ROUTER | _SHARED_EXPERT
 QWEN3_5_NAMES = _OF_QWEN3_NEXT | _DELTA_INPUTS | _MLP

@@ -25,6 +25,10 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     ends = {"embedding": (config.vocab_size, config.hidden_size), **_norm_shapes(config, "final_norm")}
     if not config.tied_embeddings:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
+    if size := config.layer_input_size:
+        width = config.num_layers * size
+        ends |= {"layer_embedding": (config.vocab_size, width), "layer_projection": (width, config.hidden_size)}
+        ends |= {"layer_input_norm": (size,)}
     shapes = {layer: _layer_shapes(config, layer) for layer in {*config.layers}}
     layers = {
         f"layers.{index}.{name}": shape
@@ -87,7 +91,7 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
     hidden, inner, experts = config.hidden_size, config.mlp_size(layer), config.experts_of(layer)
     match layer:
         case Attention():
-            shapes = _attention_shapes(config)
+            shapes = _attention_shapes(config, layer)
         case ShortConvolution(taps=num_taps):
             shapes = _convolution_shapes(config, num_taps)
         case GatedDelta():
@@ -104,27 +108,26 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
         shapes |= {"up_bias": (inner,), "down_bias": (hidden,)}
     if config.mlp_bias and config.gated_mlp:
         shapes |= {"gate_bias": (inner,)}
-    return shapes | _norms_of_layer(config)
+    return shapes | _of_whole_layer(config)
 
 
-def _attention_shapes(config: ModelConfig) -> dict[str, Shape]:
-    hidden, head_dim = config.hidden_size, config.head_dim
-    query, key = config.num_heads * head_dim, config.num_kv_heads * head_dim
-    shapes: dict[str, Shape] = {
-        "q": (query, hidden),
-        "k": (key, hidden),
-        "v": (key, hidden),
-        "o": (hidden, query),
-    }
+def _attention_shapes(config: ModelConfig, layer: Attention) -> dict[str, Shape]:
+    hidden, head_dim = config.hidden_size, config.head_dim_of(layer)
+    heads = {"q": config.num_heads}
+    if layer.kv_layer is None:
+        heads |= dict.fromkeys("k" if layer.values_are_keys else "kv", config.num_kv_heads_of(layer))
+    query = config.num_heads * head_dim
+    shapes: dict[str, Shape] = {name: (count * head_dim, hidden) for name, count in heads.items()}
+    shapes |= {"o": (hidden, query)}
     if config.attention_bias:
-        shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
+        shapes |= {f"{name}_bias": (count * head_dim,) for name, count in heads.items()}
     if config.output_bias:
         shapes |= {"o_bias": (hidden,)}
     if config.attention_gate:
         shapes |= {"q_gate": (query, hidden)}
     if config.attention_sinks:
         shapes |= {"sinks": (config.num_heads,)}
-    for name, num_heads in (("q_norm", config.num_heads), ("k_norm", config.num_kv_heads)):
+    for name, num_heads in ((f"{part}_norm", count) for part, count in heads.items() if part != "v"):
         if config.qk_norm is QkNorm.HEAD:
             shapes |= {name: (head_dim,)}
         if config.qk_norm is QkNorm.EACH:
@@ -159,7 +162,7 @@ def _delta_shapes(config: ModelConfig, layer: GatedDelta) -> dict[str, Shape]:
     }
 
 
-def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
+def _of_whole_layer(config: ModelConfig) -> dict[str, Shape]:
     hidden = config.hidden_size
     shapes: dict[str, Shape] = {}
     if config.pre_norm:
@@ -168,6 +171,10 @@ def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
         shapes |= _norm_shapes(config, "mlp_norm")
     if config.post_norm:
         shapes |= {"post_attention_norm": (hidden,), "post_mlp_norm": (hidden,)}
+    if config.layer_scale:
+        shapes |= {"scale": (1,)}
+    if size := config.layer_input_size:
+        shapes |= {"input_gate": (size, hidden), "input_projection": (hidden, size), "post_input_norm": (hidden,)}
     return shapes
 
 
@@ -184,6 +191,10 @@ def _expert_shapes(experts: Experts, hidden: int) -> dict[str, Shape]:
         shapes |= {f"{name}_bias": shape[:1] for name, shape in shapes.items()}
     if experts.has_choice_bias:
         shapes |= {"choice_bias": (experts.count,)}
+    if experts.have_scales:
+        shapes |= {"expert_scales": (experts.count,)}
+    if experts.have_norms:
+        shapes |= dict.fromkeys(("router_norm", "expert_norm", "post_dense_norm", "post_expert_norm"), (hidden,))
     return shapes
 
 

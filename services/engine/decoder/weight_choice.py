@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Attention, ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 
 AUTO, STORED = "auto", "stored"
@@ -35,7 +35,9 @@ def choose_weights(model: ModelConfig, *, on_cpu: bool, is_grouped: bool = False
     if 2 * parameters <= _CACHED_BYTES:
         return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")
     experts = model.experts.size if model.experts else 0
-    inputs = (model.hidden_size, model.num_heads * model.head_dim, experts, *map(model.mlp_size, model.layers))
+    heads = {model.num_heads * model.head_dim_of(each) for each in model.layers if isinstance(each, Attention)}
+    sizes = {*map(model.mlp_size, model.layers)}
+    inputs = (model.hidden_size, *sorted(heads), experts, *sorted(sizes), model.layer_input_size)
     if odd := [size for size in inputs if size % _INT4_GROUP]:
         return WeightChoice("int8", f"a product over {odd[0]} inputs does not divide into int4's groups")
     return WeightChoice("int4", "the fewest bytes to read")

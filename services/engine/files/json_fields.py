@@ -128,6 +128,10 @@ class JsonFields:
         """Return a whole number above 0, or 0 if the field is null; it must be present."""
         return 0 if self._is_null(name) else self.integer(name)
 
+    def integer_or_zero(self, name: str, *, maximum: int) -> int:
+        """Return a whole number up to `maximum`, or 0 if the field is null; it must be present."""
+        return 0 if self._is_null(name) else self.integer(name, minimum=0, maximum=maximum)
+
     def number(self, name: str, default: float | None = None) -> float:
         """Return a number above 0 within a range safe for float32; without a default the field is required."""
         value = self._required(name, default)

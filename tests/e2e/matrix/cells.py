@@ -16,9 +16,14 @@ FURTHER = (
     *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere_plus", "cohere2", "lfm2"),
     *MIXTURES,
     "gpt_oss",
-    *("gemma3_pictures", "mistral3_pictures", *WITH_STATES, *QUANTISED),
+    *("gemma4", "gemma4_moe", "gemma4_small", "gemma3_pictures", "mistral3_pictures", *WITH_STATES, *QUANTISED),
 )
-OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5")  # by drafts whose layers are as theirs are: of experts, or with states
+OFTEN_DRAFTED = (
+    *MIXTURES,
+    "lfm2",
+    "qwen3_5",
+    "gemma4_small",
+)  # by drafts whose layers are as theirs are: of experts, or with states
 ATTACHED = {
     **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
     **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},

@@ -182,6 +182,8 @@ def write_model(
         for name, buffer in model.named_buffers():
             if name.endswith(("expert_bias", "score_correction_bias")):
                 buffer.copy_(0.5 * torch.randn(buffer.shape, generator=generator))
+            if name.endswith("layer_scalar"):
+                buffer.copy_(0.7 + 0.1 * torch.randn(buffer.shape, generator=generator))
     state = model.to(dtype).state_dict()
     if model.config.tie_word_embeddings:
         state = {name: value for name, value in state.items() if name != "lm_head.weight"}
@@ -201,7 +203,7 @@ def _random_weight(name: str, noise: torch.Tensor, *, norm_offset: float) -> tor
         return noise * (2.0 if name.endswith("sinks") else 0.5)
     if name.endswith("experts.gate_up_proj"):  # beyond where its values are clamped; the inputs come before the outputs
         return noise * 4.0 * noise.shape[-2] ** -0.5
-    if "norm" in name:
+    if "norm" in name or name.endswith(("router.scale", "per_expert_scale")):
         return 1.0 + 0.4 * noise - norm_offset
     sharpness = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj")) else 1.0
     return noise * sharpness * noise.shape[-1] ** -0.5

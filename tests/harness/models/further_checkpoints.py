@@ -71,6 +71,9 @@ class Further(StrEnum):
     MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
     QWEN2_MOE = "qwen2_moe"  # experts, and one for all tokens by a gate; biases on query, key and value
     GPT_OSS = "gpt_oss"  # experts with biases and clamped gates, sinks, every other layer windowed, YaRN
+    GEMMA4 = "gemma4"  # heads by layers, values that are keys, norms of values, scaled layers, a soft cap
+    GEMMA4_MOE = "gemma4_moe"  # the same with experts beside the MLP
+    GEMMA4_SMALL = "gemma4_small"  # inputs of layers, shared keys and values, wide MLPs
     GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
     MISTRAL3_PICTURES = "mistral3_pictures"
     QWEN3_5 = "qwen3_5"  # gated delta rule on three of four layers, gated attention, a quarter of each head turns
@@ -107,6 +110,14 @@ _LFM2_EXPERTS = {
 _GLM_EXPERTS = {
     **{"num_experts_per_tok": 3, "moe_intermediate_size": 64},
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+}
+_GEMMA4 = {
+    **{"head_dim": 16, "global_head_dim": 40, "sliding_window": 16, "final_logit_softcapping": 30.0},
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+_GEMMA4_LARGE = {
+    **{**_GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0},
+    "use_bidirectional_attention": "vision",
 }
 _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
@@ -171,6 +182,21 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
         {
             **{"num_local_experts": 8, "num_experts_per_tok": 3, "head_dim": 16, "sliding_window": 16},
             "rope_parameters": _YARN | {"truncate": False},
+        },
+    ),
+    Further.GEMMA4: ("Gemma4TextConfig", _GEMMA4_LARGE),
+    Further.GEMMA4_MOE: (
+        "Gemma4TextConfig",
+        {
+            **{**_GEMMA4_LARGE, "enable_moe_block": True, "num_experts": 8, "top_k_experts": 3},
+            "moe_intermediate_size": 40,
+        },
+    ),
+    Further.GEMMA4_SMALL: (
+        "Gemma4TextConfig",
+        {
+            **{**_GEMMA4, "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 512},
+            **{"num_kv_shared_layers": 2, "use_double_wide_mlp": True, "num_key_value_heads": 1},
         },
     ),
     Further.GEMMA3_PICTURES: (

@@ -51,6 +51,8 @@ def representable_checkpoint(kind: Kind | Further, folder: Path) -> Path:
             ropes = json.loads((copy / "config.json").read_text())["rope_parameters"]
             ropes["sliding_attention"]["rope_theta"] = ropes["full_attention"]["rope_theta"]
             edit_json(copy / "config.json", rope_parameters=ropes)
+        if kind in (Further.LFM2_MOE, Further.LFM2_MOE_PLAIN):  # the conversion writes neither
+            edit_json(copy / "config.json", routed_scaling_factor=1.0, norm_topk_prob=True)
         if kind is Further.LFM2:
             edit_json(copy / "config.json", conv_bias=False)
             edit_weights(copy, _without_biases)
@@ -188,11 +190,11 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
     if arch in ("lfm2moe", "glm4moe"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-        writer.add_expert_weights_norm(config["norm_topk_prob"])
-        writer.add_expert_weights_scale(config["routed_scaling_factor"])
         dense = "num_dense_layers" if arch == "lfm2moe" else "first_k_dense_replace"
         writer.add_leading_dense_block_count(config[dense])
     if arch == "glm4moe":
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
         writer.add_expert_shared_count(config["n_shared_experts"])
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
@@ -379,6 +381,8 @@ _AROUND_MTP = {  # which the package does not know for all architectures
     "enorm.weight": "nextn.enorm.weight",
     "hnorm.weight": "nextn.hnorm.weight",
     "shared_head.norm.weight": "nextn.shared_head_norm.weight",
+    "shared_head.head.weight": "nextn.shared_head_head.weight",
+    "embed_tokens.weight": "nextn.embed_tokens.weight",
 }
 _LFM2_INTERMEDIATE = 84  # two thirds of 96, up to the next multiple of 28
 _NUMBER_OF_ONE = re.compile(r"(?<=experts)\.\d+|\.norms\.\d+")

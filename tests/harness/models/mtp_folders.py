@@ -33,6 +33,9 @@ def _add_layer(tensors: Tensors) -> None:
     for name, each in like.items():
         tensors[layer + name.partition(_LIKE)[2]] = each.flip(0).contiguous()
     tensors[around["fc"]] = torch.randn(hidden, 2 * hidden, generator=generator) * (2 * hidden) ** -0.5
+    if offset:  # published folders have copies of what the layer shares with its model
+        copies = {"embed_tokens": "model.embed_tokens", "shared_head.head": "lm_head"}
+        tensors |= {f"{layer}{copy}.weight": tensors[f"{name}.weight"].clone() for copy, name in copies.items()}
     for part in ("embedding", "hidden", "norm"):
         tensors[around[part]] = offset + _NORM_OFFSET * torch.randn(hidden, generator=generator)
 

@@ -1,12 +1,13 @@
 """Attention whose work is split among many blocks: a row has the bits that a single block gives it."""
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import BLOCK_SIZE, Device
+from services.engine.decoder.native import BLOCK_SIZE, Decoder, DecoderConfig, Device
 from services.engine.decoder.native.testing import KvLayer
 from tests.harness.further import further
 from tests.native.harness.devices import (
@@ -17,6 +18,7 @@ from tests.native.harness.devices import (
     needs_emulation,
     on_cuda,
 )
+from tests.native.harness.random_models import PLAIN
 from tests.native.harness.row_invariance import same_bits
 
 pytestmark = needs_emulation
@@ -202,13 +204,22 @@ def test_groups_without_room_for_their_parts_are_not_cut():
 
 @pytest.mark.parametrize("kv_format", ["f32", "bf16"])
 def test_the_widest_heads_fit_into_the_smallest_gpus_blocks(kv_format):
-    """Ada and consumers' Blackwell."""
+    """Ada and consumers' Blackwell, and A100."""
     places = [(0, SPAN - 30 + row) for row in range(66)]
-    large, small = (
-        Contexts(emulated_device(1, block_memory=size), kv_format, heads=1, head_dim=256).attend(places, spans=2)
-        for size in (227, 99)
-    )
-    assert same_bits(small, large)
+    for head_dim, least in ((256, 99), (512, 163)):
+        large, small = (
+            Contexts(emulated_device(1, block_memory=size), kv_format, heads=1, head_dim=head_dim).attend(
+                places, spans=2
+            )
+            for size in (227, least)
+        )
+        assert same_bits(small, large)
+
+
+def test_heads_that_do_not_fit_into_a_gpus_blocks_are_refused():
+    config, small = DecoderConfig(replace(PLAIN, head_dim=264)), emulated_device(1, block_memory=99)
+    with pytest.raises(ValueError, match=r"^head_dim is 264; device cuda-\w+ handles at most 256$"):
+        Decoder(small, config, weights="f32", kv="f32")
 
 
 @on_cuda

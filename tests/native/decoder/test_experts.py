@@ -31,7 +31,7 @@ from tests.native.harness.row_invariance import (
     same_bits,
 )
 
-FEW, MANY, BIASED, SCORED = EXPERT_MODELS.values()
+FEW, MANY, BIASED, SCORED, NORMED = EXPERT_MODELS.values()
 in_formats_on_threads = pytest.mark.parametrize(
     ("device_name", "weight_format", "threads"),
     [
@@ -40,7 +40,9 @@ in_formats_on_threads = pytest.mark.parametrize(
     ],
 )
 on_every_device = pytest.mark.parametrize("device_name", DEVICES)
-in_all_models = pytest.mark.parametrize("model", [FEW, MANY, BIASED, SCORED], ids=["few", "many", "biased", "scored"])
+in_all_models = pytest.mark.parametrize(
+    "model", [FEW, MANY, BIASED, SCORED, NORMED], ids=["few", "many", "biased", "scored", "normed"]
+)
 
 
 def _true_route(logits: np.ndarray, per_token: int, *, are_normalised: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -249,15 +251,15 @@ def test_a_row_reads_the_weights_of_its_own_experts_only():
 
 
 @pytest.mark.parametrize(
-    ("kind", "way", "block"),
+    ("kind", "way", "block", "most"),
     [
-        (Further.QWEN3_MOE, "gptq", "Q4_0"),
-        (Further.GLM4_MOE, "awq of 64", "Q8_0"),
-        (Further.LFM2_MOE, "gptq", "Q4_0"),
-        (Further.GLM4_MOE, "int4 packed", "Q4_0"),
+        (Further.QWEN3_MOE, "gptq", "Q4_0", 0.2),
+        (Further.GLM4_MOE, "awq of 64", "Q8_0", 0.2),
+        (Further.LFM2_MOE, "gptq", "Q4_0", 0.25),
+        (Further.GLM4_MOE, "int4 packed", "Q4_0", 0.2),
     ],
 )
-def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind, way, block):
+def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind, way, block, most):
     plain = copy_of(further_checkpoint(kind), tmp_path, "plain")
     packed = copy_of(plain, tmp_path, "packed")
     values = quantise(packed, WAYS[way])
@@ -269,7 +271,7 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind,
     by_values = native_model(load_checkpoint(packed), isas()[0], "f32")(PROMPT)
     assert torch.equal(by_values, expected)
     held = native_model(load_checkpoint(packed), isas()[0], STORED, kv="f32")(PROMPT)
-    assert 0 < relative_error(held, expected) < 0.25  # rows are rounded to int8, by which few go to another expert
+    assert 0 < relative_error(held, expected) < most  # rows are rounded to int8, by which few go to another expert
 
 
 @pytest.mark.parametrize(
@@ -285,8 +287,9 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind,
         ({"count": 6, "groups": 3}, r"experts\.per_token is 3; it must be in 1 \.\.\. 2"),
         ({"sum_offset": -1.0}, r"experts\.sum_offset is -1\.0+; it must be finite and not negative"),
         ({"weight_scale": np.nan}, r"experts\.weight_scale is nan; it must be finite and not negative"),
-        ({"scores": "softmax", "has_choice_bias": True}, "must be 1 and false where scores is"),
-        ({"scores": "softmax", "count": 6, "per_token": 2, "groups": 2}, "must be 1 and false where scores is"),
+        ({"scores": "softmax", "has_choice_bias": True}, r"experts\.has_choice_bias is true; it must be false where"),
+        ({"scores": "softmax", "count": 6, "per_token": 2, "groups": 2}, r"experts\.groups is 2; it must be 1 where"),
+        ({"scores": "softmax", "sum_offset": 1.0}, r"experts\.sum_offset is not 0, which it must be where scores"),
         ({"scores": "tanh"}, r"experts\.scores is \"tanh\"; it must be one of"),
     ],
 )

@@ -34,8 +34,8 @@ def test_a_gpu_that_is_not_there_is_refused():
 
 @on_cuda
 def test_heads_that_are_too_wide_are_refused_by_their_name(device_name):
-    config = DecoderConfig(replace(PLAIN, head_dim=264))
-    with pytest.raises(ValueError, match=r"^head_dim is 264; device cuda-\w+ handles at most 256$"):
+    config = DecoderConfig(replace(PLAIN, head_dim=520))
+    with pytest.raises(ValueError, match=r"^head_dim is 520; device cuda-\w+ handles at most 512$"):
         Decoder(make_device(device_name, threads=1), config, weights="bf16", kv="bf16", num_blocks=1)
 
 

@@ -62,6 +62,8 @@ def _mtp_tensors(folder: Path) -> dict[str, Tensor]:
     edit_weights(folder, stored.update)
     found = {name: each for name, each in stored.items() if name.startswith(("mtp.", GLM_LAYER))}
     found = {name.removeprefix("mtp.").replace(GLM_LAYER, "layers.0."): each for name, each in found.items()}
+    for copy in ("layers.0.embed_tokens.weight", "layers.0.shared_head.head.weight"):
+        found.pop(copy, None)
     for names in (AROUND, {part: f"layers.0.{name}" for part, name in AROUND_GLM.items()}):
         for part, name in names.items():
             if f"{name}.weight" in found:

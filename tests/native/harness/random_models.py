@@ -106,6 +106,24 @@ MODELS = {
         gated_mlp=False,
         parallel_mlp=True,
     ),
+    "heads by layers, values that are keys, inputs and scales of layers, shared keys and values": replace(
+        PLAIN,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=20,
+        ropes=(rope(36), rope(20)),
+        layers=(
+            Attention(window=20, rope=1),
+            Attention(head_dim=36, num_kv_heads=1, values_are_keys=True),
+            Attention(window=20, rope=1, kv_layer=0, mlp_size=130),
+            Attention(head_dim=36, num_kv_heads=1, kv_layer=1, mlp_size=130),
+        ),
+        qk_norm=QkNorm.HEAD,
+        value_norm=True,
+        layer_scale=True,
+        layer_input_size=10,
+        post_norm=True,
+    ),
 }
 
 EXPERT_MODELS = {
@@ -144,8 +162,20 @@ EXPERT_MODELS = {
         ),
         layers=(Attention(mlp_size=90, has_experts=False), Attention()),
     ),
+    "heads by layers, experts beside an MLP, each with norms": replace(
+        PLAIN,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=20,
+        ropes=(rope(264), rope(20)),
+        layers=(Attention(window=20, rope=1), Attention(head_dim=264, num_kv_heads=1)),
+        qk_norm=QkNorm.HEAD,
+        value_norm=True,
+        layer_scale=True,
+        post_norm=True,
+        experts=Experts(count=7, per_token=3, size=40, are_normalised=True, have_scales=True, have_norms=True),
+    ),
 }
-"""For those devices only that have the operations of experts: CPUs."""
 
 
 def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]]:
@@ -154,7 +184,7 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     weights = {}
     for name, shape in weight_shapes(config).items():
         values = rng.standard_normal(shape)
-        if "norm" in name and not name.endswith("bias"):
+        if ("norm" in name and not name.endswith("bias")) or name.endswith((".scale", "_scales")):
             values = 1.0 + 0.3 * values
         elif name.endswith("choice_bias"):
             values *= 0.1

@@ -76,8 +76,13 @@ class ReferenceDecoder:
         positions = torch.arange(cache.length, cache.length + len(token_ids))  # [tokens]
         hidden = self._weights["embedding"][torch.tensor(token_ids)] * self.config.embedding_scale
         self.streams = [hidden]
+        inputs = self._layer_inputs(token_ids, hidden) if self.config.layer_input_size else None
         for layer in range(self.config.num_layers):
             hidden = self._layer(layer, hidden, positions, cache)
+            if inputs is not None:
+                hidden = self._add_input(layer, inputs[:, layer], hidden)
+            if self.config.layer_scale:
+                hidden = hidden * self._weights[f"layers.{layer}.scale"]
             self.streams.append(hidden)
         cache.length += len(token_ids)
         hidden = self._norm("final_norm", hidden)
@@ -101,16 +106,19 @@ class ReferenceDecoder:
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
-        mixed = self._mlps(prefix, config.layers[layer], read)
+        mixed = self._mlps(prefix, config.layers[layer], read, hidden)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
     def _attention(self, layer: int, own: Attention, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
-        rope = config.ropes[own.rope]
-        query = rotate(self._heads(prefix + "q", hidden), positions, rope)  # [heads, tokens, head_dim]
-        key = rotate(self._heads(prefix + "k", hidden), positions, rope)  # [kv_heads, tokens, head_dim]
-        keys, values = cache.append(layer, key, self._heads(prefix + "v", hidden))
-        group = config.num_heads // config.num_kv_heads
+        rope, head_dim = config.ropes[own.rope], config.head_dim_of(own)
+        query = rotate(self._heads(prefix + "q", hidden, head_dim), positions, rope)  # [heads, tokens, head_dim]
+        if own.kv_layer is None:
+            key = rotate(self._heads(prefix + "k", hidden, head_dim), positions, rope)  # [kv_heads, tokens, head_dim]
+            keys, values = cache.append(layer, key, self._values(prefix, own, hidden))
+        else:
+            keys, values = cache.keys[own.kv_layer], cache.values[own.kv_layer]
+        group = config.num_heads // config.num_kv_heads_of(own)
         keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)
         scores = (query @ keys.transpose(1, 2)).float() * config.query_scale  # [heads, tokens, positions]
         scores = _soft_cap(scores, config.attention_softcap)
@@ -174,17 +182,47 @@ class ReferenceDecoder:
         mixed = (normed.flatten(1) * functional.silu(opening)).to(self.dtype)
         return self._linear(prefix + "delta_out", mixed, has_bias=False)
 
-    def _heads(self, name: str, hidden: Tensor) -> Tensor:
-        """Project to query, key or value and split into heads.  # [heads, tokens, head_dim]"""
+    def _values(self, prefix: str, own: Attention, hidden: Tensor) -> Tensor:
+        """Return the values, or the keys before their norm and rotation if they are values, too.
+
+        # [heads, tokens, head_dim]
+        """
+        config, name = self.config, prefix + ("k" if own.values_are_keys else "v")
+        values = self._linear(name, hidden, has_bias=config.attention_bias)
+        values = values.view(len(hidden), -1, config.head_dim_of(own)).transpose(0, 1)
+        if config.value_norm:
+            wide = values.float()
+            values = (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + config.norm_eps)).to(self.dtype)
+        return values
+
+    def _layer_inputs(self, token_ids: Seq[int], embedded: Tensor) -> Tensor:
+        """Return each layer's input: the token's row of a table, and a part of its projected vector.
+
+        # [tokens, layers, size]
+        """
+        config, weights = self.config, self._weights
+        rows = weights["layer_embedding"][torch.tensor(token_ids)] * config.layer_input_size**0.5
+        projected = embedded @ weights["layer_projection"].T * config.hidden_size**-0.5
+        rows, projected = (each.unflatten(-1, (config.num_layers, -1)) for each in (rows, projected))
+        return (self._norm("layer_input_norm", projected) + rows) * 2**-0.5
+
+    def _add_input(self, layer: int, own: Tensor, hidden: Tensor) -> Tensor:
+        prefix = f"layers.{layer}."
+        gate = self._linear(prefix + "input_gate", hidden, has_bias=False)
+        mixed = _activated(self.config.activation, own, gate)
+        mixed = self._linear(prefix + "input_projection", mixed, has_bias=False)
+        return hidden + self._norm(prefix + "post_input_norm", mixed)
+
+    def _heads(self, name: str, hidden: Tensor, head_dim: int) -> Tensor:
+        """Project to query or key and split into heads.  # [heads, tokens, head_dim]"""
         config = self.config
         out = self._linear(name, hidden, has_bias=config.attention_bias)
-        has_norm = not name.endswith("v")
-        if has_norm and config.qk_norm is QkNorm.FULL:
+        if config.qk_norm is QkNorm.FULL:
             out = self._norm(name + "_norm", out)
-        out = out.view(len(hidden), -1, config.head_dim)
-        if has_norm and config.qk_norm is QkNorm.HEAD:
+        out = out.view(len(hidden), -1, head_dim)
+        if config.qk_norm is QkNorm.HEAD:
             out = self._norm(name + "_norm", out)
-        if has_norm and config.qk_norm is QkNorm.EACH:
+        if config.qk_norm is QkNorm.EACH:
             heads = [self._norm(f"{name}_norm.{index}", head) for index, head in enumerate(out.unbind(1))]
             out = torch.stack(heads, dim=1)
         return out.transpose(0, 1)
@@ -194,8 +232,11 @@ class ReferenceDecoder:
         gate = self._linear(prefix + "gate", hidden, has_bias=has_bias) if self.config.gated_mlp else None
         return self._linear(prefix + "down", _activated(self.config.activation, up, gate), has_bias=has_bias)
 
-    def _mlps(self, prefix: str, layer: LayerMlp, hidden: Tensor) -> Tensor:
-        """Return what the MLP for all tokens, the experts or both together give.  # [tokens, hidden]"""
+    def _mlps(self, prefix: str, layer: LayerMlp, hidden: Tensor, residual: Tensor) -> Tensor:
+        """Return what the MLP for all tokens, the experts or both together give, by the residual or its norm `hidden`.
+
+        # [tokens, hidden]
+        """
         config, experts, out = self.config, self.config.experts_of(layer), torch.zeros_like(hidden)
         if config.mlp_size(layer):
             out = self._mlp(prefix, hidden, has_bias=config.mlp_bias)
@@ -203,14 +244,23 @@ class ReferenceDecoder:
             return out
         if config.mlp_size(layer) and experts.has_shared_gate:
             out = torch.sigmoid(hidden @ self._weights[prefix + "shared_gate"].T) * out
-        return self._experts(prefix, experts, hidden) + out
+        if not experts.have_norms:
+            return self._experts(prefix, experts, hidden, hidden) + out
+        routed = self._norm(prefix + "router_norm", residual) * config.hidden_size**-0.5
+        mixed = self._experts(prefix, experts, self._norm(prefix + "expert_norm", residual), routed)
+        return self._norm(prefix + "post_dense_norm", out) + self._norm(prefix + "post_expert_norm", mixed)
 
-    def _experts(self, prefix: str, experts: Experts, hidden: Tensor) -> Tensor:
-        """Return the sum of the experts that the router chooses (arXiv 1701.06538, section 2).  # [tokens, hidden]"""
+    def _experts(self, prefix: str, experts: Experts, hidden: Tensor, routed: Tensor) -> Tensor:
+        """Return the sum of the experts that the router chooses by `routed` (arXiv 1701.06538, section 2).
+
+        # [tokens, hidden]
+        """
         out = torch.zeros_like(hidden)
-        logits = self._linear(prefix + "router", hidden, has_bias=experts.have_biases).float()
+        logits = self._linear(prefix + "router", routed, has_bias=experts.have_biases).float()
         bias = self._weights[prefix + "choice_bias"].float() if experts.has_choice_bias else None
         chosen, scores = choose_experts(experts, logits, bias)
+        if experts.have_scales:
+            scores = scores * self._weights[prefix + "expert_scales"].float()[chosen]
         weights = torch.zeros_like(logits).scatter(1, chosen, scores)  # [tokens, experts]
         for expert in sorted({*chosen.flatten().tolist()}):
             tokens = (chosen == expert).any(-1).nonzero()[:, 0]

@@ -53,8 +53,9 @@ class ReferenceDrafter(ReferenceDecoder):
         for index, layer in enumerate(self.config.layers):
             assert isinstance(layer, Attention)
             prefix = f"layers.{index}."
-            keys = rotate(self._heads(prefix + "k", context), positions, self.config.ropes[layer.rope])
-            cache.append(index, keys, self._heads(prefix + "v", context))
+            keys = self._heads(prefix + "k", context, self.config.head_dim)
+            keys = rotate(keys, positions, self.config.ropes[layer.rope])
+            cache.append(index, keys, self._values(prefix, layer, context))
         cache.length += len(hidden)
 
     @torch.inference_mode()

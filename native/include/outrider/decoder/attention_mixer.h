@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ struct AttentionWeights {
     FusedWeight qkv;
     DeviceBuffer<float> qkv_bias;
     DeviceBuffer<float> q_norm;
-    DeviceBuffer<float> k_norm;
+    DeviceBuffer<float> k_norm;  // and of layers that read those of another: null
     DeviceBuffer<float> sinks;
     FusedWeight gate;  // of each value of the heads' outputs
     FusedWeight output;
@@ -40,7 +41,7 @@ class AttentionMixer {
     /// Allocates memory for passes of such sizes; returns whether any buffer has moved.
     bool reserve(const PassShape& shape, Linear& linear);
     /// The bytes of a layer's keys and values in one cache block.
-    size_t block_bytes() const;
+    size_t block_bytes(const LayerConfig& layer) const;
 
     /// Computes the rotary angles of a pass's rows.
     void rotate(const RowPlaces& places);
@@ -55,17 +56,21 @@ class AttentionMixer {
   private:
     void rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                           const RowPlaces& places);
-    KvLayer kv_layer(void* blocks) const;
+    KvLayer kv_layer(const LayerConfig& layer, void* blocks) const;
+    /// The largest of a size of the layers' shapes.
+    template <typename Size>
+    int largest(const Size& size) const;
 
     std::shared_ptr<Device> device_;
     const DecoderConfig& config_;
     KvFormat kv_;
     std::vector<DeviceBuffer<float>> frequencies_;  // one for each rope: [half_dim]
     std::vector<DeviceBuffer<float>> angles_;       // one for each rope: [rows, 2, half_dim]
+    DeviceBuffer<float> ones_;                      // [head_dim], of the norm of values
     DeviceBuffer<float> qkv_;                       // [rows, qkv]
     DeviceBuffer<float> scratch_;                   // of the device's attention
     DeviceBuffer<float> gates_;                     // [rows, q]
-    ActivationBuffer attended_;                     // [rows, q]
+    std::map<int, ActivationBuffer> attended_;      // [rows, q] for each size of queries
 };
 
 }  // namespace outrider

@@ -16,6 +16,7 @@
 #include "outrider/decoder/expert_mlp.h"
 #include "outrider/decoder/feature_input.h"
 #include "outrider/decoder/kv_cache.h"
+#include "outrider/decoder/layer_inputs.h"
 #include "outrider/decoder/linear.h"
 #include "outrider/decoder/markov_head.h"
 #include "outrider/decoder/next_rows.h"
@@ -143,7 +144,9 @@ class Decoder {
     void mlp(int layer);
     void activate(const LayerWeights& layer, int size);
     void lm_head(int num_logits);
-    void add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm);
+    void end_layer(int layer, const NormWeights& norm);
+    void add_and_normalise(const float* delta, const float* delta_norm, const float* scale,
+                           const NormWeights& norm);
     int rows() const { return workspace_.rows.places().rows; }
 
     std::shared_ptr<Device> device_;
@@ -164,6 +167,7 @@ class Decoder {
     int num_logits_ = 0;  // of the last pass
     Workspace workspace_;
     std::unique_ptr<ExpertMlp> experts_;           // null: the model has no experts
+    std::unique_ptr<LayerInputs> layer_inputs_;    // null: layers have no inputs of their own
     std::unique_ptr<FeatureInput> feature_input_;  // null: it is no attached drafter
     std::unique_ptr<MarkovHead> markov_;           // null: tokens before a row do not change its logits
     std::vector<int> boundaries_;                  // after which features are kept

@@ -25,13 +25,31 @@ enum class LayerKind { attention, short_convolution, gated_delta };
 
 struct LayerConfig {
     LayerKind kind = LayerKind::attention;
-    int window = 0;            // of attention, in positions; 0: the whole context
-    int rope = 0;              // of attention, index of a rope
-    bool looks_ahead = false;  // of attention: a row attends to the later rows of its sequence, too
-    int taps = 0;              // of a short convolution, in positions
+    int window = 0;                    // of attention, in positions; 0: the whole context
+    int rope = 0;                      // of attention, index of a rope
+    bool looks_ahead = false;          // of attention: a row attends to the later rows of its sequence, too
+    std::optional<int> head_dim = {};  // of attention; empty: the decoder's
+    std::optional<int> num_kv_heads = {};  // likewise
+    bool values_are_keys = false;          // of attention: before their norms and rotation
+    std::optional<int> kv_layer = {};      // of attention: an earlier layer whose keys and values it reads
+    int taps = 0;                          // of a short convolution, in positions
     DeltaShape delta = {};
     std::optional<int> mlp_size = {};  // of its MLP for all rows; empty: intermediate_size
     bool has_experts = true;           // if the model has any
+};
+
+/// The heads of a layer's attention.
+struct AttentionShape {
+    int num_heads = 0;
+    int num_kv_heads = 0;
+    int head_dim = 0;
+    bool stores = true;  // keys and values of its own
+    bool values_are_keys = false;
+
+    int q_size() const { return num_heads * head_dim; }
+    int kv_size() const { return num_kv_heads * head_dim; }
+    /// The values of a row: queries, and if it stores them, keys and values.
+    int qkv_size() const { return q_size() + (stores ? 2 * kv_size() : 0); }
 };
 
 /// A mixture of experts: a router chooses `per_token` of `count` MLPs for each row.
@@ -43,6 +61,8 @@ struct Experts {
     bool have_biases = false;      // of the experts and of the router
     bool has_choice_bias = false;  // of each expert, added to its score when experts are chosen
     bool has_shared_gate = false;  // the MLP for all rows beside the experts is scaled by a gate
+    bool have_scales = false;      // each expert's weight is scaled
+    bool have_norms = false;  // of the router's and the experts' inputs, and of what MLP and experts give
 };
 
 /// How the features of a row are normed: not at all, all as one vector, or each by itself.
@@ -100,6 +120,9 @@ struct DecoderConfig {
     std::vector<Rope> ropes;
     bool conv_bias = false;  // on both projections of a short convolution and the convolution itself
     QkNorm qk_norm = QkNorm::none;
+    bool value_norm = false;   // each head of values is divided by its root mean square
+    bool layer_scale = false;  // the residual is scaled after each layer
+    int layer_input_size = 0;  // of each layer's own input, which depends on the row's token; 0: none
     bool pre_norm = true;
     bool post_norm = false;
     bool attention_bias = false;  // on query, key and value
@@ -111,11 +134,11 @@ struct DecoderConfig {
     std::optional<Experts> experts;    // added to the MLP for all rows
     std::optional<Features> features;  // of an attached drafter
 
-    int q_size() const { return num_heads * head_dim; }
-    int kv_size() const { return num_kv_heads * head_dim; }
-    int qkv_size() const { return q_size() + 2 * kv_size(); }
-    int q_norm_size() const { return qk_norm == QkNorm::head ? head_dim : q_size(); }
-    int k_norm_size() const { return qk_norm == QkNorm::head ? head_dim : kv_size(); }
+    AttentionShape attention(const LayerConfig& layer) const {
+        return {num_heads, layer.num_kv_heads.value_or(num_kv_heads), layer.head_dim.value_or(head_dim),
+                !layer.kv_layer, layer.values_are_keys};
+    }
+    AttentionShape attention(int layer) const { return attention(layers[layer]); }
     int conv_in_size() const { return 3 * hidden_size; }
     int num_layers() const { return static_cast<int>(layers.size()); }
     /// Whether any layer is of this kind.

@@ -12,6 +12,7 @@
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/feature_input.h"
+#include "outrider/decoder/layer_inputs.h"
 #include "outrider/decoder/markov_head.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
@@ -41,9 +42,11 @@ struct LayerWeights {
     DeviceBuffer<float> down_bias;
     ExpertWeights experts;
     DeviceBuffer<float> post_mlp_norm;
+    OwnInputWeights input;
+    DeviceBuffer<float> scale;  // [1]
 
     /// The matrices that multiply all rows of a pass; those that the layer lacks have no parts.
-    std::array<const FusedWeight*, 11> linear() const {
+    std::array<const FusedWeight*, 13> linear() const {
         return {&attention.qkv,
                 &attention.gate,
                 &attention.output,
@@ -54,7 +57,9 @@ struct LayerWeights {
                 &delta.gates,
                 &delta.output,
                 &gate_up,
-                &down};
+                &down,
+                &input.gate,
+                &input.projection};
     }
 };
 
@@ -83,6 +88,7 @@ class DecoderWeights {
     const PackedWeight& lm_head() const {
         return lm_head_ ? *lm_head_ : target_ ? target_->lm_head() : *embedding_;
     }
+    const LayerInputWeights& inputs() const { return inputs_; }
     const FeatureWeights& features() const { return features_; }
     const MarkovWeights& markov() const { return markov_; }
     const NormWeights& final_norm() const { return final_norm_; }
@@ -92,6 +98,7 @@ class DecoderWeights {
     const DecoderWeights* target_;             // of an attached drafter
     std::unique_ptr<PackedWeight> embedding_;  // null: the target's
     std::unique_ptr<PackedWeight> lm_head_;    // null: the embedding, or the target's
+    LayerInputWeights inputs_;
     FeatureWeights features_;
     MarkovWeights markov_;
     NormWeights final_norm_;

@@ -25,8 +25,14 @@ class ExpertMlp {
     /// is one. `delta` holds it before if `adds_to_delta`.  # delta: [rows, hidden]
     void run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
              float* delta);
+    /// The same with norms: of the residual for the router and for the experts, and of what both MLPs give before it is
+    /// added up.  # residual, delta: [rows, hidden]
+    void run_normed(const ExpertWeights& weights, float* residual, int rows, float* delta);
 
   private:
+    void run(const ExpertWeights& weights, const Activations& router_input, const Activations& input,
+             int rows, bool adds_to_delta, float* delta);
+
     Routing routing();
     void route(const ExpertWeights& weights, const Activations& input, int rows);
     void multiply(const ExpertWeights& weights, FusedWeight Expert::* weight,
@@ -36,6 +42,7 @@ class ExpertMlp {
     Experts experts_;
     Activation activation_;
     int hidden_size_;
+    float norm_eps_;
     std::vector<ExpertMatrix> matrices_;  // the matrices of the products being enqueued
     DeviceBuffer<int32_t> choices_;       // [rows, per_token], the chosen experts
     DeviceBuffer<int32_t> places_;        // [rows, per_token]
@@ -47,6 +54,9 @@ class ExpertMlp {
     DeviceBuffer<float> outputs_;         // [rows * per_token, hidden]
     ActivationBuffer inputs_;             // [rows * per_token, hidden]
     ActivationBuffer gated_;              // [rows * per_token, size]
+    ActivationBuffer router_input_;       // [rows, hidden], if norms make it
+    ActivationBuffer normed_;             // [rows, hidden], likewise
+    DeviceBuffer<float> mixed_;           // [rows, hidden], likewise
 };
 
 }  // namespace outrider

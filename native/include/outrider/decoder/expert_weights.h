@@ -21,6 +21,11 @@ struct ExpertWeights {
     FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, if there is one
     DeviceBuffer<float> router_bias;  // null: none
     DeviceBuffer<float> choice_bias;  // [count] or null
+    DeviceBuffer<float> scales;       // [count] or null
+    DeviceBuffer<float> router_norm;  // [hidden] or null: its input is that of the experts
+    DeviceBuffer<float> input_norm;   // [hidden] or null
+    DeviceBuffer<float> mlp_norm;     // [hidden] or null, of what the MLP for all rows gives
+    DeviceBuffer<float> output_norm;  // [hidden] or null, of what the experts give
     std::vector<Expert> each;
     int per_token = 0;
 

@@ -21,9 +21,10 @@ class Linear {
         return scratch_.reserve(device_, device_->product_scratch(rows, out_features, in_features));
     }
 
-    /// out = input * weight^T + bias, and the updates of the rows' adapters; without the parts before a column.
+    /// out = input * weight^T + bias, and the updates of the rows' adapters; without the parts before a column. The
+    /// rows of `out` may be wider than the outputs.
     void multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
-                  float* out, int first_column = 0);
+                  float* out, int first_column = 0, int out_stride = 0);
 
     /// Computes such a product in `out`, and then its activation; both in one operation if no adapter changes
     /// the product.
@@ -33,8 +34,8 @@ class Linear {
   private:
     /// Describes the product with one part of a fused weight; its columns are a range of the output `out`
     /// that all parts share.
-    Product product_of(const Activations& input, int rows, const FusedWeight& weight,
-                       const FusedWeight::Part& part, const float* bias, float* out);
+    Product product_of(const Activations& input, int rows, const FusedWeight::Part& part, const float* bias,
+                       float* out, int out_stride);
 
     std::shared_ptr<Device> device_;
     Adapters& adapters_;

@@ -95,6 +95,7 @@ class Device {
     virtual void gated_norm(const GatedNorm& op) = 0;
     virtual void sigmoid_gate(const SigmoidGate& op) = 0;
     virtual void activate(const Activate& op) = 0;
+    virtual void layer_input(const LayerInput& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void spread_columns(const SpreadColumns& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;

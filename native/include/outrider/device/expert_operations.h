@@ -38,6 +38,7 @@ struct Route {
     const float* logits = nullptr;  // [rows, stride]
     int64_t stride = 0;
     const float* choice_bias = nullptr;  // [count] or null
+    const float* scales = nullptr;       // [count] of each expert's weight, or null; only with softmax
     RoutingRule rule = {};
     Routing out;
     int rows = 0;

@@ -91,11 +91,14 @@ struct RotaryAngles {
 };
 
 /// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (if there is a delta)
+/// residual *= scale                                                 (likewise; delta may be the residual)
 /// out = norm ? normalised(residual) * norm + norm_bias : residual   (norm_bias only with a layer norm)
 struct ResidualNorm {
     float* residual = nullptr;          // [rows, width]
+    bool replaces = false;              // the residual is 0 before
     const float* delta = nullptr;       // [rows, width] or null
     const float* delta_norm = nullptr;  // [width] or null
+    const float* scale = nullptr;       // [1] or null; not with a layer norm
     const float* norm = nullptr;        // [width] or null
     const float* norm_bias = nullptr;   // [width] or null
     NormKind kind = NormKind::rms;      // of the output; delta_norm is always rms
@@ -117,9 +120,10 @@ struct Product {
 };
 
 /// Normalises (if requested) and rotates queries and keys, scales the queries in place, and stores keys and
-/// values in the cache's format.
+/// values in the cache's format. A cache without heads stores nothing.
 struct RotateAndStore {
-    float* qkv = nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
+    float* qkv = nullptr;          // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
+    bool values_are_keys = false;  // as they are before norm and rotation
     RowPlaces places;
     const float* angles = nullptr;  // [rows, 2, half_dim]
     int half_dim = 0;               // rotated pairs; dimensions from 2 * half_dim on pass through
@@ -127,6 +131,7 @@ struct RotateAndStore {
     NormKind norm_kind = NormKind::rms;  // a layer norm covers each head, never all heads as one
     const float* q_norm = nullptr;       // [head_dim] or [num_heads * head_dim]
     const float* k_norm = nullptr;       // [head_dim] or [num_kv_heads * head_dim]
+    const float* v_norm = nullptr;       // [head_dim] or null; of each head of values, with root mean squares
     float eps = 0.0f;
     float query_scale = 1.0f;
     int num_heads = 0;
@@ -136,8 +141,8 @@ struct RotateAndStore {
 /// Each row attends to the stored positions of its sequence up to its own, or its end; at most `window` of them (0: all).
 /// A sink is one more score of a head, without a value (arXiv 2309.17453).
 struct Attention {
-    const float* qkv =
-        nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
+    const float* qkv = nullptr;  // [rows, qkv_stride]; only the queries are read, which come first
+    int64_t qkv_stride = 0;
     RowPlaces places;
     int num_heads = 0;
     int window = 0;
@@ -166,8 +171,22 @@ struct Activate {
     const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups; or [rows, width]: ups
     Activation activation = Activation::silu;
     bool is_gated = true;
+    const float* ups = nullptr;  // [rows, ups_stride] of gates that are alone in `gate_up`, or null
+    int64_t ups_stride = 0;
     Activations out;  // [rows, width]
     int rows = 0;
+    int width = 0;
+};
+
+/// inputs = (inputs + rms_norm(projected) * norm) * scale, where the norm is of each layer's values
+struct LayerInput {
+    float* inputs = nullptr;           // [rows, layers, width]
+    const float* projected = nullptr;  // [rows, layers, width]
+    const float* norm = nullptr;       // [width]
+    float eps = 0.0f;
+    float scale = 1.0f;
+    int rows = 0;
+    int layers = 0;
     int width = 0;
 };
 

@@ -167,8 +167,8 @@ class PartQueries {
         const int64_t head_dim = op_.cache.head_dim;
         const int64_t position = op_.places.ends ? op_.places.ends[row] : op_.places.positions[row];
         Query& query = queries_[count_];
-        const int64_t heads = op_.num_heads + 2 * op_.cache.num_kv_heads;
-        __builtin_memcpy(query.values, op_.qkv + (row * heads + head) * head_dim, head_dim * sizeof(float));
+        __builtin_memcpy(query.values, op_.qkv + row * op_.qkv_stride + head * head_dim,
+                         head_dim * sizeof(float));
         query.first_position = op_.window > 0 ? larger(position - op_.window + 1, 0) : 0;
         query.last_position = position;
         query.row = row;

@@ -95,12 +95,22 @@ inline void rotate_and_store(const RotateAndStore& op, int64_t row) {
     const int64_t head_dim = op.cache.head_dim;
     float* queries = op.qkv + row * (op.num_heads + 2 * op.cache.num_kv_heads) * head_dim;
     float* keys = queries + op.num_heads * head_dim;
-    const float* values = keys + op.cache.num_kv_heads * head_dim;
+    float* values = keys + op.cache.num_kv_heads * head_dim;
     const float* cosines = op.angles + row * 2 * op.half_dim;
     const float* sines = cosines + op.half_dim;
 
+    const int64_t kv_size = op.cache.num_kv_heads * head_dim;
+    if (op.values_are_keys) {
+        __builtin_memcpy(values, keys, kv_size * sizeof(float));
+    }
     normalise_heads(op, queries, op.num_heads, op.q_norm);
     normalise_heads(op, keys, op.cache.num_kv_heads, op.k_norm);
+    if (op.v_norm) {
+        for (float* head = values; head < values + kv_size; head += head_dim) {
+            write_normal(head, normal_of(NormKind::rms, head, head_dim, op.eps), op.v_norm, nullptr, head,
+                         head_dim);
+        }
+    }
     for (float* head = queries; head < values; head += head_dim) {
         rotate(head, cosines, sines, op.half_dim);
     }

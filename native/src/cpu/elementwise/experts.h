@@ -73,7 +73,7 @@ inline void leave_best_groups(const RoutingRule& rule, int64_t count, float* cho
 }
 
 /// The weights of experts by their logits.
-inline void weigh_by_softmax(const Route& op, const float* logits, float* weights) {
+inline void weigh_by_softmax(const Route& op, const float* logits, const int32_t* experts, float* weights) {
     const int64_t chosen = op.out.per_token;
     float largest = -__builtin_inff();
     for (int64_t at = 0; at < chosen; ++at) {
@@ -83,7 +83,10 @@ inline void weigh_by_softmax(const Route& op, const float* logits, float* weight
                                              : sum_of_powers(logits, op.out.count, largest);
     for (int64_t at = 0; at < chosen; at += kLanes) {
         const Vec powers = exponential(load_first(weights + at, chosen - at) - largest);
-        store_first(weights + at, op.rule.weight_scale * (powers / (sum + op.rule.sum_offset)), chosen - at);
+        store_first(weights + at, op.rule.weight_scale * (powers / sum), chosen - at);
+    }
+    for (int64_t at = 0; op.scales && at < chosen; ++at) {
+        weights[at] *= op.scales[experts[at]];
     }
 }
 
@@ -128,7 +131,7 @@ inline void route(const Route& op, int64_t row) {
         }
     }
     if (is_softmax) {
-        weigh_by_softmax(op, logits, weights);
+        weigh_by_softmax(op, logits, experts, weights);
     } else {
         weigh_by_scores(op, weights);
     }

@@ -73,13 +73,15 @@ inline void write_normal(const float* values, const Normal& normal, const float*
 
 inline void add_delta(const ResidualNorm& op, float* residual, const float* delta) {
     const float factor = op.delta_norm ? inverse_rms(delta, op.width, op.eps) : 1.0f;
+    const float scale = op.scale ? *op.scale : 1.0f;
     for (int64_t column = 0; column < op.width; column += kLanes) {
         const int64_t count = op.width - column;
         Vec value = load_first(delta + column, count);
         if (op.delta_norm) {
             value = value * factor * load_first(op.delta_norm + column, count);
         }
-        store_first(residual + column, load_first(residual + column, count) + value, count);
+        const Vec before = op.replaces ? Vec{} : load_first(residual + column, count);
+        store_first(residual + column, (before + value) * scale, count);
     }
 }
 

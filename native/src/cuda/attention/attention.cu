@@ -16,6 +16,13 @@ void attention(const Stream& stream, const Attention& op) {
     }
 }
 
+int max_head_dim(const Stream& stream) {
+    using Kernel = FloatAttention<KvFormat::f32>;  // which needs more than the others
+    constexpr Depth kLeast{1, kFewestStages, 1};
+    const size_t bytes = WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(kMaxHeadDim, kLeast);
+    return bytes <= stream.block_memory() ? kMaxHeadDim : kMaxHeadDim / 2;
+}
+
 size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) {
     const int64_t parts = most_parts(rows, max_blocks);
     return parts > 0 ? (kMostParts + parts * (head_dim + 2)) * num_heads : 0;

@@ -6,8 +6,10 @@
 
 namespace outrider::cuda {
 
-constexpr int kMaxHeadDim = 256;
+constexpr int kMaxHeadDim = 512;
 
+/// The widest heads whose attention fits into a block's shared memory.
+int max_head_dim(const Stream& stream);
 void attention(const Stream& stream, const Attention& op);
 
 // One function per cache format, each in a file of its own, since they take long to compile.

@@ -125,12 +125,11 @@ struct FloatAttention {
 
     __device__ void begin(const Block& block, const Group& group, const FloatScratch& scratch) const {
         const int head_dim = op.cache.head_dim;
-        const int64_t width = static_cast<int64_t>(op.num_heads + 2 * op.cache.num_kv_heads) * head_dim;
         for (int i = block.thread; i < kQueries * head_dim; i += kThreads) {
             const int query = i / head_dim;
             const int dim = i % head_dim;
             const bool is_there = query < group.queries();
-            const float* heads = op.qkv + (is_there ? group.row(query) * width : 0);
+            const float* heads = op.qkv + (is_there ? group.row(query) * op.qkv_stride : 0);
             scratch.queries[dim * kQueries + query] =
                 is_there ? heads[group.head(query) * head_dim + dim] : 0.0f;
             scratch.totals[i] = scratch.whole_totals[i] = 0.0f;

@@ -31,9 +31,8 @@ __device__ inline Words<2> four_dims(const Attention& op, const Group& group, in
     if (query >= group.queries() || dim >= op.cache.head_dim) {
         return {};
     }
-    const int64_t heads = op.num_heads + 2 * op.cache.num_kv_heads;
-    const int64_t head = group.row(query) * heads + group.head(query);
-    const Words<4> from = load_words<4, false>(op.qkv + head * op.cache.head_dim + dim);
+    const float* heads = op.qkv + group.row(query) * op.qkv_stride;
+    const Words<4> from = load_words<4, false>(heads + group.head(query) * op.cache.head_dim + dim);
     const auto value = [&](int i) { return bit_cast<float>(from.words[i]); };
     return {{bfloat16_pair(value(0), value(1)), bfloat16_pair(value(2), value(3))}};
 }

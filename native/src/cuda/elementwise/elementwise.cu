@@ -1,7 +1,9 @@
 #include "cuda/elementwise/elementwise.h"
 #include "cuda/elementwise/gated.cuh"
+#include "cuda/elementwise/normalise.cuh"
 #include "cuda/primitives/instructions.cuh"
 #include "cuda/primitives/launch.cuh"
+#include "cuda/primitives/reduce.cuh"
 #include "cuda/values/elementary.cuh"
 #include "cuda/values/values.cuh"
 
@@ -14,10 +16,38 @@ struct ActivatedValue {
     __device__ void operator()(int64_t index) const {
         const int64_t row = index / op.width;
         const int64_t column = index % op.width;
-        const float* values = op.gate_up + row * (op.is_gated ? 2 : 1) * op.width;
+        const float* values = op.gate_up + row * (op.is_gated && !op.ups ? 2 : 1) * op.width;
+        const float* ups = op.ups ? op.ups + row * op.ups_stride : values + op.width;
         const float value = values[column];
-        const float up = op.is_gated ? values[op.width + column] : 1.0f;
+        const float up = op.is_gated ? ups[column] : 1.0f;
         store(op.out.data, op.out.format, row * op.out.stride + column, gated(op, value, up));
+    }
+};
+
+/// A warp adds one layer's normed values of a row.
+struct AddLayerInput {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksPerMultiprocessor = 4;
+    static constexpr int kWarps = kThreads / kWarp;
+
+    LayerInput op;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t index = block.index * kWarps + block.warp();
+        if (index >= int64_t{op.rows} * op.layers) {
+            return;
+        }
+        const float* projected = op.projected + index * op.width;
+        float* inputs = op.inputs + index * op.width;
+        float sum = 0.0f;
+        for (int column = block.lane(); column < op.width; column += kWarp) {
+            sum = fmaf(projected[column], projected[column], sum);
+        }
+        const float factor = inverse_rms(reduce_warp(sum, Sum()), op.width, op.eps);
+        for (int column = block.lane(); column < op.width; column += kWarp) {
+            const float normed = projected[column] * factor * op.norm[column];
+            inputs[column] = (inputs[column] + normed) * op.scale;
+        }
     }
 };
 
@@ -134,6 +164,11 @@ struct ReadSweep {
 
 void activate(const Stream& stream, const Activate& op) {
     for_each(stream, static_cast<int64_t>(op.rows) * op.width, ActivatedValue{op});
+}
+
+void layer_input(const Stream& stream, const LayerInput& op) {
+    const int64_t warps = int64_t{op.rows} * op.layers;
+    for_each_block(stream, (warps + AddLayerInput::kWarps - 1) / AddLayerInput::kWarps, 0, AddLayerInput{op});
 }
 
 void gather_rows(const Stream& stream, const GatherRows& op) {

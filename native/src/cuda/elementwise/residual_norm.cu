@@ -37,11 +37,12 @@ struct NormaliseRow {
         Columns sums = {};
         Columns weights = {};
         float squares = 0.0f;
+        const float scale = op.scale ? *op.scale : 1.0f;
         for (int first = 0; first < op.width; first += kWidth) {
-            load(block, residual, first, sums);
+            load(block, op.replaces ? nullptr : residual, first, sums);
             load(block, op.norm, first, weights);
             if (delta) {
-                add(block, delta, first, delta_factor, sums);
+                add(block, delta, first, delta_factor, scale, sums);
                 store_residual(block, residual, first, sums);
             }
             squares = add_squares(sums, squares);
@@ -73,7 +74,8 @@ struct NormaliseRow {
         }
     }
 
-    __device__ void add(const Block& block, const float* delta, int first, float factor, Columns& to) const {
+    __device__ void add(const Block& block, const float* delta, int first, float factor, float scale,
+                        Columns& to) const {
         Columns added;
         Columns weights = {};
         load(block, delta, first, added);
@@ -81,6 +83,7 @@ struct NormaliseRow {
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
             to.values[i] += op.delta_norm ? added.values[i] * factor * weights.values[i] : added.values[i];
+            to.values[i] *= scale;
         }
     }
 

@@ -75,13 +75,14 @@ struct RouteRow {
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             sum += are_chosen[id] || !op.rule.are_normalised ? score(logits[id], largest) : 0.0f;
         }
-        sum = sum_of_block<kThreads>(block, sum) + op.rule.sum_offset;
+        sum = sum_of_block<kThreads>(block, sum) + op.rule.sum_offset;  // which is 0 with softmax
         const float divisor = is_softmax() || op.rule.are_normalised ? sum : 1.0f;
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             if (are_chosen[id]) {
                 const int64_t choice = block.index * op.out.per_token + number_before(are_chosen, id);
                 op.out.experts[choice] = id;
-                op.out.weights[choice] = op.rule.weight_scale * (score(logits[id], largest) / divisor);
+                const float weight = op.rule.weight_scale * (score(logits[id], largest) / divisor);
+                op.out.weights[choice] = op.scales ? weight * op.scales[id] : weight;
             }
         }
     }

@@ -28,17 +28,30 @@ __device__ inline int64_t num_heads_of_row(const RotateAndStore& op) {
     return op.num_heads + 2 * op.cache.num_kv_heads;
 }
 
-/// Normalises one head of queries or keys in place, by a warp.
+/// Copies keys to where values are read.
+struct CopyKey {
+    RotateAndStore op;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t width = int64_t{op.cache.num_kv_heads} * op.cache.head_dim;
+        const int64_t first = index / width * num_heads_of_row(op) + op.num_heads;
+        float* keys = op.qkv + first * op.cache.head_dim + index % width;
+        keys[width] = *keys;
+    }
+};
+
+/// Normalises one head of queries, keys or values in place, by a warp that keeps kColumns columns per lane. The number
+/// of columns changes no bit.
+template <int kColumns>
 struct NormaliseHeads {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int kWarps = kThreads / kWarp;
-    static constexpr int kColumns = kMaxHeadDim / kWarp;  // per lane
 
     RotateAndStore op;
 
     __device__ void operator()(const Block& block) const {
-        const int64_t normalised = op.num_heads + op.cache.num_kv_heads;  // per row
+        const int64_t normalised = heads_of_row(op);
         const int64_t index = block.index * kWarps + block.warp();
         if (index >= op.places.rows * normalised) {
             return;
@@ -53,7 +66,7 @@ struct NormaliseHeads {
             const int column = i * kWarp + block.lane();
             own[i] = column < head_dim ? values[column] : 0.0f;
         }
-        if (op.norm_kind == NormKind::layer) {
+        if (op.norm_kind == NormKind::layer && head < op.num_heads + op.cache.num_kv_heads) {
             take_off_mean(block, own);
         }
         float sum = 0.0f;
@@ -71,7 +84,15 @@ struct NormaliseHeads {
         }
     }
 
+    /// The heads of a row that are normalised.
+    static OUTRIDER_HOST_DEVICE int64_t heads_of_row(const RotateAndStore& op) {
+        return op.num_heads + (op.v_norm ? 2 : 1) * op.cache.num_kv_heads;
+    }
+
     __device__ const float* weights_of(int64_t head) const {
+        if (head >= op.num_heads + op.cache.num_kv_heads) {
+            return op.v_norm;
+        }
         const int64_t of_kind = head < op.num_heads ? head : head - op.num_heads;
         const int64_t first = op.qk_norm == QkNorm::each ? of_kind * op.cache.head_dim : 0;
         return (head < op.num_heads ? op.q_norm : op.k_norm) + first;
@@ -162,11 +183,11 @@ struct RotateAndStoreValue {
 
 /// Quantises one head's key or value for a format with scales, by a warp; the largest magnitude becomes the
 /// format's. If a value is not finite, the scale is NaN, so that results computed from it are NaN too.
+template <int kColumns>
 struct QuantiseHead {
     static constexpr int kThreads = 256;
     static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int kWarps = kThreads / kWarp;
-    static constexpr int kColumns = kMaxHeadDim / kWarp;  // per lane
 
     RotateAndStore op;
 
@@ -223,6 +244,30 @@ int64_t blocks_for(int64_t warps) {
     return (warps + Kernel::kWarps - 1) / Kernel::kWarps;
 }
 
+/// With kernels for heads of up to so many columns per lane.
+template <int kColumns>
+void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
+    using Normalise = NormaliseHeads<kColumns>;
+    using Quantise = QuantiseHead<kColumns>;
+    const int64_t rows = op.places.rows;
+    if (op.values_are_keys) {
+        for_each(stream, rows * op.cache.num_kv_heads * op.cache.head_dim, CopyKey{op});
+    }
+    if (op.qk_norm == QkNorm::head || op.qk_norm == QkNorm::each) {
+        const int64_t heads = rows * Normalise::heads_of_row(op);
+        for_each_block(stream, blocks_for<Normalise>(heads), 0, Normalise{op});
+    } else if (op.qk_norm == QkNorm::full) {
+        constexpr size_t kSumBytes = NormaliseAllHeads::kThreads / kWarp * sizeof(float);
+        for_each_block(stream, 2 * rows, kSumBytes, NormaliseAllHeads{op});
+    }
+    const int64_t num_heads = op.num_heads + 2 * op.cache.num_kv_heads;
+    for_each(stream, rows * num_heads * op.cache.head_dim, RotateAndStoreValue{op});
+    if (has_scales(op.cache.format) && op.cache.num_kv_heads > 0) {
+        const int64_t heads = rows * 2 * op.cache.num_kv_heads;
+        for_each_block(stream, blocks_for<Quantise>(heads), 0, Quantise{op});
+    }
+}
+
 }  // namespace
 
 void rotary_angles(const Stream& stream, const RotaryAngles& op) {
@@ -230,19 +275,10 @@ void rotary_angles(const Stream& stream, const RotaryAngles& op) {
 }
 
 void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
-    const int64_t rows = op.places.rows;
-    if (op.qk_norm == QkNorm::head || op.qk_norm == QkNorm::each) {
-        const int64_t heads = rows * (op.num_heads + op.cache.num_kv_heads);
-        for_each_block(stream, blocks_for<NormaliseHeads>(heads), 0, NormaliseHeads{op});
-    } else if (op.qk_norm == QkNorm::full) {
-        constexpr size_t kSumBytes = NormaliseAllHeads::kThreads / kWarp * sizeof(float);
-        for_each_block(stream, 2 * rows, kSumBytes, NormaliseAllHeads{op});
-    }
-    const int64_t num_heads = op.num_heads + 2 * op.cache.num_kv_heads;
-    for_each(stream, rows * num_heads * op.cache.head_dim, RotateAndStoreValue{op});
-    if (has_scales(op.cache.format)) {
-        const int64_t heads = rows * 2 * op.cache.num_kv_heads;
-        for_each_block(stream, blocks_for<QuantiseHead>(heads), 0, QuantiseHead{op});
+    if (op.cache.head_dim <= kMaxHeadDim / 2) {
+        rotate_and_store<kMaxHeadDim / 2 / kWarp>(stream, op);
+    } else {
+        rotate_and_store<kMaxHeadDim / kWarp>(stream, op);
     }
 }
 

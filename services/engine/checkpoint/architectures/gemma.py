@@ -1,16 +1,26 @@
-"""Gemma 2 and 3: norms on both sides of the sublayers, scaled embeddings, windows on most layers."""
+"""Gemma 2 to 4: norms on both sides of the sublayers, scaled embeddings, windows on most layers."""
 
 from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_own_head_dim
-from services.engine.checkpoint.architectures.layer_kinds import SLIDING, every_but, read_layer_types, read_layers
+from services.engine.checkpoint.architectures.layer_kinds import (
+    FULL,
+    SLIDING,
+    every_but,
+    read_layer_types,
+    read_layers,
+)
+from services.engine.checkpoint.architectures.mixture import read_experts
 from services.engine.checkpoint.architectures.rope import read_global_and_local_ropes, read_rope
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import Attention, Experts, ModelConfig, QkNorm, Rope
 from services.engine.files.json_fields import JsonFields
 
 _LOCAL_THETA = 10_000.0
+_MOST_HEADS = 1 << 10
+_MOST_HEAD_DIM = 1 << 13
+_MOST_LAYER_INPUT = 1 << 13
 
 
 def _read_gemma2(config: JsonFields, context_length: int) -> ModelConfig:
@@ -58,6 +68,88 @@ def _read_gemma(config: JsonFields, context_length: int, ropes: tuple[Rope, ...]
     )
 
 
+def _read_gemma4(config: JsonFields, context_length: int) -> ModelConfig:
+    """Read Gemma 4, whose layers that attend to the whole context have heads of their own.
+
+    The embedding's factor stays in float32, as in `_read_gemma`.
+    """
+    if config.raw("use_bidirectional_attention") not in (None, "vision"):  # which is of pictures only
+        raise config.error("use_bidirectional_attention", 'only null and "vision" are supported')
+    types = [*read_layer_types(config, every_but(6))[:-1], FULL]
+    head_dim, whole = read_own_head_dim(config), _read_global_heads(config, types)
+    ropes = read_global_and_local_ropes(
+        config, head_dim, context_length, local_theta="rope_local_base_freq", global_head_dim=whole.head_dim
+    )
+    decoder = read_decoder(config, context_length, head_dim, ropes, activation="hidden_activation")
+    has_bias, vocab = config.flag("attention_bias", False), config.raw("vocab_size_per_layer_input")
+    size = config.integer_or_zero("hidden_size_per_layer_input", maximum=_MOST_LAYER_INPUT)
+    if size and vocab not in (None, decoder.vocab_size):
+        raise config.error("vocab_size_per_layer_input", f"only vocab_size, {decoder.vocab_size}, is supported")
+    return replace(
+        decoder,
+        layers=_share(config, decoder.intermediate_size, _layers_of_gemma4(config, types, whole)),
+        attention_bias=has_bias,
+        output_bias=has_bias,
+        query_scale=1.0,
+        embedding_scale=decoder.hidden_size**0.5,
+        logit_softcap=config.number_or_off("final_logit_softcapping"),
+        qk_norm=QkNorm.HEAD,
+        value_norm=True,
+        layer_scale=True,
+        layer_input_size=size,
+        post_norm=True,
+        experts=_read_gemma4_experts(config) if config.flag("enable_moe_block", False) else None,
+    )
+
+
+def _read_global_heads(config: JsonFields, types: list[str]) -> Attention:
+    """Read the heads of layers that attend to the whole context; transformers 5 writes them layer by layer."""
+    k_eq_v = config.flag("attention_k_eq_v", False)
+    listed, own = config.nested("per_layer_config"), config
+    names = ("global_head_dim", "num_global_key_value_heads")
+    if listed is not None:
+        layers = [str(index) for index, kind in enumerate(types) if kind == FULL]
+        if {*listed} != {*layers} or any(listed.raw(each) != listed.raw(layers[0]) for each in layers):
+            raise config.error("per_layer_config", f"must have the same for each layer of {FULL}, and no others")
+        own, names = listed.required(layers[0]), ("head_dim", "num_key_value_heads")
+        if unknown := {*own} - {*names}:
+            raise own.error(min(unknown), "is not supported")
+    has_heads = names[1] in own and (k_eq_v or listed is not None)
+    return Attention(
+        head_dim=own.integer(names[0], maximum=_MOST_HEAD_DIM),
+        num_kv_heads=own.integer(names[1], maximum=_MOST_HEADS) if has_heads else None,
+        values_are_keys=k_eq_v,
+    )
+
+
+def _layers_of_gemma4(config: JsonFields, types: list[str], whole: Attention) -> list[Attention]:
+    heads = config.integer("num_attention_heads", maximum=_MOST_HEADS)
+    if whole.num_kv_heads and heads % whole.num_kv_heads:
+        raise config.error("num_global_key_value_heads", f"must divide num_attention_heads {heads}")
+    if (whole.head_dim or 0) % 2:
+        raise config.error("global_head_dim", f"must be even, for rotary embeddings, is {whole.head_dim}")
+    sliding = Attention(window=config.integer("sliding_window"), rope=1)
+    return [sliding if kind == SLIDING else whole for kind in types]
+
+
+def _share(config: JsonFields, size: int, layers: list[Attention]) -> tuple[Attention, ...]:
+    """Return the layers, the last of which read the keys and values of the last one of their kind before them."""
+    num_shared = config.integer("num_kv_shared_layers", 0, minimum=0, maximum=len(layers) - 1)
+    first = len(layers) - num_shared
+    own = {layer: index for index, layer in enumerate(layers[:first])}
+    if any(layer not in own for layer in layers[first:]):
+        raise config.error("num_kv_shared_layers", f"leaves layers without any of their kind before, is {num_shared}")
+    mlp = 2 * size if config.flag("use_double_wide_mlp", False) else None
+    shared = [replace(layer, kv_layer=own[layer], values_are_keys=False, mlp_size=mlp) for layer in layers[first:]]
+    return (*layers[:first], *shared)
+
+
+def _read_gemma4_experts(config: JsonFields) -> Experts:
+    """Read the experts beside each layer's MLP; the router and both of them have norms."""
+    experts = read_experts(config, size="moe_intermediate_size", are_normalised=True, per_token="top_k_experts")
+    return replace(experts, have_scales=True, have_norms=True)
+
+
 _FIELDS = fields(
     "hidden_activation attention_bias query_pre_attn_scalar use_bidirectional_attention",
     "attn_logit_softcapping final_logit_softcapping hidden_act sliding_window sliding_window_size layer_types",
@@ -92,5 +184,31 @@ GEMMA = {
             **{"max_position_embeddings": 131_072, "rope_theta": 1_000_000.0, "rope_local_base_freq": _LOCAL_THETA},
         },
         norms_are_offsets=True,
+    ),
+    "Gemma4ForCausalLM": Architecture(
+        model_type="gemma4_text",
+        models="Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
+        features="as Gemma 3, with norms of values, scaled layers, and other heads on layers without a window; some "
+        "with experts, some with inputs of each layer and shared keys and values",
+        read_config=_read_gemma4,
+        fields=fields(
+            "hidden_activation attention_bias use_bidirectional_attention final_logit_softcapping sliding_window",
+            "layer_types global_head_dim num_global_key_value_heads attention_k_eq_v per_layer_config",
+            "num_kv_shared_layers use_double_wide_mlp hidden_size_per_layer_input vocab_size_per_layer_input",
+            "enable_moe_block num_experts top_k_experts moe_intermediate_size",
+        ),
+        names=tensor_names.GEMMA4_NAMES,
+        stacked_names=tensor_names.STACKED_GEMMA4_NAMES,
+        defaults={
+            **{"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+            **{"vocab_size": 262_144, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+            **{"global_head_dim": 512, "sliding_window": 512, "hidden_size_per_layer_input": 256},
+            **{"max_position_embeddings": 131_072, "rope_local_base_freq": _LOCAL_THETA},
+            "final_logit_softcapping": None,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": _LOCAL_THETA},
+                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+            },
+        },
     ),
 }

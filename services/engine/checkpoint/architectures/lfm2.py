@@ -42,7 +42,8 @@ def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
 
 def _read_lfm2_moe(config: JsonFields, context_length: int) -> ModelConfig:
     """Read a mixture, whose first layers have an MLP of the size that the field says."""
-    decoder = _read_lfm2(config.replaced({"block_auto_adjust_ff_dim": False}), context_length)
+    size = {"block_auto_adjust_ff_dim": False, "block_ff_dim": None}
+    decoder = _read_lfm2(config.replaced(size), context_length)
     has_bias = config.flag("use_expert_bias", True)
     experts = read_scored_experts(config, sum_offset=_SUM_OFFSET, has_choice_bias=has_bias)
     return with_experts(
@@ -128,7 +129,7 @@ LFM2 = {
         read_config=_read_lfm2_moe,
         fields=_FIELDS
         | fields(
-            "num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob num_dense_layers",
+            "full_attn_idxs num_experts num_experts_per_tok moe_intermediate_size norm_topk_prob num_dense_layers",
             "routed_scaling_factor use_expert_bias",
         ),
         names=tensor_names.LFM2_MOE_NAMES,

@@ -82,52 +82,61 @@ def _read_mixture(
     return replace(read_plain_decoder(config, context_length), intermediate_size=0, experts=experts)
 
 
-def read_experts(config: JsonFields, *, size: str, are_normalised: bool, have_biases: bool = False) -> Experts:
+def read_experts(
+    config: JsonFields,
+    *,
+    size: str,
+    are_normalised: bool,
+    have_biases: bool = False,
+    per_token: str = "num_experts_per_tok",
+    count: str | None = None,
+) -> Experts:
     """Read the number and the width of a layer's experts; raises CheckpointError for a bad field.
 
-    `size` is the field of an expert's width. `are_normalised` says whether the weights of a token's experts sum up
-    to 1.
+    `size` is the field of an expert's width, `per_token` of how many a token is sent to, and `count` of their number.
+    `are_normalised` says whether the weights of a token's experts sum up to 1.
     """
-    count = config.integer(_count_field(config), maximum=_MOST_EXPERTS)
+    if count is None:  # in newer and older files
+        count = "num_local_experts" if "num_local_experts" in config else "num_experts"
+    number = config.integer(count, maximum=_MOST_EXPERTS)
     return Experts(
-        count=count,
-        per_token=config.integer("num_experts_per_tok", maximum=count),
+        count=number,
+        per_token=config.integer(per_token, maximum=number),
         size=config.integer(size, maximum=_MOST_INTERMEDIATE),
         are_normalised=are_normalised,
         have_biases=have_biases,
     )
 
 
-def read_scored_experts(config: JsonFields, *, sum_offset: float, has_choice_bias: bool) -> Experts:
+def read_scored_experts(
+    config: JsonFields, *, sum_offset: float, has_choice_bias: bool, count: str | None = None
+) -> Experts:
     """Read experts that are scored by sigmoids, one by one; raises CheckpointError for a bad field."""
-    experts = read_experts(config, size="moe_intermediate_size", are_normalised=config.flag("norm_topk_prob", True))
-    groups, chosen = _read_groups(config, experts)
+    experts = read_experts(
+        config,
+        size="moe_intermediate_size",
+        are_normalised=config.flag("norm_topk_prob", True),
+        count=count,
+    )
     return replace(
         experts,
         scores=ExpertScores.SIGMOID,
         sum_offset=sum_offset,
         weight_scale=config.number("routed_scaling_factor", 1.0),
         has_choice_bias=has_choice_bias,
-        groups=groups,
-        groups_per_token=chosen,
     )
 
 
-def _read_groups(config: JsonFields, experts: Experts) -> tuple[int, int]:
-    """Read how many groups of experts there are, and how many of them are considered for a token."""
+def with_groups(config: JsonFields, experts: Experts) -> Experts:
+    """Read how many groups of experts there are, and how many are considered for a token; raises CheckpointError."""
     groups = config.integer("n_group", 1, maximum=max(1, experts.count // 2))
     if experts.count % groups:
-        raise config.error("n_group", f"must divide {_count_field(config)} {experts.count}, is {groups}")
+        raise config.error("n_group", f"must divide the number of experts, {experts.count}, is {groups}")
     chosen, size = config.integer("topk_group", 1, maximum=groups), experts.count // groups
     if experts.per_token > chosen * size:
         problem = f"leaves {chosen * size} experts, fewer than num_experts_per_tok {experts.per_token}"
         raise config.error("topk_group", problem)
-    return groups, chosen
-
-
-def _count_field(config: JsonFields) -> str:
-    """Return the field of the number of experts, which has several names."""
-    return next((name for name in ("num_local_experts", "n_routed_experts") if name in config), "num_experts")
+    return replace(experts, groups=groups, groups_per_token=chosen)
 
 
 def with_experts(decoder: ModelConfig, experts: Experts, *, first: int, shared_size: int = 0) -> ModelConfig:

@@ -15,6 +15,7 @@ NO_ROPE = Rope(frequencies=(0.0,))
 
 _DEFAULT_THETA = 10_000.0
 _TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "su")
+_PROPORTIONAL = "proportional"
 _STRETCHING = {"dynamic", "yarn"}
 _LONGEST = 2**31 - 1
 
@@ -37,12 +38,13 @@ def read_rope(
 
 
 def read_global_and_local_ropes(
-    config: JsonFields, head_dim: int, context_length: int, *, local_theta: str
+    config: JsonFields, head_dim: int, context_length: int, *, local_theta: str, global_head_dim: int | None = None
 ) -> tuple[Rope, Rope]:
     """Read two tables: one for the layers that attend to the whole context, and one for those with a window.
 
-    `local_theta` is the field of the second table's θ in configurations from before transformers 5. Raises
-    CheckpointError for a bad field.
+    `local_theta` is the field of the second table's θ in configurations from before transformers 5. With
+    `global_head_dim` the first table is of heads of that size, and may turn a part of them by the frequencies of the
+    whole. Raises CheckpointError for a bad field.
     """
     both = config.nested("rope_parameters")
     if both is None:
@@ -51,8 +53,9 @@ def read_global_and_local_ropes(
         raise config.error("rope_scaling", "must not be given beside rope_parameters")
     else:
         full, sliding = both.required("full_attention"), both.required("sliding_attention")
+    of_global = _TYPES if global_head_dim is None else (*_TYPES, _PROPORTIONAL)
     tables = (
-        _Table(full, config, head_dim, context_length),
+        _Table(full, config, global_head_dim or head_dim, context_length, types=of_global),
         _Table(sliding, config, head_dim, context_length, theta_field=local_theta),
     )
     return tables[0].read(), tables[1].read()
@@ -89,11 +92,13 @@ class _Table:
     theta_field: str = "rope_theta"
 
     def read(self) -> Rope:
-        settings, rotary_dim, theta = self.settings, self._read_rotary_dim(), self._read_theta()
+        settings, theta = self.settings, self._read_theta()
+        kind = settings.choice(_type_field(settings), self.types, "default")
+        rotary_dim = self.head_dim if kind == _PROPORTIONAL else self._read_rotary_dim()
         plain = plain_frequencies(theta, rotary_dim)
-        match settings.choice(_type_field(settings), self.types, "default"):
+        match kind:
             case "linear":
-                return _rope(plain / np.float32(settings.number("factor")))
+                plain = plain / np.float32(settings.number("factor"))
             case "dynamic":
                 most = self.config.integer("max_position_embeddings")
                 stretch = max(1.0, self.context_length / most)
@@ -107,8 +112,17 @@ class _Table:
                 return _rope(
                     *rope_scaling.longrope(plain, settings, self._read_original(), self._stretch(), is_long=is_long)
                 )
-            case _:
-                return _rope(plain)
+            case "proportional":
+                plain = self._without_last(plain)
+        return _rope(plain)
+
+    def _without_last(self, frequencies: Frequencies) -> Frequencies:
+        """Return the frequencies of a whole head with zeros for the last pairs, which do not turn."""
+        part = self.settings.number("partial_rotary_factor", 1.0)
+        if part > 1.0:
+            raise self.settings.error("partial_rotary_factor", f"must be at most 1, is {part}")
+        frequencies[int(part * self.head_dim // 2) :] = 0.0
+        return frequencies / np.float32(self.settings.number("factor", 1.0))
 
     def _read_theta(self) -> float:
         return self.settings.number("rope_theta", self.config.number(self.theta_field, _DEFAULT_THETA))

@@ -33,6 +33,11 @@ TEXT_PARTS = {
     "Gemma3ForConditionalGeneration": TextPart(
         "gemma3", "Gemma 3 (4B, 12B, 27B), MedGemma, without images", {"gemma3_text": "Gemma3ForCausalLM"}
     ),
+    "Gemma4ForConditionalGeneration": TextPart(
+        "gemma4",
+        "Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
+        {"gemma4_text": "Gemma4ForCausalLM"},
+    ),
     "Qwen3_5ForConditionalGeneration": TextPart(
         "qwen3_5", "Qwen 3.5, 3.6 and 3.8 (dense), without images", {"qwen3_5_text": "Qwen3_5ForCausalLM"}
     ),

@@ -1,7 +1,7 @@
 """mtp: the layer for multi-token prediction in a model's own files, read as an attached drafter.
 
 It reads the output of the model's final norm, and after that its own normed output (DeepSeek-V3, arXiv 2412.19437,
-section 2.2, but with one layer for all depths, as Qwen3-Next and Qwen 3.5 have it).
+section 2.2, but with one layer for all depths, as Qwen3-Next, Qwen 3.5 and GLM 4.5 have it).
 """
 
 from collections.abc import Iterable, Mapping

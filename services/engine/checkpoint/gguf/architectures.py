@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from services.engine.checkpoint.architectures.layer_kinds import FULL, SLIDING
 from services.engine.checkpoint.architectures.lfm2 import CONV
 from services.engine.checkpoint.architectures.unsupported import reason_for_file
-from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
+from services.engine.checkpoint.gguf.hyperparameters import MOST_LISTED, Fields, Hyperparameters
 from services.engine.checkpoint.gguf.mixtures import (
-    MOST_LAYERS,
     translate_glm4_moe,
     translate_gpt_oss,
     translate_mixtral,
@@ -192,7 +191,7 @@ def _translate_gemma3(found: Hyperparameters) -> Fields:
     }
     layers = found["block_count"]
     if not found["attention.sliding_window"] and isinstance(layers, int):
-        return fields | {"layer_types": [FULL] * min(layers, MOST_LAYERS)}
+        return fields | {"layer_types": [FULL] * min(layers, MOST_LISTED)}
     pattern = found["attention.sliding_window_pattern"]
     return fields | ({} if isinstance(pattern, list) else {"sliding_window_pattern": pattern})
 

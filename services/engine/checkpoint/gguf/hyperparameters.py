@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 Fields = dict[str, Any]
 """Fields of config.json by their names."""
 
-_MOST_LISTED = 1 << 12  # elements of a list with a value for each layer
+MOST_LISTED = 1 << 12  # elements of a list with a value for each layer
 # The key, without the architecture's name before it, by the field of config.json.
 _KEYS = {
     "hidden_size": "embedding_length",
@@ -57,6 +57,7 @@ _NAMED = {
     "num_dense_layers": "leading_dense_block_count",
     "first_k_dense_replace": "leading_dense_block_count",
     "routed_scaling_factor": "expert_weights_scale",
+    "norm_topk_prob": "expert_weights_norm",
     "n_group": "expert_group_count",
     "topk_group": "expert_group_used_count",
     "embedding_multiplier": "embedding_scale",
@@ -112,8 +113,8 @@ class Hyperparameters:
         Raises CheckpointError for a list that is too long.
         """
         value = self.metadata.raw(self._prefix + key)
-        if isinstance(value, list) and len(value) > _MOST_LISTED:
-            raise self.error(key, f"has {len(value)} elements; it may have at most {_MOST_LISTED}")
+        if isinstance(value, list) and len(value) > MOST_LISTED:
+            raise self.error(key, f"has {len(value)} elements; it may have at most {MOST_LISTED}")
         if isinstance(value, list) and len({*value}) == 1 and not isinstance(value[0], bool):
             return value[0]
         return value

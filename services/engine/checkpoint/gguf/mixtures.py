@@ -1,9 +1,7 @@
 """Translates the hyperparameters of mixtures of experts, and of models with states, to the fields of a config.json."""
 
-from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
+from services.engine.checkpoint.gguf.hyperparameters import MOST_LISTED, Fields, Hyperparameters
 from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS, FIRST_QUERY_NORM
-
-MOST_LAYERS = 1 << 12
 
 
 def translate_qwen3_5(found: Hyperparameters) -> Fields:
@@ -23,7 +21,7 @@ def translate_qwen3_5(found: Hyperparameters) -> Fields:
 def _num_layers(found: Hyperparameters) -> object:
     """Return the number of layers; those that predict further tokens count as blocks, too."""
     blocks = found["block_count"]
-    fewer = min(blocks, MOST_LAYERS) if isinstance(blocks, int) else 0
+    fewer = min(blocks, MOST_LISTED) if isinstance(blocks, int) else 0
     further = found.index("nextn_predict_layers", fewer) if fewer > 0 else None
     return blocks - further if isinstance(blocks, int) and further else blocks
 
@@ -96,25 +94,31 @@ def translate_gpt_oss(found: Hyperparameters) -> Fields:
     }
 
 
-def translate_scored_experts(found: Hyperparameters, *, count: str = "num_experts") -> Fields:
-    """Return the fields of experts that are scored by sigmoids; `count` is the field of their number."""
+def translate_scored_experts(
+    found: Hyperparameters, *, are_normalised: bool = True, count: str = "num_experts"
+) -> Fields:
+    """Return the fields of experts that are scored by sigmoids; `count` is the field of their number.
+
+    `are_normalised` is llama.cpp's default for files that do not say so.
+    """
     scale, normalises = found["expert_weights_scale"], found["expert_weights_norm"]
     return _translate_experts(found, count=count) | {
         "moe_intermediate_size": found["expert_feed_forward_length"],
-        "norm_topk_prob": True if normalises is None else normalises,
-        "routed_scaling_factor": scale or 1.0,
+        "norm_topk_prob": are_normalised if normalises is None else normalises,
+        "routed_scaling_factor": 1.0 if scale in (None, 0) else scale,
     }
 
 
 def translate_glm4_moe(found: Hyperparameters) -> Fields:
     """Return the fields of GLM 4.5 to 4.7; raises CheckpointError for a bad key."""
     dense, shared = found["leading_dense_block_count"], found["expert_shared_count"]
-    return translate_scored_experts(found, count="n_routed_experts") | {
+    groups, chosen = found["expert_group_count"], found["expert_group_used_count"]
+    return translate_scored_experts(found, are_normalised=False, count="n_routed_experts") | {
         "num_hidden_layers": _num_layers(found),
         "attention_bias": FIRST_QUERY_BIAS in found.tensors,
         "use_qk_norm": FIRST_QUERY_NORM in found.tensors,
         "n_shared_experts": 0 if shared is None else shared,
         "first_k_dense_replace": 0 if dense is None else dense,
-        "n_group": found["expert_group_count"] or 1,
-        "topk_group": found["expert_group_used_count"] or 1,
+        "n_group": 1 if groups in (None, 0) else groups,
+        "topk_group": 1 if chosen in (None, 0) else chosen,
     }

@@ -154,12 +154,11 @@ class World:
 
     def _of_decoders(self) -> Iterable[tuple[str, Call]]:
         decoder, device = self.decoder, self.device
-        sizes = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim")
+        sizes = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim", "layer_input_size")
         for field in (*sizes, "vocab_size", "max_position"):
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
-        yield "DecoderConfig.layers.mlp_size", lambda number: self._configure(layers=(Attention(mlp_size=number),))
-        yield "DecoderConfig.layers.window", lambda number: self._configure(layers=(Attention(window=number),))
-        yield "DecoderConfig.layers.rope", lambda number: self._configure(layers=(Attention(rope=number),))
+        for name in ("mlp_size", "window", "rope", "head_dim", "num_kv_heads", "kv_layer"):
+            yield f"DecoderConfig.layers.{name}", lambda number, name=name: self._configure_layer(**{name: number})  # type: ignore[misc]
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
         yield "Decoder.load_rows.first_row", self._load_rows
@@ -189,6 +188,9 @@ class World:
     def _configure(self, **changes: Any) -> DecoderConfig:
         DecoderConfig(PLAIN)  # can be made; with the change it may not
         return DecoderConfig(replace(PLAIN, **changes))
+
+    def _configure_layer(self, **changes: Any) -> DecoderConfig:
+        return self._configure(layers=(Attention(), Attention(), Attention(**changes)))
 
     def _new_decoder(self, num_blocks: int | None = None) -> Decoder:
         return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=num_blocks)

@@ -39,9 +39,17 @@ def refusal(folder: Path, context_length: int | None = None) -> str:
 def test_fields_left_out_have_the_defaults_of_transformers(architecture):
     switch = {"use_sliding_window": True} if "use_sliding_window" in architecture.fields else {}
     theirs = CONFIG_MAPPING[architecture.model_type](**switch)
+    saved = theirs.to_dict()
     for name, value in architecture.defaults.items():
-        if name not in _ROPE:
-            assert getattr(theirs, name) == value, name
+        if name == "global_head_dim":
+            assert theirs.per_layer_config["full_attention"].head_dim == value
+        elif name not in _ROPE:
+            assert (saved[name] if name in saved else getattr(theirs, name)) == value, name
+
+
+def test_rotary_tables_that_are_left_out_are_those_of_gemma_4():
+    theirs = CONFIG_MAPPING["gemma4_text"]().rope_parameters
+    assert theirs == ARCHITECTURES["Gemma4ForCausalLM"].defaults["rope_parameters"]
 
 
 def test_a_theta_that_is_left_out_is_that_of_transformers():

@@ -59,6 +59,24 @@ def test_a_layer_that_does_not_fit_is_left_out(folder, caplog, edit, said):
     assert checkpoint.weights_digest() == expected, "it is no part of the model"
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            as_tensor("model.layers.5.eh_proj.weight", 64, 128),
+            "'model.layers.5.eh_proj.weight' has no place in the MTP",
+        ),
+        (as_tensor("model.layers.4.eh_proj.weight", 64, 64), "eh_proj.weight' has shape [64, 64]; by config.json it"),
+        (lambda tensors: tensors.pop("model.layers.4.shared_head.norm.weight"), "shared_head.norm.weight' is missing"),
+    ],
+)
+def test_a_layer_of_glm_that_does_not_fit_is_left_out(tmp_path, caplog, edit, said):
+    folder = write_mtp_folder(Further.GLM4_MOE, tmp_path)
+    edit_weights(folder, edit)
+    assert find_own_drafter(load_checkpoint(folder)) is None
+    assert said in warning(caplog)
+
+
 def test_redundant_tensors_of_the_layer_are_left_out_alone(folder, caplog):
     edit_weights(folder, as_tensor(f"{LAYER}self_attn.rotary_emb.inv_freq", 4))
     assert find_own_drafter(load_checkpoint(folder)) is not None

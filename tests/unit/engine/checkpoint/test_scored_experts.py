@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import gguf
 import pytest
 import torch
 
@@ -71,7 +70,7 @@ def test_without_shared_experts_there_is_no_mlp_beside_them(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "fields", "problem"),
     [
-        (Further.GLM4_MOE, {"n_group": 5}, "'n_group': must divide n_routed_experts 12, is 5"),
+        (Further.GLM4_MOE, {"n_group": 5}, "'n_group': must divide the number of experts, 12, is 5"),
         (Further.GLM4_MOE, {"n_group": 12}, "'n_group': must be a whole number from 1 to 6, is 12"),
         (Further.GLM4_MOE, {"topk_group": 5}, "'topk_group': must be a whole number from 1 to 4, is 5"),
         (
@@ -89,6 +88,14 @@ def test_without_shared_experts_there_is_no_mlp_beside_them(tmp_path):
         (Further.LFM2_MOE, {"use_expert_bias": False}, "expert_bias' has no place in Lfm2MoeForCausalLM"),
         (Further.LFM2_MOE, {"use_expert_bias": 1}, "'use_expert_bias': must be true or false, is 1"),
         (Further.LFM2_MOE, {"norm_topk_prob": None, "num_experts_per_tok": 9}, "from 1 to 8, is 9"),
+        (Further.GLM4_MOE_AIR, {"num_hidden_layers": 3}, "tensor 'model.layers.3.input_layernorm.weight' has no place"),
+        (Further.GLM4_MOE, {"n_shared_experts": 65}, "'n_shared_experts': must be a whole number from 0 to 64, is 65"),
+        (Further.LFM2_MOE, {"n_group": 2}, "'n_group': only 1 is supported, is 2"),
+        (Further.LFM2_MOE, {"block_ff_dim": 128}, "'block_ff_dim': only null, false or 0 is supported here, is 128"),
+        (Further.LFM2_MOE, {"full_attn_idxs": [0]}, "'full_attn_idxs': must be the layers of full_attention"),
+        (Further.QWEN3_MOE, {"n_routed_experts": 16}, "'n_routed_experts': only null, false or 0 is supported here"),
+        (Further.QWEN3_MOE, {"routed_scaling_factor": 2.5}, "'routed_scaling_factor': only 1 is supported, is 2.5"),
+        (Further.QWEN3_MOE, {"first_k_dense_replace": 1}, "'first_k_dense_replace': only null, false or 0"),
         (Further.LFM2, {"num_experts": 8}, "'num_experts': only null, false or 0 is supported here, is 8"),
     ],
 )
@@ -134,23 +141,22 @@ def test_layers_that_predict_further_tokens_are_ignored(tmp_path):
         (Further.GLM4_MOE, {"expert_group_count": 5}, "'glm4moe.expert_group_count': must divide"),
         (Further.GLM4_MOE, {"leading_dense_block_count": 9}, "'glm4moe.leading_dense_block_count': must be a whole"),
         (Further.GLM4_MOE, {"expert_weights_scale": -1.0}, "'glm4moe.expert_weights_scale': must be a finite number"),
-        (Further.LFM2_MOE, {"expert_weights_norm": 3}, "must be true or false, is 3"),
+        (Further.LFM2_MOE, {"expert_weights_norm": 3}, "'lfm2moe.expert_weights_norm': must be true or false, is 3"),
     ],
 )
 def test_unsupported_keys_of_files_are_refused_by_name(tmp_path, kind, keys, problem):
     assert problem in refusal(write_gguf(further_checkpoint(kind), tmp_path / "model.gguf", **keys))
 
 
-def test_no_scale_in_a_file_is_1(tmp_path):
-    path = write_gguf(
-        further_checkpoint(Further.LFM2_MOE),
-        tmp_path / "model.gguf",
-        gguf.GGMLQuantizationType.F32,
-        expert_weights_scale=0.0,
-    )
+@pytest.mark.parametrize(("kind", "are_normalised"), [(Further.LFM2_MOE, True), (Further.GLM4_MOE, False)])
+def test_files_without_keys_have_the_defaults_of_llama_cpp(tmp_path, kind, are_normalised):
+    path = write_gguf(further_checkpoint(kind), tmp_path / "model.gguf", expert_weights_scale=0.0)
+    absent = b"expert_weights_norm"
+    path.write_bytes(path.read_bytes().replace(absent, absent[::-1]))
     experts = load_checkpoint(path).config.experts
     assert experts is not None
-    assert (experts.weight_scale, experts.are_normalised, experts.has_choice_bias) == (1.0, True, True)
+    assert (experts.weight_scale, experts.are_normalised) == (1.0, are_normalised)
+    assert experts.has_choice_bias
 
 
 def test_the_published_configuration_of_glm_4_5_air_is_read():
