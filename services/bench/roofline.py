@@ -22,7 +22,7 @@ class Work:
         return cls(
             bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token + 2 * _state_bytes(config),
             products=2 * (rows * count_active_parameters(config) + num_logits * head),
-            attention=4 * config.num_heads * config.head_dim * _attended(config, position, rows),
+            attention=4 * config.num_heads * _attended(config, position, rows),
         )
 
 
@@ -47,7 +47,7 @@ def _state_bytes(config: ModelConfig) -> int:
 
 
 def _attended(config: ModelConfig, position: int, rows: int) -> int:
-    """Return how many positions the rows attend to, in all layers together."""
+    """Return how many positions the rows attend to, times the size of a head, in all layers together."""
     reached = range(position + 1, position + rows + 1)
-    windows = [layer.window for layer in config.layers if isinstance(layer, Attention)]
-    return sum(sum(min(row, window or row) for row in reached) for window in windows)
+    layers = [layer for layer in config.layers if isinstance(layer, Attention)]
+    return sum(config.head_dim_of(each) * sum(min(row, each.window or row) for row in reached) for each in layers)

@@ -139,7 +139,7 @@ void AttentionMixer::rotate(const RowPlaces& places) {
 void AttentionMixer::store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                            const Activations& input, const RowPlaces& places, Linear& linear) {
     linear.multiply(input, places.rows, weights.qkv, weights.qkv_bias.data(), qkv_.data(),
-                    config_.attention(layer).q_size());
+                    config_.attention(layer).q_size(), config_.attention(layer).qkv_size());
     rotate_and_store(weights, layer, blocks, places);
 }
 

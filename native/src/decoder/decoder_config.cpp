@@ -138,10 +138,6 @@ void validate_norms(const DecoderConfig& config) {
             "layer_scale is true; it must be false where norm is \"layer\"");
     require(!config.value_norm || config.qk_norm == QkNorm::head || config.qk_norm == QkNorm::each,
             "value_norm is true; it must be false where qk_norm is \"none\" or \"full\"");
-    const bool values_are_keys = std::any_of(config.layers.begin(), config.layers.end(),
-                                             [](const LayerConfig& layer) { return layer.values_are_keys; });
-    require(!values_are_keys || !config.attention_bias,
-            "attention_bias is true; it must be false where values are keys");
     require(config.layer_input_size == 0 || (!is_layer && !config.features),
             "layer_input_size must be 0 with features, and where norm is \"layer\"");
     require_range("layer_input_size times the layers", int64_t{config.layer_input_size} * config.num_layers(),
@@ -185,8 +181,16 @@ void validate_mlp(const DecoderConfig& config) {
         require(config.gated_mlp, "gated_mlp is false; it must be true where there are experts");
         require(!config.parallel_mlp, "parallel_mlp is true; it must be false where there are experts");
         validate_experts(*config.experts);
-        require(!config.experts->have_norms || (config.norm == NormKind::rms && !config.features),
+        const bool have_norms = config.experts->have_norms;
+        require(!have_norms || (config.norm == NormKind::rms && !config.features),
                 "experts.have_norms must be false with features, and where norm is \"layer\"");
+        require(!have_norms || !config.experts->has_shared_gate,
+                "experts.has_shared_gate is true; it must be false where have_norms is true");
+        for (int index = 0; have_norms && index < config.num_layers(); ++index) {
+            require(
+                config.mlp_size(index) > 0,
+                "experts.have_norms is true; it must be false where a layer has no MLP beside its experts");
+        }
     }
 }
 

@@ -147,7 +147,7 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
         embedding_ = builder.add_table({"embedding", config.vocab_size}, config.hidden_size, table);
     }
     if (config.layer_input_size > 0) {
-        inputs_.add(builder, config, table);
+        inputs_.add(builder, config, table_format(kinds.format));
     }
     if (features) {
         features_.add(builder, config);
@@ -174,6 +174,9 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
 
 MatrixRows DecoderWeights::find_linear(const std::string& name) {
     const MatrixRows rows = slots_.rows_of(name);
+    if (inputs_.projection.holds(*rows.matrix)) {
+        return rows;
+    }
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {
             if (weight->holds(*rows.matrix)) {

@@ -81,7 +81,8 @@ def count_parameters(config: ModelConfig) -> int:
 def count_active_parameters(config: ModelConfig) -> int:
     """Return how many numbers of the layers' matrices are used for one token; experts count only if chosen."""
     shapes = weight_shapes(config)
-    matrices = {name: shape for name, shape in shapes.items() if name.startswith("layers.") and len(shape) > 1}
+    named = {name: shape for name, shape in shapes.items() if name.startswith("layers.") or name == "layer_projection"}
+    matrices = {name: shape for name, shape in named.items() if len(shape) > 1}
     of_experts = sum(math.prod(shape) for name, shape in matrices.items() if ".experts." in name)
     total = sum(map(math.prod, matrices.values()))
     return total - of_experts + (of_experts * config.experts.per_token // config.experts.count if config.experts else 0)

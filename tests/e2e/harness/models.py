@@ -220,10 +220,12 @@ def reworded_draft_folder(model: str = "demo", *, num_dropped: int = 600, num_pa
         (path / "tokenizer.json").write_text(json.dumps(tokenizer))
         config = json.loads((path / "config.json").read_text())
         ends = {name: size - 1 - config[name] for name in ("bos_token_id", "eos_token_id")}
-        _edit_json(path / "config.json", vocab_size=size + num_padded, **ends)
+        sizes = [name for name in ("vocab_size", "vocab_size_per_layer_input") if name in config]
+        _edit_json(path / "config.json", **dict.fromkeys(sizes, size + num_padded), **ends)
 
         def edit(tensors: dict[str, torch.Tensor]) -> None:
-            for name in tensors.keys() & {"model.embed_tokens.weight", "lm_head.weight"}:
+            tables = {"model.embed_tokens.weight", "model.embed_tokens_per_layer.weight", "lm_head.weight"}
+            for name in tensors.keys() & tables:
                 words = tensors[name][:size].flip(0)
                 padding = words[:1].expand(num_padded, -1)
                 tensors[name] = torch.cat([words, padding]).contiguous()

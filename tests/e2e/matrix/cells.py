@@ -18,12 +18,8 @@ FURTHER = (
     "gpt_oss",
     *("gemma4", "gemma4_moe", "gemma4_small", "gemma3_pictures", "mistral3_pictures", *WITH_STATES, *QUANTISED),
 )
-OFTEN_DRAFTED = (
-    *MIXTURES,
-    "lfm2",
-    "qwen3_5",
-    "gemma4_small",
-)  # by drafts whose layers are as theirs are: of experts, or with states
+OFTEN_DRAFTED = (*MIXTURES, "lfm2", "qwen3_5", "gemma4_small")
+"""By drafts whose layers are as theirs are: of experts, with states, or with inputs of their own."""
 ATTACHED = {
     **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
     **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},

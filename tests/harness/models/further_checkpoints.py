@@ -197,6 +197,7 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
         {
             **{**_GEMMA4, "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 512},
             **{"num_kv_shared_layers": 2, "use_double_wide_mlp": True, "num_key_value_heads": 1},
+            **{"num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3},
         },
     ),
     Further.GEMMA3_PICTURES: (

@@ -22,6 +22,7 @@ from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
 from tests.harness.models.lora_folders import (
     ALL_LINEAR,
     FUSED,
+    OF_GEMMA4,
     OF_LFM2,
     OF_QWEN3_5,
     OF_QWEN3_NEXT,
@@ -32,9 +33,10 @@ from tests.native.harness.devices import make_device, on_cuda
 from tests.native.harness.parity import PROMPT, transformers_model
 
 NUM_BLOCKS = 4
-MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5", "qwen3_next")
-"""Tensors of several weights, rows in another order, short convolutions, states, and packed inputs of these."""
-MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2, *OF_QWEN3_5})
+MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5", "qwen3_next", "gemma4", "gemma4_small")
+"""Tensors of several weights, rows in another order, short convolutions, states, packed inputs of these, keys that are
+values, and inputs of layers."""
+MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2, *OF_QWEN3_5, *OF_GEMMA4})
 KINDS = (
     Kind.LLAMA_LINEAR,
     Kind.QWEN2,

@@ -23,7 +23,7 @@ struct AttentionWeights {
     FusedWeight qkv;
     DeviceBuffer<float> qkv_bias;
     DeviceBuffer<float> q_norm;
-    DeviceBuffer<float> k_norm;  // and of layers that read those of another: null
+    DeviceBuffer<float> k_norm;  // null in layers that read another layer's keys
     DeviceBuffer<float> sinks;
     FusedWeight gate;  // of each value of the heads' outputs
     FusedWeight output;

@@ -15,7 +15,7 @@ namespace outrider {
 
 class Linear;
 
-/// What all layers share; null if layers have no such inputs.
+/// The weights that all layers share; null if layers have no such inputs.
 struct LayerInputWeights {
     std::unique_ptr<PackedWeight> table;  // [vocab, layers * size]
     FusedWeight projection;               // of the token's vector

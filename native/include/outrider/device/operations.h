@@ -91,11 +91,11 @@ struct RotaryAngles {
 };
 
 /// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (if there is a delta)
-/// residual *= scale                                                 (likewise; delta may be the residual)
+/// residual *= scale                                                 (if there is a delta)
 /// out = norm ? normalised(residual) * norm + norm_bias : residual   (norm_bias only with a layer norm)
 struct ResidualNorm {
     float* residual = nullptr;          // [rows, width]
-    bool replaces = false;              // the residual is 0 before
+    bool replaces = false;              // the residual is 0 before; then it may be the delta, too
     const float* delta = nullptr;       // [rows, width] or null
     const float* delta_norm = nullptr;  // [width] or null
     const float* scale = nullptr;       // [1] or null; not with a layer norm

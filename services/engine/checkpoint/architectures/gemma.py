@@ -76,18 +76,21 @@ def _read_gemma4(config: JsonFields, context_length: int) -> ModelConfig:
     if config.raw("use_bidirectional_attention") not in (None, "vision"):  # which is of pictures only
         raise config.error("use_bidirectional_attention", 'only null and "vision" are supported')
     types = [*read_layer_types(config, every_but(6))[:-1], FULL]
-    head_dim, whole = read_own_head_dim(config), _read_global_heads(config, types)
+    head_dim = read_own_head_dim(config)
+    whole = _read_global_heads(config, types, config.integer("num_attention_heads", maximum=_MOST_HEADS))
     ropes = read_global_and_local_ropes(
         config, head_dim, context_length, local_theta="rope_local_base_freq", global_head_dim=whole.head_dim
     )
     decoder = read_decoder(config, context_length, head_dim, ropes, activation="hidden_activation")
+    sliding = Attention(window=config.integer("sliding_window"), rope=1)
+    layers = [sliding if kind == SLIDING else whole for kind in types]
     has_bias, vocab = config.flag("attention_bias", False), config.raw("vocab_size_per_layer_input")
     size = config.integer_or_zero("hidden_size_per_layer_input", maximum=_MOST_LAYER_INPUT)
     if size and vocab not in (None, decoder.vocab_size):
         raise config.error("vocab_size_per_layer_input", f"only vocab_size, {decoder.vocab_size}, is supported")
     return replace(
         decoder,
-        layers=_share(config, decoder.intermediate_size, _layers_of_gemma4(config, types, whole)),
+        layers=_share(config, decoder.intermediate_size, layers),
         attention_bias=has_bias,
         output_bias=has_bias,
         query_scale=1.0,
@@ -102,38 +105,41 @@ def _read_gemma4(config: JsonFields, context_length: int) -> ModelConfig:
     )
 
 
-def _read_global_heads(config: JsonFields, types: list[str]) -> Attention:
-    """Read the heads of layers that attend to the whole context; transformers 5 writes them layer by layer."""
-    k_eq_v = config.flag("attention_k_eq_v", False)
-    listed, own = config.nested("per_layer_config"), config
-    names = ("global_head_dim", "num_global_key_value_heads")
-    if listed is not None:
-        layers = [str(index) for index, kind in enumerate(types) if kind == FULL]
-        if {*listed} != {*layers} or any(listed.raw(each) != listed.raw(layers[0]) for each in layers):
-            raise config.error("per_layer_config", f"must have the same for each layer of {FULL}, and no others")
-        own, names = listed.required(layers[0]), ("head_dim", "num_key_value_heads")
-        if unknown := {*own} - {*names}:
-            raise own.error(min(unknown), "is not supported")
-    has_heads = names[1] in own and (k_eq_v or listed is not None)
-    return Attention(
-        head_dim=own.integer(names[0], maximum=_MOST_HEAD_DIM),
-        num_kv_heads=own.integer(names[1], maximum=_MOST_HEADS) if has_heads else None,
-        values_are_keys=k_eq_v,
-    )
+def _read_global_heads(config: JsonFields, types: list[str], num_heads: int) -> Attention:
+    """Read the heads of layers that attend to the whole context."""
+    k_eq_v, head_dim = config.flag("attention_k_eq_v", False), config.integer("head_dim", maximum=_MOST_HEAD_DIM)
+    own, size, count = config, "global_head_dim", "num_global_key_value_heads"
+    is_listed = config.raw("per_layer_config") is not None
+    if is_listed:
+        own, size, count = _read_listed_heads(config, types), "head_dim", "num_key_value_heads"
+    size_of_whole = own.integer(size, head_dim, maximum=_MOST_HEAD_DIM)
+    if size_of_whole % 2:
+        raise own.error(size, f"must be even, for rotary embeddings, is {size_of_whole}")
+    kv_heads = own.integer(count, maximum=_MOST_HEADS) if count in own and (k_eq_v or is_listed) else None
+    if kv_heads and num_heads % kv_heads:
+        raise own.error(count, f"must divide num_attention_heads {num_heads}, is {kv_heads}")
+    return Attention(head_dim=size_of_whole, num_kv_heads=kv_heads, values_are_keys=k_eq_v)
 
 
-def _layers_of_gemma4(config: JsonFields, types: list[str], whole: Attention) -> list[Attention]:
-    heads = config.integer("num_attention_heads", maximum=_MOST_HEADS)
-    if whole.num_kv_heads and heads % whole.num_kv_heads:
-        raise config.error("num_global_key_value_heads", f"must divide num_attention_heads {heads}")
-    if (whole.head_dim or 0) % 2:
-        raise config.error("global_head_dim", f"must be even, for rotary embeddings, is {whole.head_dim}")
-    sliding = Attention(window=config.integer("sliding_window"), rope=1)
-    return [sliding if kind == SLIDING else whole for kind in types]
+def _read_listed_heads(config: JsonFields, types: list[str]) -> JsonFields:
+    """Return the fields that transformers 5 writes for each layer with other heads than the model's, none if they have
+    the same.
+    """
+    if (listed := config.nested("per_layer_config")) is None:
+        return config.empty("per_layer_config")
+    first, *_ = listed
+    whole = [index for index, kind in enumerate(types) if kind == FULL]
+    numbers = [int(name) if name.isdecimal() else -1 for name in listed]
+    if sorted(numbers) != whole or any(listed.raw(name) != listed.raw(first) for name in listed):
+        raise config.error("per_layer_config", f"must have the same for each layer of {FULL}, and no others")
+    own = listed.required(first)
+    if unknown := {*own} - {"head_dim", "num_key_value_heads"}:
+        raise own.error(min(unknown), "is not supported")
+    return own
 
 
 def _share(config: JsonFields, size: int, layers: list[Attention]) -> tuple[Attention, ...]:
-    """Return the layers, the last of which read the keys and values of the last one of their kind before them."""
+    """Return the layers; the last ones read the keys and values of the last layer of their kind before them."""
     num_shared = config.integer("num_kv_shared_layers", 0, minimum=0, maximum=len(layers) - 1)
     first = len(layers) - num_shared
     own = {layer: index for index, layer in enumerate(layers[:first])}

@@ -13,12 +13,15 @@ _REMEMBERS = (
 )
 _MIXES = (
     "it is a mixture of experts of an unsupported kind: use a dense model of its family, or one of "
-    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE, Qwen 3.5 MoE, LFM2 MoE, GLM 4.5 and GPT-OSS"
+    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE, Qwen 3.5 MoE, Gemma 4, LFM2 MoE, GLM 4.5 and GPT-OSS"
 )
 _EARLIER = (
     "its layers have an older, unsupported structure: use a newer model, such as Qwen3, OLMo 3, StarCoder2 or Cohere 2"
 )
-_LATER = "its layers share keys, values or embeddings in an unsupported way: use Gemma 3"
+_LATER = "its layers share keys, values or embeddings in an unsupported way: use Gemma 4"
+_IN_FOLDERS = "it is served from folders with safetensors only: use the folder that the file was made from"
+_FUSES = "it has another way to see than the other Gemmas, which is not supported: use Gemma 4 E4B, 26B-A4B or 31B"
+_ASSISTS = "it predicts for a Gemma 4 by its keys and values, which is not supported: use the model without it"
 _LATENT = "it has multi-head latent attention, which is not supported: use a model with keys and values"
 
 _TASKS_OF_TEXTS = "MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|PreTraining"
@@ -37,7 +40,9 @@ _REASONS = (
     (r"AudioFlamingo|Granite\w*Speech|UniSpeech|SeamlessM4T|Csm|Dia(?:For|Model)|Parakeet|Canary", _HEARS),
     (r"Qwen2VL|Qwen2_5_VL|Qwen3VL|Qwen2_5Omni|Qwen3Omni|\w*Llava|Mllama|PaliGemma|Idefics|SmolVLM|InternVL", _SEES),
     (r"Llama4ForCond|Phi4Multimodal|Glm4v|Pixtral|Cohere2Vision|AyaVision|Blip|Kosmos|Fuyu|Emu3|Chameleon", _SEES),
-    (r"Gemma3n|Gemma4(?:Unified|Assistant)", _LATER),
+    (r"Gemma3n", _LATER),
+    (r"Gemma4\w*Assistant", _ASSISTS),
+    (r"Gemma4Unified", _FUSES),
     (r"CLIP|Siglip|Dinov|\w*ViT(?!\w*ForCausal)|\w*Vision|\w*Backbone$", _LOOKS),
     (rf"\w*For(?:{_TASKS_OF_PICTURES})", _LOOKS),
     (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5|LongT5|Blenderbot|ProphetNet", _READS),
@@ -66,7 +71,8 @@ _REASONS_OF_FILES = (
     (r"t5", _READS),
     (r"qwen2vl|qwen3vl|qwen3vlmoe|cogvlm|chameleon|hunyuan_vl|paddleocr", _SEES),
     (r"wavtokenizer-dec", _HEARS),
-    (r"gemma3n|gemma4", _LATER),
+    (r"gemma3n", _LATER),
+    (r"gemma4", _IN_FOLDERS),
     (r"deepseek2|minicpm3|plm|glm-dsa", _LATENT),
     (r".*moe\w*|llama4|dbrx|grok|arctic|deepseek|dots1|minimax-m2|smallthinker|mimo2|phimoe", _MIXES),
     (

@@ -32,6 +32,14 @@ PUBLISHED = {
 }
 
 
+def test_heads_alike_in_all_layers_are_not_listed(tmp_path):
+    config = transformers.Gemma4TextConfig(**PUBLISHED | {"global_head_dim": 256}, num_hidden_layers=12)
+    saved = config.to_dict()
+    assert not saved["per_layer_config"]
+    _, found = read_architecture(JsonFields(saved | {"architectures": ["Gemma4ForCausalLM"]}, "config.json"))
+    assert {each.head_dim for each in found.layers if isinstance(each, Attention)} == {None, 256}
+
+
 def per_layer(**heads: int) -> dict[str, object]:
     """Fields with such heads for both layers without a window."""
     return {"per_layer_config": {"1": heads, "3": heads}}
@@ -76,18 +84,18 @@ def test_experts_stand_beside_the_mlp():
     )
 
 
-def test_the_last_layers_read_keys_and_values_of_the_last_before_them(tmp_path):
+def test_the_last_layers_read_keys_and_values_of_others(tmp_path):
     folder = copy_of(further_checkpoint(Further.GEMMA4_SMALL), tmp_path)
     checkpoint = load_checkpoint(folder)
     whole = Attention(head_dim=40)
-    shared = [Attention(window=16, rope=1, kv_layer=0, mlp_size=192), Attention(head_dim=40, kv_layer=1, mlp_size=192)]
-    assert checkpoint.config.layers == (SLIDING, whole, *shared)
+    shared = [Attention(window=16, rope=1, kv_layer=2, mlp_size=192), Attention(head_dim=40, kv_layer=3, mlp_size=192)]
+    assert checkpoint.config.layers == (SLIDING, whole, SLIDING, whole, *shared)
     assert checkpoint.config.layer_input_size == 12
     for kv, sizes in (("f32", 4), ("bf16", 2)):
         engine = EngineConfig(model=str(folder), isa="portable", threads=1, kv=kv)
-        assert engine.block_bytes(checkpoint.config) == 32 * 2 * (16 + 40) * sizes, "they keep none of their own"
+        assert engine.block_bytes(checkpoint.config) == 32 * 2 * 2 * (16 + 40) * sizes, "they keep none of their own"
     digest = checkpoint.weights_digest()
-    name = "model.layers.2.self_attn.k_proj.weight"
+    name = "model.layers.4.self_attn.k_proj.weight"
     edit_weights(folder, lambda tensors: tensors.update({name: torch.ones(16, 64)}))
     assert load_checkpoint(folder).weights_digest() == digest, "published folders have keys that nothing reads"
 
@@ -121,11 +129,11 @@ def test_the_last_layers_read_keys_and_values_of_the_last_before_them(tmp_path):
         (Further.GEMMA4, {"final_logit_softcapping": -1.0}, "'final_logit_softcapping': must be a finite number"),
         (Further.GEMMA4_MOE, {"top_k_experts": 9}, "'top_k_experts': must be a whole number from 1 to 8, is 9"),
         (Further.GEMMA4_MOE, {"enable_moe_block": False}, "has no place in Gemma4ForCausalLM"),
-        (Further.GEMMA4_SMALL, {"num_kv_shared_layers": 3}, "'num_kv_shared_layers': leaves layers without any of"),
+        (Further.GEMMA4_SMALL, {"num_kv_shared_layers": 5}, "'num_kv_shared_layers': leaves layers without any of"),
         (
             Further.GEMMA4_SMALL,
-            {"num_kv_shared_layers": 4},
-            "'num_kv_shared_layers': must be a whole number from 0 to 3",
+            {"num_kv_shared_layers": 6},
+            "'num_kv_shared_layers': must be a whole number from 0 to 5",
         ),
         (
             Further.GEMMA4_SMALL,
@@ -196,8 +204,11 @@ def test_published_sizes_are_counted(fields, total, active):
     _, config = read_architecture(JsonFields({**PUBLISHED, **fields}, "config.json"))
     assert total[0] < count_parameters(config) < total[1]
     assert active[0] < count_active_parameters(config) < active[1]
-    assert config.layers[5].head_dim == 512
-    assert (
-        transformers.Gemma4TextConfig(**PUBLISHED, **fields).layer_types.count("full_attention")
-        == len(config.layers) // 6
+    assert config.layers[5] == Attention(
+        head_dim=512, num_kv_heads=fields["num_global_key_value_heads"], values_are_keys=True
     )
+    theirs = transformers.Gemma4TextConfig(**PUBLISHED, **fields)
+    windowed = [isinstance(each, Attention) and each.window > 0 for each in config.layers]
+    assert windowed == [kind == "sliding_attention" for kind in theirs.layer_types]
+    saved = JsonFields({**theirs.to_dict(), "architectures": ["Gemma4ForCausalLM"]}, "config.json")
+    assert read_architecture(saved)[1] == config, "transformers writes zeros before the numbers of layers"
