@@ -31,7 +31,7 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
     if (shape.stores) {
         parts.push_back({prefix + "k", shape.kv_size()});
     }
-    if (shape.stores && !shape.values_are_keys) {
+    if (shape.stores && !config.layers[layer].values_are_keys) {
         parts.push_back({prefix + "v", shape.kv_size()});
     }
     const int in_features = config.attention_input_size(layer);

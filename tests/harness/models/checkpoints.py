@@ -16,10 +16,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.files.checkpoint_error import CheckpointError
 
 VOCAB_SIZE = 512  # of the models: the tokenizer has fewer entries, so that the last ids are padding
 CONTEXT_LENGTH = 1024
@@ -272,3 +276,11 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]
     tensors = load_file(folder / "model.safetensors")
     edit(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def refusal(path: Path, context_length: int | None = None) -> str:
+    """Return the one line that says why a checkpoint is refused."""
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(path, context_length=context_length)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)

@@ -49,6 +49,18 @@ PLAIN = ModelConfig(
     tied_embeddings=False,
 )
 
+_OTHER_HEADS = replace(
+    PLAIN,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=20,
+    qk_norm=QkNorm.HEAD,
+    value_norm=True,
+    layer_scale=True,
+    post_norm=True,
+)
+"""As Gemma 4, whose layers without a window have other heads."""
+
 MODELS = {
     "plain": PLAIN,
     "both norms, caps, windows, gelu, tied": replace(
@@ -107,10 +119,7 @@ MODELS = {
         parallel_mlp=True,
     ),
     "heads by layers, values that are keys, inputs and scales of layers, shared keys and values": replace(
-        PLAIN,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=20,
+        _OTHER_HEADS,
         ropes=(rope(36), rope(20)),
         layers=(
             Attention(window=20, rope=1),
@@ -118,11 +127,7 @@ MODELS = {
             Attention(window=20, rope=1, kv_layer=0, mlp_size=130),
             Attention(head_dim=36, num_kv_heads=1, kv_layer=1, mlp_size=130),
         ),
-        qk_norm=QkNorm.HEAD,
-        value_norm=True,
-        layer_scale=True,
         layer_input_size=10,
-        post_norm=True,
     ),
 }
 
@@ -163,16 +168,9 @@ EXPERT_MODELS = {
         layers=(Attention(mlp_size=90, has_experts=False), Attention()),
     ),
     "heads by layers, experts beside an MLP, each with norms": replace(
-        PLAIN,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=20,
+        _OTHER_HEADS,
         ropes=(rope(264), rope(20)),
         layers=(Attention(window=20, rope=1), Attention(head_dim=264, num_kv_heads=1)),
-        qk_norm=QkNorm.HEAD,
-        value_norm=True,
-        layer_scale=True,
-        post_norm=True,
         experts=Experts(count=7, per_token=3, size=40, are_normalised=True, have_scales=True, have_norms=True),
     ),
 }

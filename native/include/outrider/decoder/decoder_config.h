@@ -44,7 +44,6 @@ struct AttentionShape {
     int num_kv_heads = 0;
     int head_dim = 0;
     bool stores = true;  // keys and values of its own
-    bool values_are_keys = false;
 
     int q_size() const { return num_heads * head_dim; }
     int kv_size() const { return num_kv_heads * head_dim; }
@@ -136,7 +135,7 @@ struct DecoderConfig {
 
     AttentionShape attention(const LayerConfig& layer) const {
         return {num_heads, layer.num_kv_heads.value_or(num_kv_heads), layer.head_dim.value_or(head_dim),
-                !layer.kv_layer, layer.values_are_keys};
+                !layer.kv_layer};
     }
     AttentionShape attention(int layer) const { return attention(layers[layer]); }
     int conv_in_size() const { return 3 * hidden_size; }

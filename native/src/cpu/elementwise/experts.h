@@ -59,8 +59,8 @@ inline float sum_of_best_two(const float* values, int64_t count) {
     return best + second;
 }
 
-/// Keeps the experts of other groups than the best from being chosen.
-inline void leave_best_groups(const RoutingRule& rule, int64_t count, float* choices) {
+/// Makes the experts outside of the best groups impossible to choose.
+inline void rule_out_other_groups(const RoutingRule& rule, int64_t count, float* choices) {
     const int64_t size = count / rule.groups;
     float sums[kMostExperts];
     for (int64_t group = 0; group < rule.groups; ++group) {
@@ -121,7 +121,7 @@ inline void route(const Route& op, int64_t row) {
         choices[id] = op.choice_bias ? values[id] + op.choice_bias[id] : values[id];
     }
     if (op.rule.groups > 1) {
-        leave_best_groups(op.rule, count, choices);
+        rule_out_other_groups(op.rule, count, choices);
     }
     const int64_t least = least_chosen_rank(choices, count, chosen);
     for (int64_t id = 0, at = 0; id < count; ++id) {

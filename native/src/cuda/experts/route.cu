@@ -60,7 +60,7 @@ struct RouteRow {
         }
         block.synchronize();
         if (op.rule.groups > 1) {
-            leave_best_groups(block, choices, sums);
+            rule_out_other_groups(block, choices, sums);
         }
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             are_chosen[id] = static_cast<char>(is_among_best(choices, op.out.count, id, op.out.per_token));
@@ -87,8 +87,8 @@ struct RouteRow {
         }
     }
 
-    /// Keeps the experts of other groups than the best from being chosen.
-    __device__ void leave_best_groups(const Block& block, float* choices, float* sums) const {
+    /// Makes the experts outside of the best groups impossible to choose.
+    __device__ void rule_out_other_groups(const Block& block, float* choices, float* sums) const {
         const int size = op.out.count / op.rule.groups;
         for (int group = block.thread; group < op.rule.groups; group += kThreads) {
             sums[group] = sum_of_best_two(choices + group * size, size);

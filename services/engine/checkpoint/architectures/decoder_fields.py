@@ -11,10 +11,10 @@ _ACTIVATIONS = {
 }
 # Larger than any existing model; products of such sizes are compared with the files before they are used.
 _MOST_LAYERS = 1024
-_MOST_HEADS = 1024
-_MOST_HEAD_DIM = 1 << 13
+MOST_HEADS = 1024
+MOST_HEAD_DIM = 1 << 13
 _MOST_HIDDEN = 1 << 17
-_MOST_INTERMEDIATE = 1 << 20
+MOST_INTERMEDIATE = 1 << 20
 _MOST_TOKENS = 1 << 22
 
 
@@ -40,8 +40,8 @@ def read_decoder(
 
     Raises CheckpointError for a bad field.
     """
-    num_heads = _read_num_heads(config)
-    num_kv_heads = config.integer("num_key_value_heads", num_heads, maximum=_MOST_HEADS)
+    num_heads = read_num_heads(config)
+    num_kv_heads = config.integer("num_key_value_heads", num_heads, maximum=MOST_HEADS)
     if num_heads % num_kv_heads:
         raise config.error("num_key_value_heads", f"must divide num_attention_heads {num_heads}, is {num_kv_heads}")
     if head_dim % 2:
@@ -50,7 +50,7 @@ def read_decoder(
         architecture=read_name(config),
         layers=attention_layers([0] * read_num_layers(config)),
         hidden_size=_read_hidden_size(config),
-        intermediate_size=config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE),
+        intermediate_size=config.integer("intermediate_size", maximum=MOST_INTERMEDIATE),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
@@ -72,15 +72,15 @@ def read_name(config: JsonFields) -> str:
 
 def read_head_dim(config: JsonFields) -> int:
     """Read the size of a head, by default the hidden size divided by the heads; raises CheckpointError."""
-    hidden_size, num_heads = _read_hidden_size(config), _read_num_heads(config)
+    hidden_size, num_heads = _read_hidden_size(config), read_num_heads(config)
     if "head_dim" not in config and hidden_size % num_heads:
         raise config.error("num_attention_heads", f"must divide hidden_size {hidden_size}, is {num_heads}")
-    return config.integer("head_dim", hidden_size // num_heads, maximum=_MOST_HEAD_DIM)
+    return config.integer("head_dim", hidden_size // num_heads, maximum=MOST_HEAD_DIM)
 
 
 def read_own_head_dim(config: JsonFields) -> int:
     """Read the size of a head, which must be given; raises CheckpointError."""
-    return config.integer("head_dim", maximum=_MOST_HEAD_DIM)
+    return config.integer("head_dim", maximum=MOST_HEAD_DIM)
 
 
 def read_num_layers(config: JsonFields) -> int:
@@ -88,8 +88,9 @@ def read_num_layers(config: JsonFields) -> int:
     return config.integer("num_hidden_layers", maximum=_MOST_LAYERS)
 
 
-def _read_num_heads(config: JsonFields) -> int:
-    return config.integer("num_attention_heads", maximum=_MOST_HEADS)
+def read_num_heads(config: JsonFields) -> int:
+    """Read the number of heads of queries; raises CheckpointError."""
+    return config.integer("num_attention_heads", maximum=MOST_HEADS)
 
 
 def _read_hidden_size(config: JsonFields) -> int:

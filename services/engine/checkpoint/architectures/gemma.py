@@ -1,10 +1,17 @@
 """Gemma 2 to 4: norms on both sides of the sublayers, scaled embeddings, windows on most layers."""
 
+import re
 from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
-from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_own_head_dim
+from services.engine.checkpoint.architectures.decoder_fields import (
+    MOST_HEAD_DIM,
+    MOST_HEADS,
+    read_decoder,
+    read_num_heads,
+    read_own_head_dim,
+)
 from services.engine.checkpoint.architectures.layer_kinds import (
     FULL,
     SLIDING,
@@ -18,8 +25,6 @@ from services.engine.checkpoint.model_config import Attention, Experts, ModelCon
 from services.engine.files.json_fields import JsonFields
 
 _LOCAL_THETA = 10_000.0
-_MOST_HEADS = 1 << 10
-_MOST_HEAD_DIM = 1 << 13
 _MOST_LAYER_INPUT = 1 << 13
 
 
@@ -73,11 +78,11 @@ def _read_gemma4(config: JsonFields, context_length: int) -> ModelConfig:
 
     The embedding's factor stays in float32, as in `_read_gemma`.
     """
-    if config.raw("use_bidirectional_attention") not in (None, "vision"):  # which is of pictures only
+    if config.raw("use_bidirectional_attention") not in (None, "vision"):  # the latter among tokens of a picture only
         raise config.error("use_bidirectional_attention", 'only null and "vision" are supported')
     types = [*read_layer_types(config, every_but(6))[:-1], FULL]
     head_dim = read_own_head_dim(config)
-    whole = _read_global_heads(config, types, config.integer("num_attention_heads", maximum=_MOST_HEADS))
+    whole = _read_global_heads(config, types)
     ropes = read_global_and_local_ropes(
         config, head_dim, context_length, local_theta="rope_local_base_freq", global_head_dim=whole.head_dim
     )
@@ -105,31 +110,29 @@ def _read_gemma4(config: JsonFields, context_length: int) -> ModelConfig:
     )
 
 
-def _read_global_heads(config: JsonFields, types: list[str], num_heads: int) -> Attention:
+def _read_global_heads(config: JsonFields, types: list[str]) -> Attention:
     """Read the heads of layers that attend to the whole context."""
-    k_eq_v, head_dim = config.flag("attention_k_eq_v", False), config.integer("head_dim", maximum=_MOST_HEAD_DIM)
+    k_eq_v, num_heads = config.flag("attention_k_eq_v", False), read_num_heads(config)
     own, size, count = config, "global_head_dim", "num_global_key_value_heads"
     is_listed = config.raw("per_layer_config") is not None
     if is_listed:
         own, size, count = _read_listed_heads(config, types), "head_dim", "num_key_value_heads"
-    size_of_whole = own.integer(size, head_dim, maximum=_MOST_HEAD_DIM)
+    size_of_whole = own.integer(size, read_own_head_dim(config), maximum=MOST_HEAD_DIM)
     if size_of_whole % 2:
         raise own.error(size, f"must be even, for rotary embeddings, is {size_of_whole}")
-    kv_heads = own.integer(count, maximum=_MOST_HEADS) if count in own and (k_eq_v or is_listed) else None
+    kv_heads = own.integer(count, maximum=MOST_HEADS) if count in own and (k_eq_v or is_listed) else None
     if kv_heads and num_heads % kv_heads:
         raise own.error(count, f"must divide num_attention_heads {num_heads}, is {kv_heads}")
     return Attention(head_dim=size_of_whole, num_kv_heads=kv_heads, values_are_keys=k_eq_v)
 
 
 def _read_listed_heads(config: JsonFields, types: list[str]) -> JsonFields:
-    """Return the fields that transformers 5 writes for each layer with other heads than the model's, none if they have
-    the same.
-    """
+    """Return the fields that transformers 5 writes for each layer whose heads differ; none if they are all alike."""
     if (listed := config.nested("per_layer_config")) is None:
         return config.empty("per_layer_config")
     first, *_ = listed
     whole = [index for index, kind in enumerate(types) if kind == FULL]
-    numbers = [int(name) if name.isdecimal() else -1 for name in listed]
+    numbers = [int(name) if re.fullmatch(r"[0-9]{1,4}", name) else -1 for name in listed]
     if sorted(numbers) != whole or any(listed.raw(name) != listed.raw(first) for name in listed):
         raise config.error("per_layer_config", f"must have the same for each layer of {FULL}, and no others")
     own = listed.required(first)

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, MtpNames, fields
-from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_own_head_dim
+from services.engine.checkpoint.architectures.decoder_fields import (
+    MOST_INTERMEDIATE,
+    read_decoder,
+    read_head_dim,
+    read_own_head_dim,
+)
 from services.engine.checkpoint.architectures.mixture import read_scored_experts, with_experts, with_groups
 from services.engine.checkpoint.architectures.rope import read_rope
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm
@@ -13,7 +18,6 @@ from services.engine.files.json_fields import JsonFields
 _PARTIAL = 0.5  # the part of each head that turns
 _SUM_OFFSET = 1e-20  # of the weights of a token's experts
 _MOST_SHARED = 64
-_MOST_INTERMEDIATE = 1 << 20
 
 
 def _read_glm(config: JsonFields, context_length: int) -> ModelConfig:
@@ -37,7 +41,7 @@ def _read_glm4_moe(config: JsonFields, context_length: int) -> ModelConfig:
         qk_norm=QkNorm.HEAD if config.flag("use_qk_norm", False) else QkNorm.NONE,
     )
     experts = read_scored_experts(config, sum_offset=_SUM_OFFSET, has_choice_bias=True, count="n_routed_experts")
-    most = min(_MOST_SHARED, _MOST_INTERMEDIATE // experts.size)
+    most = min(_MOST_SHARED, MOST_INTERMEDIATE // experts.size)
     shared = config.integer("n_shared_experts", 1, minimum=0, maximum=most) * experts.size
     first = config.integer("first_k_dense_replace", 1, minimum=0, maximum=decoder.num_layers)
     return with_experts(decoder, with_groups(config, experts), first=first, shared_size=shared)

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
-from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_num_layers
+from services.engine.checkpoint.architectures.decoder_fields import (
+    MOST_INTERMEDIATE,
+    read_decoder,
+    read_head_dim,
+    read_num_layers,
+)
 from services.engine.checkpoint.architectures.layer_kinds import FULL, read_listed_types
 from services.engine.checkpoint.architectures.mixture import read_scored_experts, with_experts
 from services.engine.checkpoint.architectures.rope import read_rope
@@ -13,7 +18,6 @@ from services.engine.files.json_fields import JsonFields, shown
 
 CONV = "conv"
 _FEWEST_TAPS, _MOST_TAPS = 2, 32
-_MOST_INTERMEDIATE = 1 << 20
 # Fields of the first published folders that transformers ignores: they must agree with the others.
 _SAME_AS = {
     **dict.fromkeys(("block_dim", "conv_dim", "conv_dim_out"), "hidden_size"),
@@ -76,15 +80,15 @@ def _read_layer_types(config: JsonFields) -> list[str]:
 
 def _read_intermediate_size(config: JsonFields) -> int:
     """Read the MLP's size: two thirds of the field, times a factor, rounded up to a multiple."""
-    size = config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE)
+    size = config.integer("intermediate_size", maximum=MOST_INTERMEDIATE)
     if not config.flag("block_auto_adjust_ff_dim", True):
         return size
     size = int(2 * size / 3)
     if factor := config.number_or_off("block_ffn_dim_multiplier"):
-        multiple = config.integer("block_multiple_of", maximum=_MOST_INTERMEDIATE)
+        multiple = config.integer("block_multiple_of", maximum=MOST_INTERMEDIATE)
         size = multiple * -(-int(factor * size) // multiple)
-    if not 1 <= size <= _MOST_INTERMEDIATE:
-        raise config.error("intermediate_size", f"leaves an MLP of {size}; it must be 1 to {_MOST_INTERMEDIATE}")
+    if not 1 <= size <= MOST_INTERMEDIATE:
+        raise config.error("intermediate_size", f"leaves an MLP of {size}; it must be 1 to {MOST_INTERMEDIATE}")
     return size
 
 

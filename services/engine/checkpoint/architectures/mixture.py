@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
-from services.engine.checkpoint.architectures.decoder_fields import read_plain_decoder
+from services.engine.checkpoint.architectures.decoder_fields import MOST_INTERMEDIATE, read_plain_decoder
 from services.engine.checkpoint.architectures.layer_kinds import (
     every_but,
     read_layer_types,
@@ -15,7 +15,6 @@ from services.engine.checkpoint.model_config import Activation, Experts, ExpertS
 from services.engine.files.json_fields import JsonFields
 
 _MOST_EXPERTS = 1 << 10
-_MOST_INTERMEDIATE = 1 << 20
 _CLAMPED_SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}  # of all published models
 
 
@@ -102,7 +101,7 @@ def read_experts(
     return Experts(
         count=number,
         per_token=config.integer(per_token, maximum=number),
-        size=config.integer(size, maximum=_MOST_INTERMEDIATE),
+        size=config.integer(size, maximum=MOST_INTERMEDIATE),
         are_normalised=are_normalised,
         have_biases=have_biases,
     )
@@ -152,7 +151,7 @@ def with_experts(decoder: ModelConfig, experts: Experts, *, first: int, shared_s
 def with_shared_expert(config: JsonFields, decoder: ModelConfig) -> ModelConfig:
     """Return the mixture with an expert for all tokens, by a gate; raises CheckpointError for a bad size."""
     assert decoder.experts is not None
-    size = config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE)
+    size = config.integer("shared_expert_intermediate_size", maximum=MOST_INTERMEDIATE)
     return replace(decoder, intermediate_size=size, experts=replace(decoder.experts, has_shared_gate=True))
 
 

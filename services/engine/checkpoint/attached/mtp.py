@@ -4,6 +4,7 @@ It reads the output of the model's final norm, and after that its own normed out
 section 2.2, but with one layer for all depths, as Qwen3-Next, Qwen 3.5 and GLM 4.5 have it).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -46,15 +47,11 @@ def mtp_names(
     The names of the model's layers begin with `model_layer`, those of this one with `mtp_layer`; `others` is the table
     of the tensors around it. See tensor_names.py.
     """
-    of_layers = [{name.replace("{m}", "{i}"): ours for name, ours in table.items()} for table in tables if table]
-    own = [
-        {
-            mtp_layer + name.removeprefix(model_layer): ours.replace("{i}", "0").replace("{m}", "0")
-            for name, ours in table.items()
-            if name.startswith(model_layer)
-        }
-        for table in of_layers
-    ]
+    own = []
+    for table in filter(None, tables):
+        named = {name.replace("{m}", "{i}"): re.sub(r"{[im]}", "0", ours) for name, ours in table.items()}
+        of_layer = {name: ours for name, ours in named.items() if name.startswith(model_layer)}
+        own.append({mtp_layer + name.removeprefix(model_layer): ours for name, ours in of_layer.items()})
     return fitting_names([{**others, **each} for each in own], config, {*tensors})
 
 

@@ -14,9 +14,8 @@ from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import Attention, Experts, GatedDelta
 from services.engine.checkpoint.safetensors_file import to_float32
-from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import DELTA_MIXTURES, Further, further_checkpoint, stack_experts
 from tests.harness.models.gguf_files import write_gguf
 
@@ -24,13 +23,6 @@ Tensors = dict[str, torch.Tensor]
 LAYER = "model.layers.1."
 EXPERTS, DELTA = f"{LAYER}mlp.experts.", f"{LAYER}linear_attn."
 TEXTS = (Further.QWEN3_5_MOE, Further.QWEN3_NEXT)
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(path)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
 
 
 def folder_of(kind: Further, path: Path, edit: Callable[[Tensors], object] | None = None, **fields: object) -> Path:

@@ -10,8 +10,7 @@ from services.engine.checkpoint.architectures.table import ARCHITECTURES
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import attention_layers
-from services.engine.files.checkpoint_error import CheckpointError
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 _ROPE = ("rope_theta", "rope_local_base_freq", "rope_parameters")
@@ -27,12 +26,6 @@ def edited(tmp_path):
         return folder
 
     return edit
-
-
-def refusal(folder: Path, context_length: int | None = None) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(folder, context_length=context_length)
-    return str(refused.value)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda each: each.model_type)

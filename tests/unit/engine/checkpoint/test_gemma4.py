@@ -1,7 +1,6 @@
 """Gemma 4's configuration: how it is read from both forms of its fields, and which of them are refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +11,8 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, Experts
 from services.engine.checkpoint.weight_shapes import count_active_parameters, count_parameters
 from services.engine.config import EngineConfig
-from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 SLIDING = Attention(window=16, rope=1)
@@ -43,12 +41,6 @@ def test_heads_alike_in_all_layers_are_not_listed(tmp_path):
 def per_layer(**heads: int) -> dict[str, object]:
     """Fields with such heads for both layers without a window."""
     return {"per_layer_config": {"1": heads, "3": heads}}
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(path)
-    return str(refused.value)
 
 
 def test_layers_without_a_window_have_heads_of_their_own():
@@ -114,6 +106,7 @@ def test_the_last_layers_read_keys_and_values_of_others(tmp_path):
             {"per_layer_config": {"1": {"head_dim": 40}, "3": {"head_dim": 32}}},
             "must have the same for",
         ),
+        (Further.GEMMA4, {"per_layer_config": {"1" * 5000: {}, "3": {}}}, "must have the same for each layer of"),
         (Further.GEMMA4, per_layer(window=3), "'window': is not supported"),
         (
             Further.GEMMA4,

@@ -10,9 +10,8 @@ from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, ShortConvolution
 from services.engine.config import EngineConfig
-from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
 
@@ -26,12 +25,6 @@ EARLIER = {
 @pytest.fixture
 def folder(tmp_path) -> Path:
     return copy_of(further_checkpoint(Further.LFM2), tmp_path)
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(path)
-    return str(refused.value)
 
 
 def test_earlier_names_of_fields_mean_the_same(folder):

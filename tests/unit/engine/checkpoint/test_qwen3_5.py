@@ -9,8 +9,7 @@ import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, GatedDelta
-from services.engine.files.checkpoint_error import CheckpointError
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 
 Tensors = dict[str, torch.Tensor]
@@ -22,13 +21,6 @@ BOTH = (Further.QWEN3_5, Further.QWEN3_5_PICTURES)
 @pytest.fixture
 def folder(tmp_path) -> Path:
     return copy_of(further_checkpoint(Further.QWEN3_5), tmp_path)
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(path)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
 
 
 def edit_text(folder: Path, kind: Further, **changes: object) -> None:

@@ -1,7 +1,5 @@
 """Experts that are scored by sigmoids: how LFM2's and GLM's mixtures are read, and which fields are refused."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -9,19 +7,12 @@ from services.engine.checkpoint.architectures.table import read_architecture
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.checkpoint.model_config import Attention, Experts, ExpertScores, QkNorm, ShortConvolution
 from services.engine.checkpoint.weight_shapes import count_active_parameters, count_parameters, weight_shapes
-from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
-from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights
+from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.gguf_files import write_gguf
 
 DENSE = Attention(mlp_size=96, has_experts=False)
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(CheckpointError) as refused:
-        load_checkpoint(path)
-    return str(refused.value)
 
 
 def test_layers_without_experts_come_first():
