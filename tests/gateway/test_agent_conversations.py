@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.harness.events import read_events
 from tests.gateway.harness.family_gateway import FAMILIES, MODEL, family_gateway
 from tests.gateway.harness.running_gateway import RunningGateway
-from tests.unit.target.message.answers import written_call
+from tests.unit.target.message.answers import call_of_f
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -26,7 +26,8 @@ EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
 
 OTHER_DOORS = ("qwen3", "mistral-small-3.2", "gpt-oss")  # the second refuses orders, the third has other thoughts
 SYNTAXES = {"qwen3": "hermes", "mistral-small-3.2": "mistral_args", "glm-4.6": "glm", "qwen3-coder": "qwen3_coder"}
-SHOWN = {family: f"So: {written_call(syntax)}." for family, syntax in SYNTAXES.items()}
+SYNTAXES |= {"gemma-4": "gemma4"}
+SHOWN = {family: f"So: {call_of_f(syntax)}." for family, syntax in SYNTAXES.items()}
 SHOWN |= dict.fromkeys(("llama-3", "gpt-oss"), '{"name": "Alice", "parameters": {"age": 3}}')
 
 

@@ -1,4 +1,4 @@
-"""ArgumentTypes: the JSON of arguments that a model writes as bare text between XML marks."""
+"""ArgumentTypes: the JSON of arguments that a model writes as bare text."""
 
 import ast
 import json
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from services.target.message.call_text import DECODER
-from services.target.message.schema_kinds import ANYTHING, SchemaKinds, kind_of
-from services.target.message.schema_references import Schema, SchemaReferences
+from services.target.message.schema.kinds import ANYTHING, SchemaKinds, kind_of
+from services.target.message.schema.references import Schema, SchemaReferences
 
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}  # some models write Python's
 _NULLS = ("null", "None")
@@ -37,7 +37,7 @@ class ArgumentTypes:
 
     def value(self, tool: str, name: str, text: str) -> str:
         """The JSON of an argument's bare text."""
-        return _written(text, self._kinds(tool, name))
+        return json_of(text, self._kinds(tool, name))
 
     def is_string(self, tool: str, name: str, beginning: str) -> bool:
         """Whether an argument is a string, however its bare text goes on after this beginning."""
@@ -61,8 +61,8 @@ class ArgumentTypes:
         return SchemaKinds.of(references.properties().get(name, further), references)
 
 
-def _written(text: str, kinds: SchemaKinds) -> str:
-    """An argument in JSON: of the types that its schema allows, a text is the last choice unless it is a string's.
+def json_of(text: str, kinds: SchemaKinds = ANYTHING) -> str:
+    """Return a value in JSON: of the types that its schema allows, a text is the last choice unless it is a string's.
 
     Where a string and a number are both allowed, it is a string; a whole list or object is none.
     """
@@ -80,7 +80,7 @@ def _written(text: str, kinds: SchemaKinds) -> str:
 
 def _other(text: str, kinds: SchemaKinds) -> str:
     """An argument that is no allowed string."""
-    read = [*_read(_constant(text))]
+    read = [*_read(constant(text))]
     best = next((one for one in read if _fits(one.value, kinds)), None)
     if best is None and not kinds.texts:  # of another type, which the caller can see
         best = next((one for one in read if not isinstance(one.value, str)), None)
@@ -88,7 +88,7 @@ def _other(text: str, kinds: SchemaKinds) -> str:
 
 
 def _may_become(bare: str, constants: Iterable[str]) -> bool:
-    return any(constant.startswith(bare) for constant in constants)
+    return any(each.startswith(bare) for each in constants)
 
 
 def _fits(value: object, kinds: SchemaKinds) -> bool:
@@ -102,14 +102,14 @@ def _read(bare: str) -> Iterator[_Json]:
     for one in _in_json(bare):
         yield one
         if isinstance(one.value, str):
-            yield from _in_json(_constant(one.value))
+            yield from _in_json(constant(one.value))
         return
     if bare.startswith(("[", "{", "(")):
         yield from _in_python(bare)
 
 
-def _constant(text: str) -> str:
-    """The text without white space around it, in JSON if it is one of Python's constants."""
+def constant(text: str) -> str:
+    """Return the text without white space around it, in JSON if it is one of Python's constants."""
     bare = text.strip()
     return _CONSTANTS.get(bare.lower(), bare)
 
@@ -130,5 +130,5 @@ def _in_python(bare: str) -> Iterator[_Json]:
 
 
 def quoted(text: str) -> str:
-    """A string in JSON."""
+    """Return a string in JSON."""
     return json.dumps(text, ensure_ascii=False)

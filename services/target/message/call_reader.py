@@ -7,6 +7,7 @@ from typing import Protocol
 from services.target.message.argument_types import ArgumentTypes
 from services.target.message.call_writer import CallWriter
 from services.target.message.json_calls import JsonCalls
+from services.target.message.marked_call_reader import MarkedCallReader
 from services.target.message.syntax import ToolSyntax
 from services.target.message.xml_call_reader import XmlCallReader
 
@@ -82,4 +83,6 @@ def call_reader(tools: ToolSyntax, types: ArgumentTypes, calls: CallWriter, *, i
     """A reader of the next call in a syntax; without a mark before it, other JSON may stand there."""
     if tools.xml is not None:
         return XmlCallReader(tools.xml, types, calls)
+    if tools.string_mark:
+        return MarkedCallReader(tools.string_mark, types, calls)
     return JsonCallReader(tools.header, calls, None if is_marked else types.tools)

@@ -8,7 +8,7 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.message.xml_form import XmlForm
 
 AUTO, NONE = "auto", "none"
-_CONTROL = r"<\|\w+\|>"
+_CONTROL = r"<\|\w+\|?>|<\w+\|>"
 NAME, ARGUMENTS = "\0name", "\0arguments"  # placeholders in the text of a call
 
 
@@ -20,6 +20,7 @@ class ReasoningSyntax:
     end: str
     after: str = ""  # written after the end mark, before anything else
     answer: str = ""  # written before an answer that is no call
+    again: str = ""  # a mark in a prompt after which the model may begin to think again
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -29,7 +30,8 @@ class ReasoningSyntax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSyntax:
-    """An answer's calls are JSON, or of a form in XML, between two marks, or after one.
+    """An answer's calls are JSON, of a form in XML, or such that `string_mark` stands around their strings and their
+    keys are bare; they are between two marks, or after one.
 
     `header` matches the text between one of `starts` and the JSON; if it has a group `name`, the JSON is only the
     arguments. `ends` are marks that may follow a call. A grammar writes calls as `opening`, one `call` after the other
@@ -40,6 +42,7 @@ class ToolSyntax:
     is_bare: bool = False  # whether a call may begin with its JSON at the start of a message or after another call
     header: re.Pattern[str] = re.compile(r"\s*")
     xml: XmlForm | None = None
+    string_mark: str = ""
     has_several: bool = False  # whether several calls may come before an end mark
     ends: tuple[str, ...] = ()
     opening: str = ""
@@ -51,7 +54,7 @@ class ToolSyntax:
     def marks(self) -> tuple[str, ...]:
         """The marks, which are no text of the message, and may be single tokens."""
         written = re.findall(r"<[^<>\s]+>|\[[A-Z_]+\]", self.opening + self.call + self.closing)
-        return tuple(dict.fromkeys([*self.starts, *written]))
+        return tuple(dict.fromkeys([*self.starts, *written, *([self.string_mark] if self.string_mark else [])]))
 
 
 CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
@@ -122,6 +125,12 @@ TOOL_SYNTAXES = {
         call=f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>{ARGUMENTS}",
         between=None,
     ),
+    "gemma4": ToolSyntax(
+        starts=("<|tool_call>",),
+        string_mark='<|"|>',
+        ends=("<tool_call|>", "<|tool_response>"),
+        call=f"<|tool_call>call:{NAME}{ARGUMENTS}<tool_call|>",
+    ),
     "deepseek_v3": ToolSyntax(
         starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
         header=re.compile(r"\s*(?:<｜tool▁call▁begin｜>)?\s*function<｜tool▁sep｜>(?P<name>[\w.-]+)\s*```json\s*"),
@@ -150,10 +159,12 @@ REASONING_SYNTAXES = {
         after="<|start|>assistant",
         answer="<|channel|>final<|message|>",
     ),
+    "gemma4": ReasoningSyntax("<|channel>thought", "<channel|>", again="<tool_response|>"),
 }
 # For each syntax, strings that a template has; the first match is used.
 _TOOL_SIGNS = (
     ("harmony", ("<|channel|>", "functions.")),
+    ("gemma4", ("<|tool_call>", '<|"|>')),
     ("seed_oss", ("<seed:tool_call>",)),
     ("qwen3_coder", ("<tool_call>", "<function=")),
     ("glm", ("<tool_call>", "<arg_key>")),
@@ -167,6 +178,7 @@ _TOOL_SIGNS = (
 )
 _REASONING_SIGNS = (
     ("harmony", "<|channel|>analysis"),
+    ("gemma4", "<|channel>"),
     ("seed", "</seed:think>"),
     ("think", "</think>"),
     ("mistral", "[/THINK]"),

@@ -1,8 +1,11 @@
 """Text marks: finds marks in a text that is still growing, and joins the parts between them."""
 
+import re
 from collections.abc import Iterable
 
 from services.target.message.deltas import Arguments, Content, Delta, Reasoning
+
+_SPACE = re.compile(r"\s*")
 
 
 def first_mark(text: str, marks: Iterable[str], *, is_end: bool, start: int = 0) -> tuple[int, str | None]:
@@ -19,6 +22,13 @@ def first_mark(text: str, marks: Iterable[str], *, is_end: bool, start: int = 0)
 def may_become(text: str, marks: Iterable[str]) -> bool:
     """Whether more text may make a mark of this one."""
     return any(mark.startswith(text) and mark != text for mark in marks)
+
+
+def after_space(text: str, position: int) -> int:
+    """The end of the white space at a position."""
+    found = _SPACE.match(text, position)
+    assert found is not None
+    return found.end()
 
 
 def joined_deltas(deltas: Iterable[Delta]) -> list[Delta]:

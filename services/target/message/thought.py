@@ -31,6 +31,7 @@ def thought_of(prompt: Seq[int], tokenizer: Tokenizer, syntax: MessageSyntax) ->
     text = b"".join(reversed(pieces)).decode(errors="replace")
     if syntax.reasoning.answer and syntax.reasoning.answer in text:
         return PromptThought.CLOSED
+    text = text.rpartition(syntax.reasoning.again)[2] if syntax.reasoning.again else text
     start, end = text.rfind(syntax.reasoning.start), text.rfind(syntax.reasoning.end)
     if start == end:
         return PromptThought.NONE

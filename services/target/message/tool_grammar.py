@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any
 
 from services.engine.grammar.schema import moved_schema
 from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.target.message.marked_rules import MarkedRules, StringMark, free_marked_rules
 from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
 from services.target.message.thought import PromptThought, marks_before_answer
 from services.target.message.xml_rules import free_rules, xml_rules
@@ -103,23 +104,34 @@ class _Lark:
 
     def _calls(self) -> list[str]:
         rules = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
-        form, size = self._tools.xml, 0
         if self._is_json_beside_json:
             return [*rules, *(f"call_{index}: {self._json_call(tool)}" for index, tool in enumerate(self._rule.tools))]
-        if form is not None:
-            rules += free_rules(form)
+        if self._tools.xml is not None:
+            rules += free_rules(self._tools.xml)
+        elif (mark := self._string_mark) is not None:
+            rules += free_marked_rules(mark, _SPACING)
+        size = 0
         for index, tool in enumerate(self._rule.tools):
-            name = f"arguments_{index}"
-            if form is None:
-                schema = {"x-guidance": _SPACING, **_OBJECT, **(tool.schema or {})}
-                rules.append(f"{name}: %json {json.dumps(schema)}")
-            else:
-                for line in xml_rules(name, tool.schema, form, _SPACING):
-                    rules.append(line)
-                    size += len(line)
-                    if size > self._most_bytes:  # each line may repeat definitions of the schema
-                        raise ValueError(f"their grammar has more than {self._most_bytes} bytes")
+            for line in self._arguments(f"arguments_{index}", tool.schema):
+                rules.append(line)
+                size += len(line)
+                if size > self._most_bytes:  # each line may repeat definitions of the schema
+                    raise ValueError(f"their grammar has more than {self._most_bytes} bytes")
         return rules
+
+    def _arguments(self, rule: str, schema: Mapping[str, Any] | None) -> Iterable[str]:
+        """The rules of a tool's arguments."""
+        if self._tools.xml is not None:
+            return xml_rules(rule, schema, self._tools.xml, _SPACING)
+        if (mark := self._string_mark) is not None:
+            return MarkedRules(rule, schema, mark, _SPACING).lines()
+        return [f"{rule}: %json {json.dumps({'x-guidance': _SPACING, **_OBJECT, **(schema or {})})}"]
+
+    @property
+    def _string_mark(self) -> StringMark | None:
+        if not (mark := self._tools.string_mark):
+            return None
+        return StringMark(mark, self._written(mark), self._mark_ids.get(mark) in self._special_ids)
 
     def _call(self, index: int, mark: str | None = None) -> str:
         """One call; with `mark`, the rest of the first call after this mark."""

@@ -4,8 +4,9 @@ import re
 
 from services.target.message.argument_types import ArgumentTypes, quoted
 from services.target.message.call_writer import CallWriter
+from services.target.message.text_marks import after_space
 from services.target.message.xml_form import XmlForm
-from services.target.message.xml_value import XmlValue, after_space
+from services.target.message.xml_value import XmlValue
 
 _MOST_HEADER = 256  # characters of the name, and of a key, with their marks
 _MOST_BEGINNING = 16  # characters of a value that may show that it is a string

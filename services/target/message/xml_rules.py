@@ -5,15 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.target.message.schema_kinds import SchemaKinds
-from services.target.message.schema_references import SchemaReferences
-from services.target.message.standalone_schema import standalone_schema
+from services.target.message.schema.kinds import SchemaKinds
+from services.target.message.schema.references import SchemaReferences
+from services.target.message.schema.standalone import standalone_schema
+from services.target.message.schema.text_regex import in_slashes, text_regex
 from services.target.message.xml_form import XmlForm
 
 _ANY_KEY = r"KEY: /[^<>\n]+/"
-_ANY = "(?s:.*)"
-_ESCAPED_OR_SPECIAL = re.compile(r"\\.|/|\n", re.DOTALL)
-_SPECIAL = {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}
 
 
 def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settings: Mapping[str, Any]) -> Iterator[str]:
@@ -34,13 +32,13 @@ def xml_rules(rule: str, schema: Mapping[str, Any] | None, form: XmlForm, settin
         parts.append(part if name in needed else f"{part}?")
         before = _quoted(f"{form.before_key}{name}{form.after_key}")
         kinds = SchemaKinds.of(value, references)
-        regex = _regex(value) if isinstance(value, dict) and "string" in kinds.all else None
+        regex = text_regex(value) if isinstance(value, dict) and "string" in kinds.all else None
         if regex is None:
             written = _value(value, kinds, references, settings)
             yield f"{part}: {before} {'free_value' if written is None else f'({written}) {_quoted(form.after_value)}'}"
         else:  # with the mark after it: a regex of its own would take the mark as part of the value
             yield f"{part}: {before} {part}_value"
-            yield f"{part}_value[lazy]: /{_in_slashes(regex + re.escape(form.after_value))}/"
+            yield f"{part}_value[lazy]: {in_slashes(regex + re.escape(form.after_value))}"
     yield f"{rule}: {' '.join(parts)}" if parts else f'{rule}: ""'
 
 
@@ -60,35 +58,6 @@ def _value(value: object, kinds: SchemaKinds, references: SchemaReferences, sett
         return None
     schema = json.dumps({"x-guidance": settings, **standalone_schema(value, references)})
     return " | ".join([*map(_quoted, sorted(kinds.texts)), *([f"%json {schema}"] if kinds.others else [])])
-
-
-def _regex(schema: Mapping[str, Any]) -> str | None:
-    """The regex of a text that has a pattern or a length; None for others."""
-    if "enum" in schema or "const" in schema:
-        return None
-    if isinstance(pattern := schema.get("pattern"), str):
-        return _searched(pattern)
-    least, most = (_length(schema.get(name)) for name in ("minLength", "maxLength"))
-    return None if least is most is None else f"(?s:.{{{least or 0},{'' if most is None else most}}})"
-
-
-def _searched(pattern: str) -> str | None:
-    """The regex of a whole text in which a pattern is found; None if its alternatives may have anchors of their own."""
-    if "|" in pattern and re.search(r"[\^$]", pattern):
-        return None
-    backslashes = len(pattern) - 1 - len(pattern[:-1].rstrip("\\"))
-    starts, ends = pattern.startswith("^"), pattern.endswith("$") and backslashes % 2 == 0
-    middle = pattern[int(starts) : len(pattern) - int(ends)]
-    return f"{'' if starts else _ANY}({middle}){'' if ends else _ANY}"
-
-
-def _length(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _in_slashes(regex: str) -> str:
-    """A regex as Lark writes it; what is escaped stays so."""
-    return _ESCAPED_OR_SPECIAL.sub(lambda found: _SPECIAL.get(found[0], found[0]), regex)
 
 
 def _bare(value: object) -> str:

@@ -1,19 +1,9 @@
 """XmlValue: reads the bare text of an argument up to its end mark, in a text that is still growing."""
 
-import re
-
-from services.target.message.text_marks import first_mark, may_become
+from services.target.message.text_marks import after_space, first_mark, may_become
 from services.target.message.xml_form import XmlForm
 
 _MOST_HELD = 256  # characters after a mark that show whether it ends the value
-_SPACE = re.compile(r"\s*")
-
-
-def after_space(text: str, position: int) -> int:
-    """The end of the white space at a position."""
-    found = _SPACE.match(text, position)
-    assert found is not None
-    return found.end()
 
 
 class XmlValue:

@@ -35,11 +35,40 @@ class Answer(NamedTuple):
     has_form: bool = False
 
 
+def reasoning_of(family: str) -> str:
+    """The name of the syntax of a family's reasoning."""
+    others = {"mistral": "mistral", "mistral_args": "mistral", "seed_oss": "seed"}
+    return others.get(family, family if family in REASONING_SYNTAXES else "think")
+
+
 def syntax_of(family: str) -> MessageSyntax:
     """Both of a family's syntaxes, without the tokens of any vocabulary."""
-    others = {"mistral": "mistral", "mistral_args": "mistral", "harmony": "harmony", "seed_oss": "seed"}
-    reasoning = REASONING_SYNTAXES[others.get(family, "think")]
-    return MessageSyntax(TOOL_SYNTAXES.get(family), reasoning, {}, frozenset())
+    return MessageSyntax(TOOL_SYNTAXES.get(family), REASONING_SYNTAXES[reasoning_of(family)], {}, frozenset())
+
+
+def written_call(family: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as a family's model writes it, without what is before the first one or after the last."""
+    tools = TOOL_SYNTAXES[family]
+    written = json.dumps(arguments)
+    if (form := tools.xml) is not None:
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
+        written = "".join(
+            f"{form.before_key}{key}{form.after_key}{value}{form.after_value}" for key, value in texts.items()
+        )
+    if tools.string_mark:
+        written = _marked(arguments, tools.string_mark)
+    return tools.call.replace(NAME, name).replace(ARGUMENTS, written)
+
+
+def _marked(value: object, mark: str) -> str:
+    match value:
+        case str():
+            return f"{mark}{value}{mark}"
+        case list():
+            return f"[{','.join(_marked(part, mark) for part in value)}]"
+        case dict():
+            return f"{{{','.join(f'{key}:{_marked(part, mark)}' for key, part in value.items())}}}"
+    return json.dumps(value)
 
 
 F, G = ToolCall("f", '{"a": 1}'), ToolCall("g.h", "{}")
@@ -278,6 +307,58 @@ ANSWERS = {
     "glm, no value": Answer(
         "glm", "<tool_call>f<arg_key>a</tool_call> b", [Content("<tool_call>f<arg_key>a</tool_call> b")]
     ),
+    "gemma, all parts": Answer(
+        "gemma4",
+        "<|channel>thought\nHm.\n<channel|>I look.\n"
+        '<|tool_call>call:t.ypes{any:[1,<|"|>a<|"|>],count:12,flag:false,text:<|"|>1, "2" {\n}<|"|>}<tool_call|>'
+        "<|tool_call>call:g.h{}<tool_call|><|tool_response>",
+        [
+            Reasoning("Hm."),
+            Content("I look."),
+            ToolCall("t.ypes", '{"any": [1, "a"], "count": 12, "flag": false, "text": "1, \\"2\\" {\\n}"}'),
+            G,
+        ],
+    ),
+    "gemma, no reasoning between its marks": Answer("gemma4", "<|channel>thought\n<channel|>So.", [Content("So.")]),
+    "gemma, objects in objects, and odd spaces": Answer(
+        "gemma4",
+        '<|tool_call> call:f { a : { b c:[ ], <|"|>d:e<|"|> :[[-1.5e3] , {}],} , } <tool_call|> So.',
+        [ToolCall("f", '{"a": {"b c": [], "d:e": [[-1.5e3], {}]}}'), Content("So.")],
+    ),
+    "gemma, bare texts and constants": Answer(
+        "gemma4",
+        "<|tool_call>call:t.ypes{text:12,flag:True,maybe:None,any:{a:None,b:New York,c:007}}<tool_call|>",
+        [
+            ToolCall(
+                "t.ypes",
+                '{"text": "12", "flag": true, "maybe": null, "any": {"a": null, "b": "New York", "c": "007"}}',
+            )
+        ],
+    ),
+    "gemma, cut off in a string": Answer(
+        "gemma4", '<|tool_call>call:f{a:<|"|>Rome <|', [ToolCall("f", '{"a": "Rome ')]
+    ),
+    "gemma, cut off in a number": Answer("gemma4", "<|tool_call>call:f{a:1,b:1", [ToolCall("f", '{"a": 1, "b": ')]),
+    "gemma, cut off in a key": Answer("gemma4", "<|tool_call>call:f{a:1,b", [ToolCall("f", '{"a": 1')]),
+    "gemma, cut off in the name": Answer("gemma4", "a <|tool_call>call:f", [Content("a <|tool_call>call:f")]),
+    "gemma, no call": Answer("gemma4", "Say <|tool_call>call me{a:1}.", [Content("Say <|tool_call>call me{a:1}.")]),
+    "gemma, no name": Answer("gemma4", "<|tool_call>call:{a:1}", [Content("<|tool_call>call:{a:1}")]),
+    "gemma, no arguments": Answer("gemma4", "<|tool_call>call:f(1) b", [Content("<|tool_call>call:f(1) b")]),
+    "gemma, no value": Answer(
+        "gemma4",
+        "<|tool_call>call:f{a:1,b:}<tool_call|> c",
+        [ToolCall("f", '{"a": 1, "b": '), Content("}<tool_call|> c")],
+    ),
+    "gemma, no key": Answer(
+        "gemma4", "<|tool_call>call:f{a:1,:2}<tool_call|> c", [ToolCall("f", '{"a": 1'), Content(":2}<tool_call|> c")]
+    ),
+    "gemma, no key between marks": Answer(
+        "gemma4", '<|tool_call>call:f{<|"|>a<|"|>1}', [ToolCall("f", "{"), Content('<|"|>a<|"|>1}')]
+    ),
+    "gemma, two values": Answer(
+        "gemma4", '<|tool_call>call:f{a:<|"|>b<|"|>c}', [ToolCall("f", '{"a": "b"'), Content("c}")]
+    ),
+    "gemma, the wrong bracket": Answer("gemma4", "<|tool_call>call:f{a:[1}", [ToolCall("f", '{"a": [1'), Content("}")]),
     "harmony, reasoning and an answer": Answer(
         "harmony",
         "<|channel|>analysis<|message|>Hm. <|end|><|start|>assistant<|channel|>final<|message|>So <b>.<|return|>",
@@ -337,19 +418,15 @@ ANSWERS = {
 }
 
 
-def written_call(family: str, value: int | str = 1) -> str:
+def call_of_f(family: str, value: int | str = 1) -> str:
     """A call of the tool `f` as a family's model writes it, with an argument."""
     tools = TOOL_SYNTAXES[family]
-    form = tools.xml
-    arguments = (
-        json.dumps({"a": value}) if form is None else f"{form.before_key}a{form.after_key}{value}{form.after_value}"
-    )
-    return tools.opening + tools.call.replace(NAME, "f").replace(ARGUMENTS, arguments) + tools.closing
+    return tools.opening + written_call(family, "f", {"a": value}) + tools.closing
 
 
 MARKED = [family for family in TOOL_SYNTAXES if family != "harmony"]
 for _family in MARKED:
-    _call = written_call(_family)
+    _call = call_of_f(_family)
     for _name, _text in {"shown": f"An example: {_call} so. ", "alone": f" {_call}"}.items():
         ANSWERS[f"{_family}, a call {_name} without tools"] = Answer(_family, _text, [Content(_text)], schemas=NO_TOOLS)
     _quoted = '{"a": "' + _call + '"}\n'
@@ -362,8 +439,8 @@ ANSWERS["hermes, a form after a thought"] = Answer(
     has_form=True,
 )
 ANSWERS["hermes, no call instead of a form"] = Answer(
-    "hermes", f"<tool_call>x{written_call('hermes')}", [Content(f"<tool_call>x{written_call('hermes')}")], has_form=True
+    "hermes", f"<tool_call>x{call_of_f('hermes')}", [Content(f"<tool_call>x{call_of_f('hermes')}")], has_form=True
 )
 ANSWERS["harmony, a call without tools"] = Answer(
-    "harmony", f"{written_call('harmony')}<|call|>", [Content('{"a": 1}')], schemas=NO_TOOLS
+    "harmony", f"{call_of_f('harmony')}<|call|>", [Content('{"a": 1}')], schemas=NO_TOOLS
 )

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.target.message.argument_types import ArgumentTypes
-from services.target.message.schema_kinds import ANYTHING, SchemaKinds
-from services.target.message.schema_references import SchemaReferences
+from services.target.message.schema.kinds import ANYTHING, SchemaKinds
+from services.target.message.schema.references import SchemaReferences
 
 STRING, NULL, INTEGER = {"type": "string"}, {"type": "null"}, {"type": "integer"}
 ARRAY, OBJECT = {"type": "array"}, {"type": "object"}

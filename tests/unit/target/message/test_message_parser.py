@@ -13,14 +13,15 @@ from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
 from services.target.message.text_marks import joined_deltas
 from services.target.message.thought import PromptThought
-from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of, written_call
+from tests.unit.target.message.answers import ANSWERS, Answer, call_of_f, syntax_of
 from tests.unit.target.message.parts import parts_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
 XML = ["<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>", "</arg_key>", "<arg_value>"]
 CHANNELS = ["x" * 130, "<|channel|>", "<|message|>", "<|end|>", "<|start|>assistant", "analysis", " to=functions.f"]
+GEMMA = ["<|channel>thought", "<channel|>", "<|tool_call>", "call:f{", "a:", '<|"|>', "<tool_call|>", ","]
 OTHERS = ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", '{"name": "f", "arguments": ', *'{}[]"\\f \n;']
-PIECES = st.sampled_from([*MARKS, *XML, *CHANNELS, *OTHERS])
+PIECES = st.sampled_from([*MARKS, *XML, *CHANNELS, *GEMMA, *OTHERS])
 
 
 def parser_of(answer: Answer) -> MessageParser | ChannelParser:
@@ -100,13 +101,16 @@ HEAVY = {
     "a mark, then white space": ("hermes", "<tool_call>" + " " * 100_000 + "x"),
     "an argument without end": ("glm", "<tool_call>a\n<arg_key>b</arg_key><arg_value>" + "x" * 100_000),
     "a parameter without end": ("qwen3_coder", "<tool_call><function=a><parameter=b>" + "x" * 100_000),
+    "a string without end": ("gemma4", '<|tool_call>call:f{a:<|"|>' + "x" * 100_000),
+    "a bare text without end": ("gemma4", "<|tool_call>call:f{a:" + "x" * 100_000 + ",b:1}"),
+    "many strings": ("gemma4", "<|tool_call>call:f{a:[" + '<|"|>word<|"|>,' * 15_000),
     "beginnings of marks": ("harmony", "<|channel|>commentary to=functions.f<|message|>" + "<|" * 50_000),
 }
 """Texts that would take long if they were read over and over, and the family whose marks they have."""
 IN_ALL_FAMILIES = [
     pytest.param(text, family, marks=[] if family == own else pytest.mark.exhaustive, id=f"{name}-{family}")
     for name, (own, text) in HEAVY.items()
-    for family in ("hermes", "mistral_args", "glm", "qwen3_coder", "harmony")
+    for family in ("hermes", "mistral_args", "glm", "qwen3_coder", "gemma4", "harmony")
 ]
 
 
@@ -140,7 +144,7 @@ LONG = "She said nothing. " * 9
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
 def test_a_call_is_written_while_it_is_generated(family: str):
     """At any point within a string, all but the beginning of a mark has been delivered."""
-    text = written_call(family, LONG)
+    text = call_of_f(family, LONG)
     answer = Answer(family, text, [])
     start = text.index(LONG)
     for cut in range(start + 16, start + len(LONG)):

@@ -24,6 +24,7 @@ def found(template: str, tool_parser: str = "auto", reasoning_parser: str = "aut
         ("qwen3-coder", "qwen3_coder", None),
         ("glm-4.6", "glm", "think"),
         ("gpt-oss", "harmony", "harmony"),
+        ("gemma-4", "gemma4", "gemma4"),
         ("seed-oss", "seed_oss", "seed"),
         ("qwen3.5", "qwen3_coder", "think"),
         ("llama-3", "llama3_json", None),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-from services.target.message.schema_references import Schema, SchemaReferences
+from services.target.message.schema.references import Schema, SchemaReferences
 
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
 _KINDS |= {dict: "object"}

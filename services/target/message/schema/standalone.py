@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.target.message.schema_references import NO_SCHEMAS, Schema, SchemaReferences
+from services.target.message.schema.references import NO_SCHEMAS, Schema, SchemaReferences
 
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})  # fields that hold schemas by name
 _LEFT_OUT = frozenset({"$defs", "definitions", "$id", "$anchor", "$dynamicAnchor"})

@@ -1,0 +1,1 @@
+"""Schemas of tools: which values they allow, wherever their references lead."""
