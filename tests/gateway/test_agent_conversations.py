@@ -24,7 +24,12 @@ CHAT: dict[str, Any] = {"model": MODEL, "temperature": 0.7, "seed": 5, "max_comp
 EXTRA = {"max_thinking_tokens": 4, "speculation": "never"}
 
 
-OTHER_DOORS = ("qwen3", "mistral-small-3.2", "gpt-oss")  # the second refuses orders, the third has other thoughts
+OTHER_DOORS = (
+    "qwen3",
+    "mistral-small-3.2",
+    "gpt-oss",
+    "gemma-4",
+)  # which refuse orders, or think otherwise
 SYNTAXES = {"qwen3": "hermes", "mistral-small-3.2": "mistral_args", "glm-4.6": "glm", "qwen3-coder": "qwen3_coder"}
 SYNTAXES |= {"gemma-4": "gemma4"}
 SHOWN = {family: f"So: {call_of_f(syntax)}." for family, syntax in SYNTAXES.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Attention, ModelConfig
 from services.engine.checkpoint.ordered_tensors import Order
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.token_rules import TokenRules
@@ -30,3 +30,12 @@ class CheckpointSource:
     ignored: frozenset[str]  # tensors that are redundant
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
     read_mtp: Callable[[], "CheckpointSource"] | None = None  # reads its layer for multi-token prediction
+
+
+def shared_keys(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Return the tensors of keys and values of layers that read those of another, which some checkpoints have."""
+    shared = [
+        index for index, each in enumerate(config.layers) if isinstance(each, Attention) and each.kv_layer is not None
+    ]
+    ours = {f"layers.{index}.{part}" for index in shared for part in ("k", "v", "k_norm")}
+    return {tensor for tensor, (first, *_) in names.items() if first in ours}

@@ -15,13 +15,13 @@ from services.engine.checkpoint.architectures.table import fitting_names, read_a
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed, text_name
 from services.engine.checkpoint.attached.drafter_kind import is_drafter
 from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names, mtp_source
-from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.checkpoint_source import CheckpointSource, shared_keys
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
     read_generation_defaults,
     warn_of_ignored_settings,
 )
-from services.engine.checkpoint.model_config import Attention, Experts, ModelConfig
+from services.engine.checkpoint.model_config import Experts, ModelConfig
 from services.engine.checkpoint.ordered_tensors import (
     ExpertStacks,
     Order,
@@ -68,7 +68,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
-    unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)} | _shared_keys(config, names)
+    unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)} | shared_keys(config, names)
     tied = {_named(names, "lm_head")} if config.tied_embeddings else set()
     further = _find_mtp(architecture, config, tensors)
     source = CheckpointSource(
@@ -89,15 +89,6 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     if (mtp := architecture.mtp) is None or not further:
         return source
     return replace(source, read_mtp=partial(_read_mtp, source, architecture, mtp, stored, further - unused))
-
-
-def _shared_keys(config: ModelConfig, names: _Names) -> set[str]:
-    """Return the tensors of keys and values of layers that read those of another, which some folders have."""
-    shared = [
-        index for index, each in enumerate(config.layers) if isinstance(each, Attention) and each.kv_layer is not None
-    ]
-    ours = {f"layers.{index}.{part}" for index in shared for part in ("k", "v", "k_norm")}
-    return {tensor for tensor, (first, *_) in names.items() if first in ours}
 
 
 def _find_mtp(architecture: Architecture, config: ModelConfig, tensors: StoredTensors) -> set[str]:

@@ -28,9 +28,11 @@ def describe_tokenizer(path: Path) -> _Description:
         case "gpt2":
             description = _describe_bpe(vocabulary)
         case "llama":
-            description = _describe_spm(vocabulary)
+            description = _describe_spm(vocabulary, _merges_by_score(vocabulary))
+        case "gemma4":
+            description = _describe_spm(vocabulary, _stored_merges(vocabulary))
         case model:
-            problem = f"{shown(model)} is not supported; allowed are gpt2 and llama"
+            problem = f"{shown(model)} is not supported; allowed are gpt2, llama and gemma4"
             raise vocabulary.metadata.error(f"{PREFIX}model", problem)
     common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [*_added_tokens(vocabulary)]}
     return common | description
@@ -48,8 +50,8 @@ def _describe_bpe(vocabulary: Vocabulary) -> _Description:
     }
 
 
-def _describe_spm(vocabulary: Vocabulary) -> _Description:
-    """Describe SentencePiece's BPE: the pair with the best score is merged first, unknown characters become bytes."""
+def _describe_spm(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
+    """Describe SentencePiece's BPE: pairs are merged in their order, and unknown characters become bytes."""
     begins_with_space = vocabulary.metadata.flag(f"{PREFIX}add_space_prefix", True)
     marks = [{"type": "Prepend", "prepend": _MARK}] if begins_with_space else []
     to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
@@ -61,7 +63,7 @@ def _describe_spm(vocabulary: Vocabulary) -> _Description:
         "pre_tokenizer": None,
         "post_processor": _post_processor(vocabulary, adds_begin=True),
         "decoder": {"type": "Sequence", "decoders": [to_spaces, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
-        "model": _model(vocabulary, _merges_by_score(vocabulary))
+        "model": _model(vocabulary, merges)
         | {
             "unk_token": None if unknown is None else vocabulary.tokens[unknown],
             "fuse_unk": True,

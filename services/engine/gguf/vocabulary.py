@@ -11,7 +11,7 @@ _MOST_TOKEN_BYTES = 1 << 10  # the pairs of parts of a token take memory with th
 _ENDS = {
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "</s>"),
     *("<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>"),
-    "<｜end▁of▁sentence｜>",
+    *("<｜end▁of▁sentence｜>", "<turn|>", "<|tool_response>"),
 }
 _TASKS = {
     "bos_token": "bos_token_id",

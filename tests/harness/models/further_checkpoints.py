@@ -74,6 +74,7 @@ class Further(StrEnum):
     GEMMA4 = "gemma4"  # heads by layers, values that are keys, norms of values, scaled layers, a soft cap
     GEMMA4_MOE = "gemma4_moe"  # the same with experts beside the MLP
     GEMMA4_SMALL = "gemma4_small"  # inputs of layers, shared keys and values, wide MLPs
+    GEMMA4_UNIFIED = "gemma4_unified"  # the text part of a folder that sees and hears, all heads of values alike
     GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
     MISTRAL3_PICTURES = "mistral3_pictures"
     QWEN3_5 = "qwen3_5"  # gated delta rule on three of four layers, gated attention, a quarter of each head turns
@@ -198,6 +199,14 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
             **{**_GEMMA4, "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 512},
             **{"num_kv_shared_layers": 2, "use_double_wide_mlp": True, "num_key_value_heads": 1},
             **{"num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3},
+        },
+    ),
+    Further.GEMMA4_UNIFIED: (
+        "Gemma4UnifiedConfig",
+        {
+            "text_config": {**_SHAPE, **_GEMMA4, "pad_token_id": 0},
+            "vision_config": {"patch_size": 2, "pooling_kernel_size": 2, "mm_embed_dim": 8, "output_proj_dims": 8},
+            "audio_config": {"output_proj_dims": 8},
         },
     ),
     Further.GEMMA3_PICTURES: (

@@ -17,13 +17,14 @@ from safetensors.torch import load_file
 
 from tests.harness.models.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.gguf_gemma4 import add_gemma4, gemma4_factors, gemma4_name
 from tests.harness.models.gguf_vocabularies import add_value, finish
 
 F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
     **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
-    **{"lfm2_moe": "lfm2moe", "glm4_moe": "glm4moe"},
+    **{"lfm2_moe": "lfm2moe", "glm4_moe": "glm4moe", "gemma4_text": "gemma4"},
     **{"ministral3": "mistral3", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"},
 }
 _WITH_STATES = ("qwen35", "qwen35moe", "qwen3next")
@@ -35,6 +36,7 @@ FURTHER = (
     *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2, Further.LFM2),
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
     *(Further.LFM2_MOE, Further.LFM2_MOE_PLAIN, Further.GLM4_MOE, Further.GLM4_MOE_AIR),
+    *(Further.GEMMA4, Further.GEMMA4_MOE, Further.GEMMA4_SMALL),
     *(Further.QWEN3_5, Further.QWEN3_5_PICTURES),
     *(Further.QWEN3_5_MOE, Further.QWEN3_5_MOE_PICTURES, Further.QWEN3_NEXT),
 )
@@ -175,7 +177,7 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
     names = ("num_local_experts", "num_experts", "n_routed_experts")
     if count := next((config[name] for name in names if config.get(name)), 0):
         writer.add_expert_count(count)
-        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_used_count(config.get("num_experts_per_tok", 0))
     if size := config.get("moe_intermediate_size"):
         writer.add_expert_feed_forward_length(size)
     if size := config.get("shared_expert_intermediate_size"):
@@ -209,6 +211,8 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_ssm_group_count(config["linear_num_key_heads"])
         writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
         writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+    if arch == "gemma4":
+        add_gemma4(writer, config)
     if arch == "stablelm":
         writer.add_parallel_residual(config["use_parallel_residual"])
 
@@ -242,13 +246,15 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: b
     stored = {name.replace("mtp.layers.0.", f"model.layers.{layers}."): each for name, each in stored.items()}
     if not packs_inputs:
         _unpack_inputs(stored, config)
-    for stored_name, values in _apart(_stacked(stored)).items():
+    stacked = _stacked(stored)
+    for stored_name, values in (stacked if arch == "gemma4" else _apart(stacked)).items():
         known = names.get_name(_known_by_package(stored_name), try_suffixes=(".weight", ".bias"))
+        known = gemma4_name(stored_name, known) if arch == "gemma4" else known
         around = _AROUND_MTP.get(stored_name.replace(f"model.layers.{layers}.", ""))
         name = f"blk.{layers}.{around}" if around else known
         assert name is not None, stored_name
         name += ".weight" * name.endswith("sinks")
-        tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
+        tensors[name] = np.ascontiguousarray(_as_in_file(name, np.atleast_1d(values.squeeze()), arch, config))
     return tensors | _rope_factors(config)
 
 
@@ -280,7 +286,7 @@ def _as_in_file(name: str, values: NDArray[np.float32], arch: str, config: dict[
         return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
     if arch in _WITH_STATES and (".ssm_" in name or ".attn_qkv." in name or ".attn_gate." in name):
         return _delta_as_in_file(name, values, config, by_turns=arch != "qwen3next")
-    has_offsets = arch.startswith("gemma") or arch in _WITH_STATES
+    has_offsets = arch in ("gemma2", "gemma3", *_WITH_STATES)
     return values + np.float32(1.0) if has_offsets and name.endswith("norm.weight") else values
 
 
@@ -332,6 +338,8 @@ def _model_arch(arch: str) -> gguf.MODEL_ARCH:
 
 
 def _rope_factors(config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+    if config["model_type"] == "gemma4_text":
+        return gemma4_factors(config)
     rope = config["rope_parameters"]
     if rope.get("rope_type") == "longrope":
         names = {f"rope_factors_{which}.weight": f"{which}_factor" for which in ("long", "short")}

@@ -168,6 +168,37 @@ _DEFAULTS = {
     **{"query_pre_attn_scalar": 256, "sliding_window": 4096, "head_dim": 256},
 }
 
+_GEMMA4_DEFAULTS = {
+    **{"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    **{"vocab_size": 262_144, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+    **{"global_head_dim": 512, "rope_local_base_freq": _LOCAL_THETA, "final_logit_softcapping": None},
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": _LOCAL_THETA},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+    },
+}
+_OF_SOME_GEMMAS4 = fields(
+    "hidden_size_per_layer_input vocab_size_per_layer_input",
+    "enable_moe_block num_experts top_k_experts moe_intermediate_size",
+)
+_GEMMA4 = Architecture(
+    model_type="gemma4_text",
+    models="Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
+    features="as Gemma 3, with norms of values, scaled layers, and other heads on layers without a window; some "
+    "with experts, some with inputs of each layer and shared keys and values",
+    read_config=_read_gemma4,
+    fields=fields(
+        "hidden_activation attention_bias use_bidirectional_attention final_logit_softcapping sliding_window",
+        "layer_types global_head_dim num_global_key_value_heads attention_k_eq_v per_layer_config",
+        "num_kv_shared_layers use_double_wide_mlp",
+    )
+    | _OF_SOME_GEMMAS4,
+    names=tensor_names.GEMMA4_NAMES,
+    stacked_names=tensor_names.STACKED_GEMMA4_NAMES,
+    defaults=_GEMMA4_DEFAULTS
+    | {"sliding_window": 512, "max_position_embeddings": 131_072, "hidden_size_per_layer_input": 256},
+)
+
 GEMMA = {
     "Gemma2ForCausalLM": Architecture(
         model_type="gemma2",
@@ -194,30 +225,13 @@ GEMMA = {
         },
         norms_are_offsets=True,
     ),
-    "Gemma4ForCausalLM": Architecture(
-        model_type="gemma4_text",
-        models="Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
-        features="as Gemma 3, with norms of values, scaled layers, and other heads on layers without a window; some "
-        "with experts, some with inputs of each layer and shared keys and values",
-        read_config=_read_gemma4,
-        fields=fields(
-            "hidden_activation attention_bias use_bidirectional_attention final_logit_softcapping sliding_window",
-            "layer_types global_head_dim num_global_key_value_heads attention_k_eq_v per_layer_config",
-            "num_kv_shared_layers use_double_wide_mlp hidden_size_per_layer_input vocab_size_per_layer_input",
-            "enable_moe_block num_experts top_k_experts moe_intermediate_size",
-        ),
-        names=tensor_names.GEMMA4_NAMES,
-        stacked_names=tensor_names.STACKED_GEMMA4_NAMES,
-        defaults={
-            **{"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
-            **{"vocab_size": 262_144, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
-            **{"global_head_dim": 512, "sliding_window": 512, "hidden_size_per_layer_input": 256},
-            **{"max_position_embeddings": 131_072, "rope_local_base_freq": _LOCAL_THETA},
-            "final_logit_softcapping": None,
-            "rope_parameters": {
-                "sliding_attention": {"rope_type": "default", "rope_theta": _LOCAL_THETA},
-                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
-            },
-        },
+    "Gemma4ForCausalLM": _GEMMA4,
+    "Gemma4UnifiedForCausalLM": replace(
+        _GEMMA4,
+        model_type="gemma4_unified_text",
+        models="Gemma 4 (12B), without images and sound",
+        features="as the larger of Gemma 4 without experts",
+        fields=_GEMMA4.fields - _OF_SOME_GEMMAS4,
+        defaults=_GEMMA4_DEFAULTS | {"sliding_window": 1024, "max_position_embeddings": 262_144},
     ),
 }

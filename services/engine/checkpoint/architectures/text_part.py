@@ -38,6 +38,11 @@ TEXT_PARTS = {
         "Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
         {"gemma4_text": "Gemma4ForCausalLM"},
     ),
+    "Gemma4UnifiedForConditionalGeneration": TextPart(
+        "gemma4_unified",
+        "Gemma 4 (12B), without images and sound",
+        {"gemma4_unified_text": "Gemma4UnifiedForCausalLM"},
+    ),
     "Qwen3_5ForConditionalGeneration": TextPart(
         "qwen3_5", "Qwen 3.5, 3.6 and 3.8 (dense), without images", {"qwen3_5_text": "Qwen3_5ForCausalLM"}
     ),

@@ -19,8 +19,6 @@ _EARLIER = (
     "its layers have an older, unsupported structure: use a newer model, such as Qwen3, OLMo 3, StarCoder2 or Cohere 2"
 )
 _LATER = "its layers share keys, values or embeddings in an unsupported way: use Gemma 4"
-_IN_FOLDERS = "it is served from folders with safetensors only: use the folder that the file was made from"
-_FUSES = "it has another way to see than the other Gemmas, which is not supported: use Gemma 4 E4B, 26B-A4B or 31B"
 _ASSISTS = "it predicts for a Gemma 4 by its keys and values, which is not supported: use the model without it"
 _LATENT = "it has multi-head latent attention, which is not supported: use a model with keys and values"
 
@@ -42,7 +40,6 @@ _REASONS = (
     (r"Llama4ForCond|Phi4Multimodal|Glm4v|Pixtral|Cohere2Vision|AyaVision|Blip|Kosmos|Fuyu|Emu3|Chameleon", _SEES),
     (r"Gemma3n", _LATER),
     (r"Gemma4\w*Assistant", _ASSISTS),
-    (r"Gemma4Unified", _FUSES),
     (r"CLIP|Siglip|Dinov|\w*ViT(?!\w*ForCausal)|\w*Vision|\w*Backbone$", _LOOKS),
     (rf"\w*For(?:{_TASKS_OF_PICTURES})", _LOOKS),
     (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5|LongT5|Blenderbot|ProphetNet", _READS),
@@ -72,7 +69,6 @@ _REASONS_OF_FILES = (
     (r"qwen2vl|qwen3vl|qwen3vlmoe|cogvlm|chameleon|hunyuan_vl|paddleocr", _SEES),
     (r"wavtokenizer-dec", _HEARS),
     (r"gemma3n", _LATER),
-    (r"gemma4", _IN_FOLDERS),
     (r"deepseek2|minicpm3|plm|glm-dsa", _LATENT),
     (r".*moe\w*|llama4|dbrx|grok|arctic|deepseek|dots1|minimax-m2|smallthinker|mimo2|phimoe", _MIXES),
     (

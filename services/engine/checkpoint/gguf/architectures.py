@@ -6,10 +6,11 @@ To add one, write a function that returns its fields beside those that all have,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from services.engine.checkpoint.architectures.layer_kinds import FULL, SLIDING
+from services.engine.checkpoint.architectures.layer_kinds import FULL
 from services.engine.checkpoint.architectures.lfm2 import CONV
 from services.engine.checkpoint.architectures.unsupported import reason_for_file
-from services.engine.checkpoint.gguf.hyperparameters import MOST_LISTED, Fields, Hyperparameters
+from services.engine.checkpoint.gguf.gemmas import translate_gemma2, translate_gemma3, translate_gemma4
+from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
 from services.engine.checkpoint.gguf.mixtures import (
     translate_glm4_moe,
     translate_gpt_oss,
@@ -31,6 +32,7 @@ from services.engine.checkpoint.gguf.names import (
     GGUF_EXPERT_NAMES,
     GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
+    GGUF_GEMMA4_NAMES,
     GGUF_GLM4_MOE_NAMES,
     GGUF_GPT_OSS_NAMES,
     GGUF_LAYER_NORM_NAMES,
@@ -43,6 +45,7 @@ from services.engine.checkpoint.gguf.names import (
     GGUF_QWEN3_5_NAMES,
     GGUF_QWEN3_NEXT_NAMES,
     GGUF_SHARED_EXPERT_NAMES,
+    GGUF_UNFUSED_GEMMA4_NAMES,
 )
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.json_fields import JsonFields, shown
@@ -57,9 +60,10 @@ class GgufArchitecture:
     model_type: str
     translate: Callable[[Hyperparameters], Fields]  # its fields beside those that all have
     names: Mapping[str, str]  # see names.py
-    packed_names: Mapping[str, str] | None = None  # of older files
+    packed_names: Mapping[str, str] | None = None  # of other files
     permutes_heads: bool = False  # rows of query and key alternate between the halves of a head
     permutes_value_heads: bool = False  # of states: the first of every key head, then the second
+    divides_frequencies: bool = True  # by the factors of frequencies that a file may have
     keys: frozenset[str] = frozenset()  # that it implements and others must not have
 
 
@@ -115,7 +119,7 @@ def _translate_qwen3(found: Hyperparameters) -> Fields:
 
 
 def _translate_olmo(found: Hyperparameters) -> Fields:
-    return {"hidden_act": "silu", "attention_bias": False} | _sliding_layers(found)
+    return {"hidden_act": "silu", "attention_bias": False} | found.layer_types()
 
 
 def _translate_smollm3(found: Hyperparameters) -> Fields:
@@ -166,51 +170,11 @@ def _translate_cohere(found: Hyperparameters) -> Fields:
 
 
 def _translate_cohere2(found: Hyperparameters) -> Fields:
-    return _translate_cohere(found) | _sliding_layers(found)
+    return _translate_cohere(found) | found.layer_types()
 
 
 def _translate_phi3(found: Hyperparameters) -> Fields:
     return {"hidden_act": "silu", "sliding_window": found["attention.sliding_window"] or None}
-
-
-def _translate_gemma2(found: Hyperparameters) -> Fields:
-    window, attention, final = (
-        found[key] for key in ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-    )
-    return _translate_gemma(found, largest=46) | {
-        "sliding_window": 4096 if window is None else window,
-        "attn_logit_softcapping": 50.0 if attention is None else attention,
-        "final_logit_softcapping": 30.0 if final is None else final,
-    }
-
-
-def _translate_gemma3(found: Hyperparameters) -> Fields:
-    fields = _translate_gemma(found, largest=62) | {
-        "final_logit_softcapping": found["final_logit_softcapping"] or None,
-        "rope_local_base_freq": found["rope.freq_base_swa"],
-    }
-    layers = found["block_count"]
-    if not found["attention.sliding_window"] and isinstance(layers, int):
-        return fields | {"layer_types": [FULL] * min(layers, MOST_LISTED)}
-    pattern = found["attention.sliding_window_pattern"]
-    return fields | ({} if isinstance(pattern, list) else {"sliding_window_pattern": pattern})
-
-
-def _translate_gemma(found: Hyperparameters, *, largest: int) -> Fields:
-    """Translate what the Gemmas share; the largest model scales its queries by hidden size / heads, not head size."""
-    hidden, heads, layers = (found[key] for key in ("embedding_length", "attention.head_count", "block_count"))
-    fields: Fields = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": found["attention.key_length"]}
-    if layers == largest and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
-        fields["query_pre_attn_scalar"] = hidden // heads
-    return fields | _sliding_layers(found)
-
-
-def _sliding_layers(found: Hyperparameters) -> Fields:
-    """Return the kinds of the layers, if a list says which have windows."""
-    pattern = found["attention.sliding_window_pattern"]
-    if not isinstance(pattern, list):
-        return {}
-    return {"layer_types": [SLIDING if slides else FULL for slides in pattern]}
 
 
 def _translate_lfm2(found: Hyperparameters) -> Fields:
@@ -257,6 +221,10 @@ _OF_SCORED_EXPERTS = _OF_SIZED_EXPERTS | {
 _OF_GLM4_MOE = _OF_SCORED_EXPERTS | {
     *("expert_shared_count", "expert_group_count", "expert_group_used_count", "nextn_predict_layers")
 }
+_OF_GEMMA4 = _OF_SIZED_EXPERTS | {
+    *("attention.key_length_swa", "attention.value_length_swa", "attention.shared_kv_layers"),
+    *("rope.dimension_count_swa", "embedding_length_per_layer_input"),
+}
 _OF_MISTRAL3 = frozenset({"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"})
 _OF_STABLELM = frozenset({"use_parallel_residual"})
 _OF_QWEN3_5 = frozenset(
@@ -277,8 +245,17 @@ GGUF_ARCHITECTURES = {
     "qwen3": GgufArchitecture("Qwen3ForCausalLM", "qwen3", _translate_qwen3, GGUF_NAMES),
     "phi3": GgufArchitecture("Phi3ForCausalLM", "phi3", _translate_phi3, GGUF_FUSED_NAMES),
     "olmo2": GgufArchitecture("Olmo2ForCausalLM", "olmo2", _translate_olmo, GGUF_NAMES),
-    "gemma2": GgufArchitecture("Gemma2ForCausalLM", "gemma2", _translate_gemma2, GGUF_NAMES),
-    "gemma3": GgufArchitecture("Gemma3ForCausalLM", "gemma3_text", _translate_gemma3, GGUF_NAMES),
+    "gemma2": GgufArchitecture("Gemma2ForCausalLM", "gemma2", translate_gemma2, GGUF_NAMES),
+    "gemma3": GgufArchitecture("Gemma3ForCausalLM", "gemma3_text", translate_gemma3, GGUF_NAMES),
+    "gemma4": GgufArchitecture(
+        "Gemma4ForCausalLM",
+        "gemma4_text",
+        translate_gemma4,
+        GGUF_GEMMA4_NAMES,
+        packed_names=GGUF_UNFUSED_GEMMA4_NAMES,
+        divides_frequencies=False,
+        keys=_OF_GEMMA4,
+    ),
     "mistral3": GgufArchitecture(
         "Ministral3ForCausalLM", "ministral3", _translate_mistral3, GGUF_NAMES, permutes_heads=True, keys=_OF_MISTRAL3
     ),

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from services.engine.checkpoint.architectures.layer_kinds import FULL, SLIDING
 from services.engine.checkpoint.gguf.names import EMBEDDING, HEAD, LONG_FACTORS, SHORT_FACTORS
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.checkpoint_error import CheckpointError
@@ -50,6 +51,7 @@ _NAMED = {
     "norm_epsilon": "attention.layer_norm_epsilon",
     "num_experts": "expert_count",
     "num_experts_per_tok": "expert_used_count",
+    "top_k_experts": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "n_routed_experts": "expert_count",
@@ -65,6 +67,10 @@ _NAMED = {
     "residual_multiplier": "residual_scale",
     "logits_scaling": "logit_scale",
     "logit_scale": "logit_scale",
+    "global_head_dim": "attention.key_length",
+    "num_global_key_value_heads": "attention.head_count_kv",
+    "num_kv_shared_layers": "attention.shared_kv_layers",
+    "hidden_size_per_layer_input": "embedding_length_per_layer_input",
     "norm_eps": "attention.layer_norm_rms_epsilon",
     "conv_L_cache": "shortconv.l_cache",
     "full_attention_interval": "full_attention_interval",
@@ -126,6 +132,11 @@ class Hyperparameters:
     def error(self, key: str, problem: str) -> CheckpointError:
         """Make the error that names this file and key."""
         return self.metadata.error(self._prefix + key, problem)
+
+    def layer_types(self) -> Fields:
+        """Return the kinds of the layers, if a list says which have windows."""
+        pattern = self["attention.sliding_window_pattern"]
+        return {"layer_types": [SLIDING if slides else FULL for slides in pattern]} if isinstance(pattern, list) else {}
 
     def refuse_windows(self) -> None:
         """Raise CheckpointError if there is a window, for architectures that have none."""

@@ -66,6 +66,25 @@ _NORMS = {
     "blk.{i}.post_attention_norm.weight": "layers.{i}.post_attention_norm",
     "blk.{i}.post_ffw_norm.weight": "layers.{i}.post_mlp_norm",
 }
+_GEMMA4 = {
+    "per_layer_token_embd.weight": "layer_embedding",
+    "per_layer_model_proj.weight": "layer_projection",
+    "per_layer_proj_norm.weight": "layer_input_norm",
+    "blk.{i}.layer_output_scale.weight": "layers.{i}.scale",
+    "blk.{i}.inp_gate.weight": "layers.{i}.input_gate",
+    "blk.{i}.proj.weight": "layers.{i}.input_projection",
+    "blk.{i}.post_norm.weight": "layers.{i}.post_input_norm",
+    "blk.{m}.ffn_gate_inp.scale": "layers.{m}.router_norm",
+    "blk.{m}.ffn_down_exps.scale": "layers.{m}.expert_scales",
+    "blk.{m}.pre_ffw_norm_2.weight": "layers.{m}.expert_norm",
+    "blk.{m}.post_ffw_norm_1.weight": "layers.{m}.post_dense_norm",
+    "blk.{m}.post_ffw_norm_2.weight": "layers.{m}.post_expert_norm",
+}
+_FUSED_EXPERTS = {
+    "blk.{m}.ffn_gate_inp.weight": "layers.{m}.router",
+    "blk.{m}.ffn_gate_up_exps.weight": "layers.{m}.experts.{e}.gate layers.{m}.experts.{e}.up",
+    "blk.{m}.ffn_down_exps.weight": "layers.{m}.experts.{e}.down",
+}
 _GPT_OSS = {
     "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
     "blk.{i}.post_attention_norm.weight": "layers.{i}.mlp_norm",
@@ -140,6 +159,8 @@ GGUF_LFM2_MOE_NAMES = GGUF_LFM2_NAMES | _EXPERTS | _CHOICE_BIAS
 GGUF_GLM4_MOE_NAMES = (_ENDS | _ATTENTION | _DENSE_MLP | _EXPERTS | _UNGATED_EXPERT | _CHOICE_BIAS) | {
     name.replace("ffn_norm", "post_attention_norm"): ours for name, ours in _NORMS.items() if "post" not in ours
 }
+GGUF_GEMMA4_NAMES = GGUF_NAMES | _FUSED_EXPERTS | _GEMMA4
+GGUF_UNFUSED_GEMMA4_NAMES = GGUF_NAMES | _EXPERTS | _GEMMA4
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT
 MTP_NAMES = {

@@ -12,7 +12,7 @@ from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, fitting_names, read_architecture
 from services.engine.checkpoint.attached.mtp import mtp_config, mtp_names, mtp_source
-from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.checkpoint_source import CheckpointSource, shared_keys
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf.architectures import GgufArchitecture, read_gguf_config
 from services.engine.checkpoint.gguf.delta_tensors import DeltaTensors
@@ -49,7 +49,8 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     tensors = GgufTensors(file)
     found, fields = read_gguf_config(file.metadata, tensors)
     architecture, config = read_architecture(fields, context_length)
-    config = _divide_frequencies(config, tensors)
+    if found.divides_frequencies:
+        config = _divide_frequencies(config, tensors)
     generation = _read_generation(file.metadata)
     if found.permutes_heads:
         _restore_heads(tensors, config)
@@ -73,7 +74,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         names=names,
         folder_names=folder_names,
         folder_orders=_folder_orders(architecture, config, folder_names),
-        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | further),
+        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS} | further | shared_keys(config, names)),
         norms_are_offsets=False,  # the converter has added the 1
     )
     copies = MTP_COPIES if architecture.mtp and architecture.mtp.copies else ()

@@ -41,8 +41,9 @@ def test_fields_left_out_have_the_defaults_of_transformers(architecture):
 
 
 def test_rotary_tables_that_are_left_out_are_those_of_gemma_4():
-    theirs = CONFIG_MAPPING["gemma4_text"]().rope_parameters
-    assert theirs == ARCHITECTURES["Gemma4ForCausalLM"].defaults["rope_parameters"]
+    for name in ("Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM"):
+        ours = ARCHITECTURES[name]
+        assert CONFIG_MAPPING[ours.model_type]().rope_parameters == ours.defaults["rope_parameters"]
 
 
 def test_a_theta_that_is_left_out_is_that_of_transformers():

@@ -1,7 +1,8 @@
-"""Gemma 4's configuration: how it is read from both forms of its fields, and which of them are refused."""
+"""Gemma 4's configuration: how it is read from both forms of its fields and from files, and what is refused."""
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -12,8 +13,10 @@ from services.engine.checkpoint.model_config import Attention, Experts
 from services.engine.checkpoint.weight_shapes import count_active_parameters, count_parameters
 from services.engine.config import EngineConfig
 from services.engine.files.json_fields import JsonFields
+from tests.harness.models import gguf_files
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.gguf_files import write_gguf
 
 SLIDING = Attention(window=16, rope=1)
 WHOLE = Attention(head_dim=40, num_kv_heads=1, values_are_keys=True)
@@ -149,6 +152,71 @@ def test_unsupported_fields_are_refused_by_name(tmp_path, kind, fields, problem)
         fields = {"text_config": text | fields}
     edit_json(folder / "config.json", **fields)
     assert problem in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "problem"),
+    [
+        (Further.GEMMA4, {"attention__sliding_window_pattern": 2}, "pattern': must say of each layer whether it has"),
+        (
+            Further.GEMMA4,
+            {"attention__sliding_window_pattern": [True] * 3},
+            "_kv': has 4 elements, for 3 layers",
+        ),
+        (Further.GEMMA4, {"attention__head_count_kv": [2, 1, 1, 1]}, "head_count_kv': must be the same for layers of"),
+        (Further.GEMMA4, {"attention__key_length": 41}, "'gemma4.attention.value_length': must be that of keys, 41"),
+        (Further.GEMMA4, {"attention__value_length_swa": 8}, "'gemma4.attention.value_length_swa': must be that of"),
+        (Further.GEMMA4, {"rope__dimension_count": 8}, "'gemma4.rope.dimension_count': must be that of attention.key_"),
+        (Further.GEMMA4, {"attention__shared_kv_layers": 3}, "'gemma4.attention.shared_kv_layers': leaves layers with"),
+        (Further.GEMMA4_MOE, {"expert_used_count": 9}, "'gemma4.expert_used_count': must be a whole number from 1 to"),
+        (Further.GEMMA4_SMALL, {"feed_forward_length": [96] * 5 + [192]}, "length': must be twice that of the others"),
+        (
+            Further.GEMMA4_SMALL,
+            {"attention__head_count_kv": [1, 2] * 3},
+            "must be the same for all layers where",
+        ),
+        (Further.GEMMA4_SMALL, {"embedding_length_per_layer_input": 9000}, "'gemma4.embedding_length_per_layer_input'"),
+    ],
+)
+def test_unsupported_keys_of_files_are_refused_by_name(tmp_path, kind, keys, problem):
+    assert problem in refusal(write_gguf(further_checkpoint(kind), tmp_path / "model.gguf", **keys))
+
+
+@pytest.mark.parametrize("factors", [[1.0] * 5 + [2.0] * 15, [1e30] * 20, [1e30] * 15 + [1.0] * 5, None])
+def test_a_file_must_say_how_much_of_a_head_turns(tmp_path, monkeypatch, factors):
+    tensors = {} if factors is None else {"rope_freqs.weight": np.array(factors, dtype=np.float32)}
+    monkeypatch.setattr("tests.harness.models.gguf_files.gemma4_factors", lambda _: tensors)
+    problem = refusal(write_gguf(further_checkpoint(Further.GEMMA4), tmp_path / "model.gguf"))
+    assert ("needs tensor 'rope_freqs.weight'" if factors is None else "must have ones, and then") in problem
+
+
+def test_a_file_may_have_gates_and_ups_of_experts_apart(tmp_path, monkeypatch):
+    folder = further_checkpoint(Further.GEMMA4_MOE)
+    of_layer = gguf_files._tensors
+
+    def apart(*given: object, **named: object) -> dict[str, np.ndarray]:
+        tensors = of_layer(*given, **named)
+        for name in [name for name in tensors if "ffn_gate_up_exps" in name]:
+            gates, ups = np.split(tensors.pop(name), 2, axis=1)
+            tensors |= {name.replace("gate_up", "gate"): gates, name.replace("gate_up", "up"): ups}
+        return tensors
+
+    monkeypatch.setattr(gguf_files, "_tensors", apart)
+    found = load_checkpoint(write_gguf(folder, tmp_path / "model.gguf"))
+    assert found.weights_digest() == load_checkpoint(folder).weights_digest()
+
+
+def test_a_file_may_have_keys_that_nothing_reads(tmp_path):
+    folder = further_checkpoint(Further.GEMMA4_SMALL)
+    unread = {"blk.5.attn_k.weight": (40, 64), "blk.5.attn_v.weight": (40, 64), "blk.5.attn_k_norm.weight": (40,)}
+    found = load_checkpoint(
+        write_gguf(
+            folder,
+            tmp_path / "model.gguf",
+            also=lambda writer: [writer.add_tensor(name, np.ones(shape, np.float32)) for name, shape in unread.items()],
+        )
+    )
+    assert found.weights_digest() == load_checkpoint(folder).weights_digest()
 
 
 def test_the_text_part_of_a_folder_that_sees_is_served(tmp_path):

@@ -278,7 +278,7 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, archite
     finish(writer)
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
-    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, mistral3, smollm3, granite, glm4, "
+    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, gemma4, mistral3, smollm3, granite, glm4, "
     allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, lfm2moe, glm4moe, qwen35, qwen35moe, qwen3next, "
     allowed += "olmoe, qwen3moe, qwen2moe, gpt-oss"
     said = str(refused.value)

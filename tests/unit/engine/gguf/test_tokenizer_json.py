@@ -5,9 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+import tokenizers
+from tokenizers import models, normalizers
 
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS
+from services.engine.gguf.tokenizer_json import describe_tokenizer
+from services.engine.gguf.vocabulary import TokenType, Vocabulary
 from services.engine.text.tokenizer import Tokenizer
 from tests.harness.models.gguf_vocabularies import write_vocabulary
 from tests.harness.odd_texts import CONTROL_TEXTS, ODD_TEXTS
@@ -18,6 +23,10 @@ TEXTS = [*ODD_TEXTS, *CONTROL_TEXTS]
 # unlike the models' own tokenizers.
 DIFFERENT = {"deepseek-coder": "\ufffd", "deepseek-llm": "\u2028"}
 DIFFERENT |= dict.fromkeys(("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2", "tekken"), "\u0301\u094d")
+
+
+def change(vocabulary: dict, **values: object) -> dict:
+    return copy.deepcopy(vocabulary) | values
 
 
 def tokenizer(folder: Path, vocabulary: dict, pre: str | None = "default") -> Tokenizer:
@@ -37,6 +46,32 @@ def test_ids_of_sentencepiece_vocabularies_are_llama_cpps(tmp_path, name):
     ours = tokenizer(tmp_path, DATA["vocabularies"][name])
     for text, expected in zip(TEXTS, DATA["ids"][name]["default"], strict=True):
         assert ours.encode(text) == expected, text
+
+
+def test_ids_of_gemma_4_are_those_of_its_own_tokenizer(tmp_path):
+    """Its pairs are merged in the order of the file, not by their scores, and no space comes before a text."""
+    bare = write_vocabulary(tmp_path / "bare.gguf", DATA["vocabularies"]["spm_bare"], "default")
+    merges = [*reversed(describe_tokenizer(bare)["model"]["merges"])]
+    vocabulary = change(DATA["vocabularies"]["spm_bare"], model="gemma4", merges=[*map(" ".join, merges)])
+    tokens = vocabulary["tokens"]
+    expected = tokenizers.Tokenizer(
+        models.BPE({token: index for index, token in enumerate(tokens)}, merges, byte_fallback=True, unk_token="<unk>")
+    )
+    expected.normalizer = normalizers.Replace(" ", "▁")
+    ours, by_scores = tokenizer(tmp_path, vocabulary), Tokenizer.from_gguf(bare)
+    ids = [ours.encode(text, add_special_tokens=False, parse_special=False) for text in ODD_TEXTS]
+    assert ids == [expected.encode(text).ids for text in ODD_TEXTS]
+    assert ids != [by_scores.encode(text, add_special_tokens=False, parse_special=False) for text in ODD_TEXTS]
+
+
+def test_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path):
+    vocabulary = copy.deepcopy(DATA["vocabularies"]["bpe"])
+    ends = {"<turn|>": TokenType.CONTROL, "<|tool_response>": TokenType.USER_DEFINED, "<eos>": TokenType.NORMAL}
+    for place, (token, kind) in enumerate(ends.items()):
+        vocabulary["tokens"][-1 - place], vocabulary["types"][-1 - place] = token, int(kind)
+    last = len(vocabulary["tokens"]) - 1
+    found = Vocabulary(GgufFile(write_vocabulary(tmp_path / "model.gguf", vocabulary, "default")).metadata)
+    assert found.end_ids() - {vocabulary["keys"]["eos_token_id"]} == {last, last - 1}
 
 
 @pytest.mark.parametrize("name", ["bpe", "spm", "spm_bare"])
@@ -104,15 +139,19 @@ def test_a_file_without_pre_tokenizer_is_read_with_a_warning(tmp_path, caplog):
     assert [*map(unnamed.encode, TEXTS)] == [*map(default.encode, TEXTS)]
 
 
-def change(vocabulary: dict, **values: object) -> dict:
-    return copy.deepcopy(vocabulary) | values
-
-
 BPE, SPM = DATA["vocabularies"]["bpe"], DATA["vocabularies"]["spm"]
 BAD = [
-    (change(BPE, model="bert"), "default", "key 'tokenizer.ggml.model': 'bert' is not supported; allowed are gpt2 and"),
+    (
+        change(BPE, model="bert"),
+        "default",
+        "key 'tokenizer.ggml.model': 'bert' is not supported; allowed are gpt2, ",
+    ),
     (BPE, "nobodys", "key 'tokenizer.ggml.pre': 'nobodys' is not supported; allowed are default, llama3"),
-    (change(BPE, merges=["ab"]), "gpt-2", "key 'tokenizer.ggml.merges': element 0 must be two tokens and a space, is"),
+    (
+        change(BPE, merges=["ab"]),
+        "gpt-2",
+        "key 'tokenizer.ggml.merges': element 0 must be two tokens and a space, is",
+    ),
     (change(BPE, merges=["a zzzz"]), "gpt-2", "is not a usable tokenizer"),
     (change(BPE, types=[1, 2]), "gpt-2", "key 'tokenizer.ggml.token_type': has 2 elements for"),
     (
