@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.harness.events import read_events
 from tests.gateway.harness.family_gateway import FAMILIES, MODEL, family_gateway
 from tests.gateway.harness.running_gateway import RunningGateway
-from tests.unit.target.message.answers import call_of_f
+from tests.unit.target.message.families import call_of_f
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -246,8 +246,7 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: b
     stored = {name.replace("mtp.layers.0.", f"model.layers.{layers}."): each for name, each in stored.items()}
     if not packs_inputs:
         _unpack_inputs(stored, config)
-    stacked = _stacked(stored)
-    for stored_name, values in (stacked if arch == "gemma4" else _apart(stacked)).items():
+    for stored_name, values in (_stacked(stored) if arch == "gemma4" else _apart(_stacked(stored))).items():
         known = names.get_name(_known_by_package(stored_name), try_suffixes=(".weight", ".bias"))
         known = gemma4_name(stored_name, known) if arch == "gemma4" else known
         around = _AROUND_MTP.get(stored_name.replace(f"model.layers.{layers}.", ""))

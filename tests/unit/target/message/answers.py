@@ -1,78 +1,11 @@
 """Answers of each family, and the messages in them."""
 
-import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from services.target.message.deltas import Content, Reasoning, ToolCall
+from services.target.message.syntax import TOOL_SYNTAXES
+from tests.unit.target.message.answer import NO_TOOLS, TYPED, Answer, F, G
+from tests.unit.target.message.families import call_of_f
+from tests.unit.target.message.gemma_answers import GEMMA_ANSWERS
 
-from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
-from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
-
-SCHEMAS: dict[str, Mapping[str, Any]] = {
-    "f": {},
-    "g.h": {},
-    "t.ypes": {
-        "type": "object",
-        "properties": {
-            "text": {"type": "string"},
-            "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "flag": {"type": "boolean"},
-            "maybe": {"$ref": "#/$defs/maybe"},
-        },
-        "$defs": {"maybe": {"type": ["string", "null"]}},
-    },
-}
-NO_TOOLS: dict[str, Mapping[str, Any]] = {}
-
-
-class Answer(NamedTuple):
-    """A text in a family's syntax, its parts, and facts of its request."""
-
-    family: str
-    text: str
-    parts: list[Delta]
-    is_thinking: bool = False  # whether the prompt has begun a thought
-    schemas: Mapping[str, Mapping[str, Any]] = SCHEMAS
-    has_form: bool = False
-
-
-def reasoning_of(family: str) -> str:
-    """The name of the syntax of a family's reasoning."""
-    others = {"mistral": "mistral", "mistral_args": "mistral", "seed_oss": "seed"}
-    return others.get(family, family if family in REASONING_SYNTAXES else "think")
-
-
-def syntax_of(family: str) -> MessageSyntax:
-    """Both of a family's syntaxes, without the tokens of any vocabulary."""
-    return MessageSyntax(TOOL_SYNTAXES.get(family), REASONING_SYNTAXES[reasoning_of(family)], {}, frozenset())
-
-
-def written_call(family: str, name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as a family's model writes it, without what is before the first one or after the last."""
-    tools = TOOL_SYNTAXES[family]
-    written = json.dumps(arguments)
-    if (form := tools.xml) is not None:
-        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
-        written = "".join(
-            f"{form.before_key}{key}{form.after_key}{value}{form.after_value}" for key, value in texts.items()
-        )
-    if tools.string_mark:
-        written = _marked(arguments, tools.string_mark)
-    return tools.call.replace(NAME, name).replace(ARGUMENTS, written)
-
-
-def _marked(value: object, mark: str) -> str:
-    match value:
-        case str():
-            return f"{mark}{value}{mark}"
-        case list():
-            return f"[{','.join(_marked(part, mark) for part in value)}]"
-        case dict():
-            return f"{{{','.join(f'{key}:{_marked(part, mark)}' for key, part in value.items())}}}"
-    return json.dumps(value)
-
-
-F, G = ToolCall("f", '{"a": 1}'), ToolCall("g.h", "{}")
-TYPED = ToolCall("t.ypes", '{"text": "12", "count": 12, "any": [1, "a"]}')
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
 ANSWERS = {
@@ -307,58 +240,6 @@ ANSWERS = {
     "glm, no value": Answer(
         "glm", "<tool_call>f<arg_key>a</tool_call> b", [Content("<tool_call>f<arg_key>a</tool_call> b")]
     ),
-    "gemma, all parts": Answer(
-        "gemma4",
-        "<|channel>thought\nHm.\n<channel|>I look.\n"
-        '<|tool_call>call:t.ypes{any:[1,<|"|>a<|"|>],count:12,flag:false,text:<|"|>1, "2" {\n}<|"|>}<tool_call|>'
-        "<|tool_call>call:g.h{}<tool_call|><|tool_response>",
-        [
-            Reasoning("Hm."),
-            Content("I look."),
-            ToolCall("t.ypes", '{"any": [1, "a"], "count": 12, "flag": false, "text": "1, \\"2\\" {\\n}"}'),
-            G,
-        ],
-    ),
-    "gemma, no reasoning between its marks": Answer("gemma4", "<|channel>thought\n<channel|>So.", [Content("So.")]),
-    "gemma, objects in objects, and odd spaces": Answer(
-        "gemma4",
-        '<|tool_call> call:f { a : { b c:[ ], <|"|>d:e<|"|> :[[-1.5e3] , {}],} , } <tool_call|> So.',
-        [ToolCall("f", '{"a": {"b c": [], "d:e": [[-1.5e3], {}]}}'), Content("So.")],
-    ),
-    "gemma, bare texts and constants": Answer(
-        "gemma4",
-        "<|tool_call>call:t.ypes{text:12,flag:True,maybe:None,any:{a:None,b:New York,c:007}}<tool_call|>",
-        [
-            ToolCall(
-                "t.ypes",
-                '{"text": "12", "flag": true, "maybe": null, "any": {"a": null, "b": "New York", "c": "007"}}',
-            )
-        ],
-    ),
-    "gemma, cut off in a string": Answer(
-        "gemma4", '<|tool_call>call:f{a:<|"|>Rome <|', [ToolCall("f", '{"a": "Rome ')]
-    ),
-    "gemma, cut off in a number": Answer("gemma4", "<|tool_call>call:f{a:1,b:1", [ToolCall("f", '{"a": 1, "b": ')]),
-    "gemma, cut off in a key": Answer("gemma4", "<|tool_call>call:f{a:1,b", [ToolCall("f", '{"a": 1')]),
-    "gemma, cut off in the name": Answer("gemma4", "a <|tool_call>call:f", [Content("a <|tool_call>call:f")]),
-    "gemma, no call": Answer("gemma4", "Say <|tool_call>call me{a:1}.", [Content("Say <|tool_call>call me{a:1}.")]),
-    "gemma, no name": Answer("gemma4", "<|tool_call>call:{a:1}", [Content("<|tool_call>call:{a:1}")]),
-    "gemma, no arguments": Answer("gemma4", "<|tool_call>call:f(1) b", [Content("<|tool_call>call:f(1) b")]),
-    "gemma, no value": Answer(
-        "gemma4",
-        "<|tool_call>call:f{a:1,b:}<tool_call|> c",
-        [ToolCall("f", '{"a": 1, "b": '), Content("}<tool_call|> c")],
-    ),
-    "gemma, no key": Answer(
-        "gemma4", "<|tool_call>call:f{a:1,:2}<tool_call|> c", [ToolCall("f", '{"a": 1'), Content(":2}<tool_call|> c")]
-    ),
-    "gemma, no key between marks": Answer(
-        "gemma4", '<|tool_call>call:f{<|"|>a<|"|>1}', [ToolCall("f", "{"), Content('<|"|>a<|"|>1}')]
-    ),
-    "gemma, two values": Answer(
-        "gemma4", '<|tool_call>call:f{a:<|"|>b<|"|>c}', [ToolCall("f", '{"a": "b"'), Content("c}")]
-    ),
-    "gemma, the wrong bracket": Answer("gemma4", "<|tool_call>call:f{a:[1}", [ToolCall("f", '{"a": [1'), Content("}")]),
     "harmony, reasoning and an answer": Answer(
         "harmony",
         "<|channel|>analysis<|message|>Hm. <|end|><|start|>assistant<|channel|>final<|message|>So <b>.<|return|>",
@@ -418,12 +299,7 @@ ANSWERS = {
 }
 
 
-def call_of_f(family: str, value: int | str = 1) -> str:
-    """A call of the tool `f` as a family's model writes it, with an argument."""
-    tools = TOOL_SYNTAXES[family]
-    return tools.opening + written_call(family, "f", {"a": value}) + tools.closing
-
-
+ANSWERS |= GEMMA_ANSWERS
 MARKED = [family for family in TOOL_SYNTAXES if family != "harmony"]
 for _family in MARKED:
     _call = call_of_f(_family)

@@ -13,7 +13,9 @@ from services.target.message.message_parser import MessageParser
 from services.target.message.syntax import TOOL_SYNTAXES
 from services.target.message.text_marks import joined_deltas
 from services.target.message.thought import PromptThought
-from tests.unit.target.message.answers import ANSWERS, Answer, call_of_f, syntax_of
+from tests.unit.target.message.answer import Answer
+from tests.unit.target.message.answers import ANSWERS
+from tests.unit.target.message.families import call_of_f, syntax_of
 from tests.unit.target.message.parts import parts_of
 
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]

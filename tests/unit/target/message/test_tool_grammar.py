@@ -1,114 +1,20 @@
 """A bound answer can be what its tools and their schemas allow in the family's own syntax, and nothing else."""
 
 import json
-from collections.abc import Sequence as Seq
-from functools import cache
 
-import numpy as np
 import pytest
 
-from services.engine.grammar.bounds import check_bounds
-from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.source import GrammarKind, GrammarSource
-from services.engine.text.tokenizer import Tokenizer
 from services.target.message.argument_types import ArgumentTypes
-from services.target.message.channel_parser import ChannelParser
-from services.target.message.deltas import Delta, ToolCall
+from services.target.message.deltas import ToolCall
 from services.target.message.message_parser import MessageParser
-from services.target.message.syntax import (
-    CHANNEL_MARKS,
-    REASONING_SYNTAXES,
-    TOOL_SYNTAXES,
-    MessageSyntax,
-    ToolSyntax,
-)
+from services.target.message.syntax import REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
 from services.target.message.thought import PromptThought, thought_of
-from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
+from services.target.message.tool_grammar import BoundTool
 from tests.harness.further import further
-from tests.harness.models.checkpoints import byte_level_tokenizer
-from tests.unit.target.message.answers import reasoning_of, written_call
+from tests.unit.target.message.bound import NOW, SCHEMA, UNKNOWN, WEATHER, WRONG, Bound, tokenizer
+from tests.unit.target.message.families import reasoning_of
 from tests.unit.target.message.parts import parts_of
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string", "maxLength": 9}, "unit": {"enum": ["c", "f"]}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-TOOLS = [BoundTool("get_weather", SCHEMA), BoundTool("now", None)]
-WEATHER, NOW = ("get_weather", '{"city": "Paris", "unit": "c"}'), ("now", '{"any": [1]}')
-WRONG, UNKNOWN = ("get_weather", '{"town": 1}'), ("other", "{}")
-MARKS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]  # tokens, as in most vocabularies
-OF_GEMMA = ["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>', "<tool_response|>"]
-CONTROLS = [*OF_GEMMA, "[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", *CHANNEL_MARKS]
-END = 0
-
-
-@cache
-def tokenizer() -> Tokenizer:
-    library = byte_level_tokenizer().from_str(byte_level_tokenizer().to_str())
-    library.add_tokens(MARKS)
-    library.add_special_tokens(CONTROLS)
-    return Tokenizer(library.to_str())
-
-
-@cache
-def compiler() -> GrammarCompiler:
-    return GrammarCompiler(tokenizer(), vocab_size=tokenizer().vocab_size)
-
-
-class Bound:
-    """Answers of one family under one rule."""
-
-    def __init__(
-        self,
-        family: str,
-        thought: PromptThought,
-        *,
-        is_required: bool,
-        is_parallel: bool = True,
-        tools: Seq[BoundTool] = TOOLS,
-        form: GrammarSource | None = None,
-        own: Tokenizer | None = None,
-    ) -> None:
-        """`own` is a tokenizer with other marks than most."""
-        reasoning = reasoning_of(family)
-        self.family = family
-        self.tools: ToolSyntax = TOOL_SYNTAXES[family]
-        self._tokenizer = own or tokenizer()
-        self.syntax = MessageSyntax.find("", self._tokenizer, tool_parser=family, reasoning_parser=reasoning)
-        self.is_thinking = thought is PromptThought.OPEN
-        rule = CallRule(tools=tools, is_required=is_required, is_parallel=is_parallel, form=form)
-        source = tool_grammar(rule, self.tools, self.syntax, thought, most_bytes=1 << 20)
-        check_bounds(source)
-        own_compiler = own and GrammarCompiler(own, vocab_size=own.vocab_size)
-        self._grammar = (own_compiler or compiler()).compile(source)
-
-    def calls(self, *calls: tuple[str, str]) -> str:
-        written = (written_call(self.family, name, json.loads(arguments)) for name, arguments in calls)
-        return self.tools.opening + (self.tools.between or "").join(written) + self.tools.closing
-
-    def says(self, text: str) -> str:
-        """An answer without calls."""
-        return self.syntax.reasoning.answer + text
-
-    def allows(self, text: str) -> bool:
-        """Whether an answer may be the text, as a whole."""
-        state = self._grammar.begin(stop_ids=[END])
-        for token_id in [*self._tokenizer.encode(text, add_special_tokens=False), END]:
-            (mask,) = state.masks()
-            if not np.unpackbits(mask.view(np.uint8), bitorder="little")[token_id]:
-                return False
-            if token_id != END:
-                state.advance([token_id])
-        return True
-
-    def parts(self, text: str) -> list[Delta]:
-        types = ArgumentTypes({tool.name: tool.schema or {} for tool in TOOLS})
-        parser: MessageParser | ChannelParser = MessageParser(self.syntax, types, is_thinking=self.is_thinking)
-        if self.syntax.has_channels:
-            parser = ChannelParser(PromptThought.NONE, types)
-        return parts_of(parser.feed(text) + parser.finish())
 
 
 @pytest.mark.parametrize("family", TOOL_SYNTAXES)
@@ -166,24 +72,6 @@ def test_a_thought_comes_first_where_the_prompt_leaves_room(family):
     assert not goes_on.allows(calls)
     assert not goes_on.allows(f"Hm{end} And so on{end}{calls}")
     assert not Bound(family, PromptThought.CLOSED, is_required=True).allows(f"{start}Hm{end}{calls}")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "thought"),
-    [
-        ("<|channel>thought\nHm.<channel|>So.", PromptThought.CLOSED),
-        ("<|channel>thought\nHm.<channel|><|tool_call>a<tool_call|>b<tool_response|>", PromptThought.NONE),
-        ("<|channel>thought\n<channel|>", PromptThought.CLOSED),
-        ("<|channel>thought\nHm", PromptThought.OPEN),
-    ],
-)
-@pytest.mark.parametrize("controls", [OF_GEMMA, ()], ids=["control tokens", "texts"])
-def test_after_a_result_the_model_may_think_again(prompt, thought, controls):
-    library = byte_level_tokenizer().from_str(byte_level_tokenizer().to_str())
-    library.add_special_tokens([*controls])
-    own = Tokenizer(library.to_str())
-    syntax = MessageSyntax.find("", own, tool_parser="none", reasoning_parser="gemma4")
-    assert thought_of(own.encode(prompt, add_special_tokens=False), own, syntax) is thought
 
 
 @pytest.mark.parametrize(
@@ -262,67 +150,6 @@ def test_a_value_may_be_one_of_some_texts_or_of_another_type(family):
         assert bound.allows(call)
         assert json.loads(parser.feed(call)[-1].arguments) == {"days": right}
     assert not any(bound.allows(bound.calls(("set", json.dumps({"days": wrong})))) for wrong in (10, "aut", "5.5"))
-
-
-PLACE = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "string", "maxLength": 3}}}
-TREE = {"type": "object", "properties": {"of": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 1}}}
-PLACES = {
-    "type": "object",
-    "properties": {
-        "tree": {"$ref": "#/$defs/tree"},
-        "Any": {},
-        "sizes": {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2, "maxItems": 3},
-        "mixed": {"anyOf": [{"type": "array", "items": PLACE | {"required": ["b"]}}, {"type": "null"}]},
-        "odd": {"enum": ["x", 1, ["y", {"k": True}], None]},
-    },
-    "required": ["Any", "odd"],
-    "$defs": {"tree": TREE},
-}
-PLAIN = {"Any": {"k": ['say "a", {b}', 1.5, None, False, {}, []]}, "odd": ["y", {"k": True}]}
-NESTED = [
-    PLAIN,
-    {"Any": "", "odd": 1},
-    {"Any": 0, "mixed": [{"a": "abc", "b": 1}, {"b": -2}], "odd": None},
-    {"Any": 0, "mixed": None, "odd": "x", "sizes": [0, 1.5, 2], "tree": {"of": [{"of": []}]}},
-]
-NOT_NESTED = [
-    {"Any": 0},
-    {"odd": 1},
-    {"Any": 0, "odd": "y"},
-    {"Any": 0, "odd": 2},
-    {"Any": 0, "odd": ["y", {"k": False}]},
-    {"odd": 1, "Any": 0},
-    {"Any": 0, "mixed": [{"a": "abc"}], "odd": 1},
-    {"Any": 0, "mixed": [{"a": "abcd", "b": 1}], "odd": 1},
-    {"Any": 0, "mixed": [{"b": "1"}], "odd": 1},
-    {"Any": 0, "mixed": [{"b": 1, "c": 1}], "odd": 1},
-    {"Any": 0, "odd": 1, "sizes": [1]},
-    {"Any": 0, "odd": 1, "sizes": [1, 2, 3, 4]},
-    {"Any": 0, "odd": 1, "sizes": [1, -1]},
-    {"Any": 0, "odd": 1, "tree": {"of": [{"of": []}, {}]}},
-    {"Any": 0, "odd": 1, "tree": {"of": [{"of": 1}]}},
-    {"Any": 0, "odd": 1, "other": 1},
-]
-
-
-@pytest.mark.parametrize("controls", [OF_GEMMA, ()], ids=["control tokens", "texts"])
-def test_values_between_marks_follow_their_schema_within_each_other(controls):
-    """Whether the mark around strings is a control token, or like any other text."""
-    library = byte_level_tokenizer().from_str(byte_level_tokenizer().to_str())
-    library.add_special_tokens([*controls])
-    own = Tokenizer(library.to_str())
-    bound = Bound("gemma4", PromptThought.CLOSED, is_required=True, tools=[BoundTool("set", PLACES)], own=own)
-    for arguments in NESTED:
-        call = bound.calls(("set", json.dumps(arguments)))
-        assert bound.allows(call), arguments
-        parser = MessageParser(bound.syntax, ArgumentTypes({"set": PLACES}), is_thinking=False)
-        (read,) = parts_of(parser.feed(call) + parser.finish())
-        assert isinstance(read, ToolCall)
-        assert json.loads(read.arguments) == arguments
-    assert not any(bound.allows(bound.calls(("set", json.dumps(arguments)))) for arguments in NOT_NESTED)
-    whole = bound.calls(("set", json.dumps(PLAIN)))
-    for start, end in [("Any:{", "Any:"), ('<|"|>say', "say"), ("1.5", "1."), ("]}<tool", "]<tool"), ("odd", "Odd")]:
-        assert not bound.allows(whole.replace(start, end, 1))
 
 
 def test_values_that_refer_to_themselves_follow_their_schema():
