@@ -42,7 +42,7 @@ def gemma4_name(stored: str, known: str | None) -> str | None:
 
 
 def gemma4_factors(config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """The factors of frequencies of layers without a window, of which the last ones do not turn."""
+    """The factors of the frequencies of layers without a window; the last parts of their heads do not turn."""
     slides = [kind == _SLIDING for kind in config["layer_types"]]
     half = config["per_layer_config"][str(slides.index(False))]["head_dim"] // 2
     turning = int(half * config["rope_parameters"]["full_attention"]["partial_rotary_factor"])

@@ -82,6 +82,7 @@ class Bound:
 
     def says(self, text: str) -> str:
         """An answer without calls."""
+        assert self.syntax.reasoning is not None
         return self.syntax.reasoning.answer + text
 
     def allows(self, text: str) -> bool:
