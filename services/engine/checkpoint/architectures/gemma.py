@@ -232,6 +232,7 @@ GEMMA = {
         models="Gemma 4 (12B), without images and sound",
         features="as the larger of Gemma 4 without experts",
         fields=_GEMMA4.fields - _OF_SOME_GEMMAS4,
-        defaults=_GEMMA4_DEFAULTS | {"sliding_window": 1024, "max_position_embeddings": 262_144},
+        defaults=_GEMMA4_DEFAULTS
+        | {"sliding_window": 1024, "max_position_embeddings": 262_144, "hidden_size_per_layer_input": None},
     ),
 }
