@@ -29,8 +29,8 @@ def describe_tokenizer(path: Path) -> _Description:
             description = _describe_bpe(vocabulary)
         case "llama":
             description = _describe_spm(vocabulary, _merges_by_score(vocabulary))
-        case "gemma4":
-            description = _describe_spm(vocabulary, _stored_merges(vocabulary))
+        case "gemma4":  # of which llama.cpp adds the begin token whatever the file says
+            description = _describe_spm(vocabulary, _stored_merges(vocabulary), is_gemma4=True)
         case model:
             problem = f"{shown(model)} is not supported; allowed are gpt2, llama and gemma4"
             raise vocabulary.metadata.error(f"{PREFIX}model", problem)
@@ -50,9 +50,9 @@ def _describe_bpe(vocabulary: Vocabulary) -> _Description:
     }
 
 
-def _describe_spm(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
+def _describe_spm(vocabulary: Vocabulary, merges: list[_Pair], *, is_gemma4: bool = False) -> _Description:
     """Describe SentencePiece's BPE: pairs are merged in their order, and unknown characters become bytes."""
-    begins_with_space = vocabulary.metadata.flag(f"{PREFIX}add_space_prefix", True)
+    begins_with_space = vocabulary.metadata.flag(f"{PREFIX}add_space_prefix", not is_gemma4)
     marks = [{"type": "Prepend", "prepend": _MARK}] if begins_with_space else []
     to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
     to_spaces = {"type": "Replace", "pattern": {"String": _MARK}, "content": " "}
@@ -61,7 +61,7 @@ def _describe_spm(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*marks, to_marks]},
         "pre_tokenizer": None,
-        "post_processor": _post_processor(vocabulary, adds_begin=True),
+        "post_processor": _post_processor(vocabulary, adds_begin=True, must_begin=is_gemma4),
         "decoder": {"type": "Sequence", "decoders": [to_spaces, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
         "model": _model(vocabulary, merges)
         | {
@@ -107,11 +107,14 @@ def _added_tokens(vocabulary: Vocabulary) -> Iterator[_Description]:
             yield {"id": token_id, "content": token, **flags, "rstrip": rstrip, "special": _ADDED[TokenType(kind)]}
 
 
-def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description | None:
-    """Describe the tokens that are added before and after each text; None if there are none."""
+def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool, must_begin: bool = False) -> _Description | None:
+    """Describe the tokens that are added before and after each text; None if there are none.
+
+    Whether there is a begin token is said by the file, by `adds_begin` where it says nothing, or by `must_begin`.
+    """
     metadata, around = vocabulary.metadata, {}
     for name, default in (("bos", adds_begin), ("eos", False)):
-        if metadata.flag(f"{PREFIX}add_{name}_token", default):
+        if metadata.flag(f"{PREFIX}add_{name}_token", default) or (must_begin and name == "bos"):
             if (token_id := vocabulary.task_id(f"{name}_token")) is None:
                 raise metadata.error(f"{PREFIX}{name}_token_id", f"is missing, though add_{name}_token requires it")
             around[name] = {

@@ -11,8 +11,9 @@ _MOST_TOKEN_BYTES = 1 << 10  # the pairs of parts of a token take memory with th
 _ENDS = {
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|endoftext|>", "</s>"),
     *("<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>"),
-    *("<｜end▁of▁sentence｜>", "<turn|>", "<|tool_response>"),
+    "<｜end▁of▁sentence｜>",
 }
+_ENDS_OF_GEMMA4 = {"<eos>", "<turn|>", "<|tool_response>"}  # of whatever type, as llama.cpp takes them too
 _TASKS = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
@@ -88,4 +89,6 @@ class Vocabulary:
         named = [self.metadata.index(f"{PREFIX}{end}_token_id", len(self.tokens)) for end in ("eot", "eom")]
         marks = (TokenType.CONTROL, TokenType.USER_DEFINED)
         known = [i for i, token in enumerate(self.tokens) if token in _ENDS and self.types[i] in marks]
+        if self.model == "gemma4":
+            known += [i for i, token in enumerate(self.tokens) if token in _ENDS_OF_GEMMA4]
         return {token_id for token_id in (self.task_id("eos_token"), *named, *known) if token_id is not None}

@@ -37,7 +37,12 @@ class ArgumentTypes:
 
     def value(self, tool: str, name: str, text: str) -> str:
         """The JSON of an argument's bare text."""
-        return json_of(text, self._kinds(tool, name))
+        return _written(text, self._kinds(tool, name))
+
+    def unmarked(self, tool: str, name: str | None, text: str) -> str:
+        """The JSON of a text that stands where strings have marks: of an argument, or of a value within one (None)."""
+        kinds = ANYTHING if name is None else self._kinds(tool, name)
+        return _written(_constant(text) if kinds == ANYTHING else text, kinds)
 
     def is_string(self, tool: str, name: str, beginning: str) -> bool:
         """Whether an argument is a string, however its bare text goes on after this beginning."""
@@ -61,8 +66,8 @@ class ArgumentTypes:
         return SchemaKinds.of(references.properties().get(name, further), references)
 
 
-def json_of(text: str, kinds: SchemaKinds = ANYTHING) -> str:
-    """Return a value in JSON: of the types that its schema allows, a text is the last choice unless it is a string's.
+def _written(text: str, kinds: SchemaKinds) -> str:
+    """An argument in JSON: of the types that its schema allows, a text is the last choice unless it is a string's.
 
     Where a string and a number are both allowed, it is a string; a whole list or object is none.
     """
@@ -80,7 +85,7 @@ def json_of(text: str, kinds: SchemaKinds = ANYTHING) -> str:
 
 def _other(text: str, kinds: SchemaKinds) -> str:
     """An argument that is no allowed string."""
-    read = [*_read(constant(text))]
+    read = [*_read(_constant(text))]
     best = next((one for one in read if _fits(one.value, kinds)), None)
     if best is None and not kinds.texts:  # of another type, which the caller can see
         best = next((one for one in read if not isinstance(one.value, str)), None)
@@ -102,14 +107,14 @@ def _read(bare: str) -> Iterator[_Json]:
     for one in _in_json(bare):
         yield one
         if isinstance(one.value, str):
-            yield from _in_json(constant(one.value))
+            yield from _in_json(_constant(one.value))
         return
     if bare.startswith(("[", "{", "(")):
         yield from _in_python(bare)
 
 
-def constant(text: str) -> str:
-    """Return the text without white space around it, in JSON if it is one of Python's constants."""
+def _constant(text: str) -> str:
+    """The text without white space around it, in JSON if it is one of Python's constants."""
     bare = text.strip()
     return _CONSTANTS.get(bare.lower(), bare)
 
@@ -130,5 +135,5 @@ def _in_python(bare: str) -> Iterator[_Json]:
 
 
 def quoted(text: str) -> str:
-    """Return a string in JSON."""
+    """A string in JSON."""
     return json.dumps(text, ensure_ascii=False)

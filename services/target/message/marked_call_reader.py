@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 
-from services.target.message.argument_types import ArgumentTypes, constant, json_of, quoted
+from services.target.message.argument_types import ArgumentTypes, quoted
 from services.target.message.call_writer import CallWriter
 from services.target.message.text_marks import after_space, first_mark
 
-_MOST_HEADER = 256  # characters of the name, and of a key
+MOST_KEY = 1 << 10  # characters of a key that a grammar may write
+_MOST_KEY_TEXT = MOST_KEY + 64  # with its marks, its colon and white space around them
+_MOST_HEADER = 256  # characters of the name
 _MOST_DEPTH = 64
 _BEFORE_NAME = "call:"
 _NAME = re.compile(r"call:\s*+(?P<name>[^\s{}:]++)\s*+\{")
@@ -75,21 +77,21 @@ class MarkedCallReader:
             return self._close()
         key, end = self._marked_key(text, start) if text.startswith("<", start) else _bare_key(text, start)
         if end is None:
-            return _wait(may_be=len(text) - start < _MOST_HEADER)
+            return _wait(may_be=len(text) - start < _MOST_KEY_TEXT)
         if len(self._open) == 1:
             self._key = key
-        self._write(f"{self._separator}{quoted(key)}: ")
+        self._calls.add(f"{self._separator}{quoted(key)}: ")
         self._place, self._read = end, self._read_value
         return True
 
     def _marked_key(self, text: str, start: int) -> tuple[str, int | None]:
         """A key between marks, and the end of the colon after it; None if more text must show it."""
-        inner = start + len(self._mark)
+        inner, limit = start + len(self._mark), start + _MOST_KEY_TEXT
         if not text.startswith(self._mark[: len(text) - start], start):
             raise ValueError("something else stands before a key")
-        last = text.find(self._mark, inner, start + _MOST_HEADER)
+        last = text.find(self._mark, inner, limit)
         colon = after_space(text, last + len(self._mark)) if last >= 0 else len(text)
-        if colon < len(text) and text[colon] != ":":
+        if colon < len(text) and (colon >= limit or text[colon] != ":"):
             raise ValueError("no colon follows a key")
         return text[inner:last], colon + 1 if colon < len(text) else None
 
@@ -100,7 +102,7 @@ class MarkedCallReader:
             return False
         if text.startswith("]", self._place):
             return self._close()
-        self._write(self._separator)
+        self._calls.add(self._separator)
         self._read = self._read_value
         return True
 
@@ -110,10 +112,10 @@ class MarkedCallReader:
         head = text[start : start + len(self._mark)]
         if head == self._mark:
             self._place += len(self._mark)
-            self._write('"')
+            self._calls.add('"')
             self._read = self._read_string
             return True
-        if head[:1] in _CLOSING and head:
+        if head[:1] in _CLOSING:
             return self._open_bracket(head[0])
         return not self._mark.startswith(head) and self._read_bare(text, start)
 
@@ -123,22 +125,22 @@ class MarkedCallReader:
         if end is None:
             self._searched = len(text)
             return False
-        bare = constant(text[start : end.start()])
+        bare = text[start : end.start()].strip()
         if not bare:
             raise ValueError("a value is missing")
         is_argument = len(self._open) == 1
-        self._write(self._types.value(self._name, self._key, bare) if is_argument else json_of(bare))
+        self._calls.add(self._types.unmarked(self._name, self._key if is_argument else None, bare))
         self._place, self._read = end.start(), self._read_after
         return True
 
     def _read_string(self, text: str) -> bool:
         """A string up to the mark after it."""
         end, mark = first_mark(text, (self._mark,), is_end=False, start=self._place)
-        self._write(quoted(text[self._place : end])[1:-1])
+        self._calls.add(quoted(text[self._place : end])[1:-1])
         self._place = end
         if mark is None:
             return False
-        self._write('"')
+        self._calls.add('"')
         self._place, self._read = end + len(mark), self._read_after
         return True
 
@@ -162,12 +164,12 @@ class MarkedCallReader:
             raise ValueError("it is nested too deeply")
         self._open.append(bracket)
         self._place += 1
-        self._write(bracket)
+        self._calls.add(bracket)
         self._begin_part("")
         return True
 
     def _close(self) -> bool:
-        self._write(_CLOSING[self._open.pop()])
+        self._calls.add(_CLOSING[self._open.pop()])
         self._place, self._read = self._place + 1, self._read_after
         return True
 
@@ -175,13 +177,16 @@ class MarkedCallReader:
         self._separator = separator
         self._read = self._read_key if self._open[-1] == "{" else self._read_item
 
-    def _write(self, arguments: str) -> None:
-        self._calls.add(arguments)
+
+def is_bare_key(name: str) -> bool:
+    """Whether a name is read as it is where no marks are around it."""
+    found = _BARE_KEY.fullmatch(f"{name}:")
+    return found is not None and found["key"].rstrip() == name
 
 
 def _bare_key(text: str, start: int) -> tuple[str, int | None]:
     """A key without marks, and the end of the colon after it; None if more text must show it."""
-    found = _BARE_KEY.match(text, start, start + _MOST_HEADER)
+    found = _BARE_KEY.match(text, start, start + _MOST_KEY_TEXT)
     if found is None and _NO_BARE_KEY.match(text, start):
         raise ValueError("something else stands before a value")
     return (found["key"].rstrip(), found.end()) if found else ("", None)

@@ -109,7 +109,7 @@ class _Lark:
         if self._tools.xml is not None:
             rules += free_rules(self._tools.xml)
         elif (mark := self._string_mark) is not None:
-            rules += free_marked_rules(mark, _SPACING)
+            rules += free_marked_rules(mark)
         size = 0
         for index, tool in enumerate(self._rule.tools):
             for line in self._arguments(f"arguments_{index}", tool.schema):
@@ -124,7 +124,7 @@ class _Lark:
         if self._tools.xml is not None:
             return xml_rules(rule, schema, self._tools.xml, _SPACING)
         if (mark := self._string_mark) is not None:
-            return MarkedRules(rule, schema, mark, _SPACING).lines()
+            return MarkedRules(rule, schema, mark).lines()
         return [f"{rule}: %json {json.dumps({'x-guidance': _SPACING, **_OBJECT, **(schema or {})})}"]
 
     @property

@@ -183,7 +183,7 @@ _OF_SOME_GEMMAS4 = fields(
 )
 _GEMMA4 = Architecture(
     model_type="gemma4_text",
-    models="Gemma 4 (E2B, E4B, 26B-A4B, 31B), without images and sound",
+    models="Gemma 4 (E2B, E4B, 26B-A4B, 31B; 12B in GGUF files), without images and sound",
     features="as Gemma 3, with norms of values, scaled layers, and other heads on layers without a window; some "
     "with experts, some with inputs of each layer and shared keys and values",
     read_config=_read_gemma4,

@@ -55,6 +55,8 @@ def translate_gemma4(found: Hyperparameters) -> Fields:
     }.items():
         if found[key] not in (None, found[other]):
             raise found.error(key, f"must be that of {other}, {shown(found[other])}, is {shown(found[key])}")
+    if found.rope_scaling() is not None:
+        raise found.error("rope.scaling.type", "only none is supported for Gemma 4")
     turning = {"rope_type": "default", "rope_theta": found["rope.freq_base_swa"]}
     turning_in_part = {"rope_type": "proportional", "rope_theta": found["rope.freq_base"]}
     return {
@@ -103,6 +105,9 @@ def _shared_layers(found: Hyperparameters) -> Fields:
     fields = {"num_kv_shared_layers": shared, "use_double_wide_mlp": False}
     if not isinstance(sizes, list):
         return fields
+    if len(sizes) != found["block_count"]:
+        problem = f"has {len(sizes)} elements, for {shown(found['block_count'])} layers"
+        raise found.error("feed_forward_length", problem)
     own = len(sizes) - shared if isinstance(shared, int) else 0
     if not 0 < own < len(sizes) or {*sizes[:own]} != {sizes[0]} or {*sizes[own:]} != {2 * sizes[0]}:
         problem = f"must be twice that of the others in the layers that share keys and values, is {shown(sizes)}"
@@ -115,9 +120,10 @@ def _turning_part(found: Hyperparameters) -> float:
     factors = found.tensors.factors(ROPE_FACTORS)
     if factors is None:
         raise found.error("rope.freq_base", f"needs tensor {ROPE_FACTORS!r}, which says how much of a head turns")
-    turning = factors.count(1.0)
-    if not turning or factors[:turning] != [1.0] * turning or any(one < _STANDING for one in factors[turning:]):
-        problem = f"must have ones, and then values from {_STANDING:.0e}, has {shown(factors)}"
+    turning, head_dim = factors.count(1.0), found["attention.key_length"]
+    are_right = factors[:turning] == [1.0] * turning and all(one >= _STANDING for one in factors[turning:])
+    if not turning or not are_right or 2 * len(factors) != head_dim:
+        problem = f"must have a number for two of {shown(head_dim)}: ones, then some from {_STANDING:.0e}"
         raise CheckpointError(f"{found.tensors.path(ROPE_FACTORS)}: tensor {ROPE_FACTORS!r}: {problem}")
     return turning / len(factors)
 

@@ -8,6 +8,9 @@ from services.target.message.schema.references import Schema, SchemaReferences
 
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array"}
 _KINDS |= {dict: "object"}
+KINDS = frozenset(_KINDS.values())
+"""The types of JSON, and "integer"."""
+
 _OF_TEXT = ("pattern", "minLength", "maxLength", "contentEncoding", "contentMediaType")
 _MOST_PARTS = 256  # of one schema
 _MOST_DEPTH = 32
@@ -47,7 +50,7 @@ class SchemaKinds:
 
 _NOTHING = SchemaKinds(frozenset(), frozenset())
 _TEXT = SchemaKinds(frozenset(), None)
-ANYTHING = SchemaKinds(frozenset(_KINDS.values()) - {"string"}, None)
+ANYTHING = SchemaKinds(KINDS - {"string"}, None)
 
 
 class _Walk:

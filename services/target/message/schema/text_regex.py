@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-ANY_TEXT = "(?s:.*)"
+ANY_CHARACTER = "(?s:."  # the beginning of a regex of any characters
+ANY_TEXT = f"{ANY_CHARACTER}*)"
 _ESCAPED_OR_SPECIAL = re.compile(r"\\.|/|\n", re.DOTALL)
 _SPECIAL = {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}
 
@@ -16,7 +17,7 @@ def text_regex(schema: Mapping[str, Any]) -> str | None:
     if isinstance(pattern := schema.get("pattern"), str):
         return _searched(pattern)
     least, most = (count_in(schema, name) for name in ("minLength", "maxLength"))
-    return None if least is most is None else f"(?s:.{{{least or 0},{'' if most is None else most}}})"
+    return None if least is most is None else f"{ANY_CHARACTER}{{{least or 0},{'' if most is None else most}}})"
 
 
 def count_in(schema: Mapping[str, Any], name: str) -> int | None:

@@ -168,6 +168,12 @@ def test_unsupported_fields_are_refused_by_name(tmp_path, kind, fields, problem)
         (Further.GEMMA4, {"attention__value_length_swa": 8}, "'gemma4.attention.value_length_swa': must be that of"),
         (Further.GEMMA4, {"rope__dimension_count": 8}, "'gemma4.rope.dimension_count': must be that of attention.key_"),
         (Further.GEMMA4, {"attention__shared_kv_layers": 3}, "'gemma4.attention.shared_kv_layers': leaves layers with"),
+        (
+            Further.GEMMA4,
+            {"rope__scaling__type": "linear", "rope__scaling__factor": 8.0},
+            "'gemma4.rope.scaling.type': only",
+        ),
+        (Further.GEMMA4_SMALL, {"feed_forward_length": [96] * 4 + [192]}, "length': has 5 elements, for 6 layers"),
         (Further.GEMMA4_MOE, {"expert_used_count": 9}, "'gemma4.expert_used_count': must be a whole number from 1 to"),
         (Further.GEMMA4_SMALL, {"feed_forward_length": [96] * 5 + [192]}, "length': must be twice that of the others"),
         (
@@ -182,12 +188,20 @@ def test_unsupported_keys_of_files_are_refused_by_name(tmp_path, kind, keys, pro
     assert problem in refusal(write_gguf(further_checkpoint(kind), tmp_path / "model.gguf", **keys))
 
 
-@pytest.mark.parametrize("factors", [[1.0] * 5 + [2.0] * 15, [1e30] * 20, [1e30] * 15 + [1.0] * 5, None])
+@pytest.mark.parametrize(
+    "factors",
+    [
+        *([1.0] * 5 + [2.0] * 15, [1e30] * 20, [1e30] * 15 + [1.0] * 5, None, [1.0] * 5 + [float("nan")] * 15),
+        *([1.0] * 5 + [1e30] * 14, [1.0] * 5 + [1e30] * 16),
+    ],
+)
 def test_a_file_must_say_how_much_of_a_head_turns(tmp_path, monkeypatch, factors):
     tensors = {} if factors is None else {"rope_freqs.weight": np.array(factors, dtype=np.float32)}
     monkeypatch.setattr("tests.harness.models.gguf_files.gemma4_factors", lambda _: tensors)
     problem = refusal(write_gguf(further_checkpoint(Further.GEMMA4), tmp_path / "model.gguf"))
-    assert ("needs tensor 'rope_freqs.weight'" if factors is None else "must have ones, and then") in problem
+    assert (
+        "needs tensor 'rope_freqs.weight'" if factors is None else "must have a number for two of 40: ones"
+    ) in problem
 
 
 def test_a_file_may_have_gates_and_ups_of_experts_apart(tmp_path, monkeypatch):

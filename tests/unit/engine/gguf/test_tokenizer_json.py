@@ -48,30 +48,47 @@ def test_ids_of_sentencepiece_vocabularies_are_llama_cpps(tmp_path, name):
         assert ours.encode(text) == expected, text
 
 
+def gemma4_vocabulary(folder: Path) -> tuple[dict, list[tuple[str, str]]]:
+    """A vocabulary, and its merges, whose order is not that of the scores."""
+    bare = write_vocabulary(folder / "bare.gguf", DATA["vocabularies"]["spm_bare"], "default")
+    merges = [*reversed(describe_tokenizer(bare)["model"]["merges"])]
+    return change(DATA["vocabularies"]["spm_bare"], model="gemma4", merges=[*map(" ".join, merges)]), merges
+
+
 def test_ids_of_gemma_4_are_those_of_its_own_tokenizer(tmp_path):
     """Its pairs are merged in the order of the file, not by their scores, and no space comes before a text."""
-    bare = write_vocabulary(tmp_path / "bare.gguf", DATA["vocabularies"]["spm_bare"], "default")
-    merges = [*reversed(describe_tokenizer(bare)["model"]["merges"])]
-    vocabulary = change(DATA["vocabularies"]["spm_bare"], model="gemma4", merges=[*map(" ".join, merges)])
+    vocabulary, merges = gemma4_vocabulary(tmp_path)
     tokens = vocabulary["tokens"]
     expected = tokenizers.Tokenizer(
         models.BPE({token: index for index, token in enumerate(tokens)}, merges, byte_fallback=True, unk_token="<unk>")
     )
     expected.normalizer = normalizers.Replace(" ", "▁")
-    ours, by_scores = tokenizer(tmp_path, vocabulary), Tokenizer.from_gguf(bare)
+    ours, by_scores = tokenizer(tmp_path, vocabulary), Tokenizer.from_gguf(tmp_path / "bare.gguf")
     ids = [ours.encode(text, add_special_tokens=False, parse_special=False) for text in ODD_TEXTS]
     assert ids == [expected.encode(text).ids for text in ODD_TEXTS]
     assert ids != [by_scores.encode(text, add_special_tokens=False, parse_special=False) for text in ODD_TEXTS]
 
 
-def test_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path):
-    vocabulary = copy.deepcopy(DATA["vocabularies"]["bpe"])
-    ends = {"<turn|>": TokenType.CONTROL, "<|tool_response>": TokenType.USER_DEFINED, "<eos>": TokenType.NORMAL}
-    for place, (token, kind) in enumerate(ends.items()):
-        vocabulary["tokens"][-1 - place], vocabulary["types"][-1 - place] = token, int(kind)
-    last = len(vocabulary["tokens"]) - 1
+def test_gemma_4_begins_each_text_whatever_the_file_says(tmp_path):
+    vocabulary, _ = gemma4_vocabulary(tmp_path)
+    ours = tokenizer(tmp_path, vocabulary)
+    plain = ours.encode("a b", add_special_tokens=False)
+    assert ours.encode("a b") == [vocabulary["keys"]["bos_token_id"], *plain]
+    vocabulary["keys"] = {name: value for name, value in vocabulary["keys"].items() if name != "add_space_prefix"}
+    vocabulary["keys"] |= {"add_bos_token": False}
+    again = tokenizer(tmp_path, vocabulary)
+    assert (again.encode("a b"), again.encode("a b", add_special_tokens=False)) == (ours.encode("a b"), plain)
+
+
+@pytest.mark.parametrize(("model", "num_ends"), [("gpt2", 1), ("gemma4", 3)])
+def test_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path, model, num_ends):
+    """Those of Gemma 4 are of any type, but a plain </s> is a text like any other."""
+    vocabulary = change(DATA["vocabularies"]["bpe"], model=model)
+    types = {"<eos>": TokenType.CONTROL, "<turn|>": TokenType.NORMAL, "<|tool_response>": TokenType.USER_DEFINED}
+    for place, (token, kind) in enumerate({**types, "</s>": TokenType.NORMAL}.items()):
+        vocabulary["tokens"][place], vocabulary["types"][place] = token, int(kind)
     found = Vocabulary(GgufFile(write_vocabulary(tmp_path / "model.gguf", vocabulary, "default")).metadata)
-    assert found.end_ids() - {vocabulary["keys"]["eos_token_id"]} == {last, last - 1}
+    assert found.end_ids() - {vocabulary["keys"]["eos_token_id"]} == {*range(num_ends)}
 
 
 @pytest.mark.parametrize("name", ["bpe", "spm", "spm_bare"])

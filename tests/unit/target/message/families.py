@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from services.target.message.marked_call_reader import is_bare_key
 from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax
 
 
@@ -39,7 +40,8 @@ def _marked(value: object, mark: str) -> str:
         case list():
             return f"[{','.join(_marked(part, mark) for part in value)}]"
         case dict():
-            return f"{{{','.join(f'{key}:{_marked(part, mark)}' for key, part in value.items())}}}"
+            keys = {key: key if is_bare_key(key) else _marked(key, mark) for key in value}
+            return f"{{{','.join(f'{keys[key]}:{_marked(part, mark)}' for key, part in value.items())}}}"
     return json.dumps(value)
 
 
