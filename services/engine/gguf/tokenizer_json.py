@@ -29,7 +29,7 @@ def describe_tokenizer(path: Path) -> _Description:
             description = _describe_bpe(vocabulary)
         case "llama":
             description = _describe_spm(vocabulary, _merges_by_score(vocabulary))
-        case "gemma4":  # of which llama.cpp adds the begin token whatever the file says
+        case "gemma4":
             description = _describe_spm(vocabulary, _stored_merges(vocabulary), is_gemma4=True)
         case model:
             problem = f"{shown(model)} is not supported; allowed are gpt2, llama and gemma4"
@@ -110,7 +110,8 @@ def _added_tokens(vocabulary: Vocabulary) -> Iterator[_Description]:
 def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool, must_begin: bool = False) -> _Description | None:
     """Describe the tokens that are added before and after each text; None if there are none.
 
-    Whether there is a begin token is said by the file, by `adds_begin` where it says nothing, or by `must_begin`.
+    The file says whether there is a begin token, and `adds_begin` where it does not; with `must_begin` there is one
+    whatever it says, as llama.cpp has it for Gemma 4.
     """
     metadata, around = vocabulary.metadata, {}
     for name, default in (("bos", adds_begin), ("eos", False)):

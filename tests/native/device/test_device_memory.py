@@ -13,6 +13,7 @@ from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
+from tests.harness.further import further
 from tests.harness.models.block_folders import block_tensors, deepspec_fields, markov_tensors, zlab_fields
 from tests.harness.models.checkpoints import Kind, random_checkpoint
 from tests.harness.models.drafter_folders import Tensors, drafter_tensors, original_fields, write_drafter
@@ -167,8 +168,18 @@ def dspark(target: ModelConfig) -> tuple[dict[str, Any], Tensors]:
     return deepspec_fields(target), block_tensors(target) | tensors
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_rows": 128, "max_sequences": 1}], ids=["few rows", "one sequence"])
-@pytest.mark.parametrize("kind", [eagle3, p_eagle, dflash, dspark])
+FEW_ROWS: dict[str, int] = {}
+ONE_SEQUENCE = {"max_rows": 128, "max_sequences": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits"),
+    [
+        *((kind, FEW_ROWS) for kind in (eagle3, p_eagle, dflash, dspark)),
+        (dspark, ONE_SEQUENCE),
+        *(further(kind, ONE_SEQUENCE) for kind in (eagle3, p_eagle, dflash)),
+    ],
+)
 def test_a_drafter_takes_no_memory_after_it_was_loaded(load, tmp_path, kind, limits):
     target = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
     head = write_drafter(tmp_path, *kind(target))
