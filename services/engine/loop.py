@@ -123,9 +123,7 @@ class EngineLoop:
     def _run(self) -> None:
         _name_this_thread(self._thread.name)
         try:
-            while not self._stopping:
-                self._pulse[_TURN] += 1
-                self._run_commands()
+            while self._goes_on():
                 began = time.monotonic()
                 if self._worker.step():
                     self._pulse[_USUAL_SECONDS] += _STEP_WEIGHT * (
@@ -140,10 +138,17 @@ class EngineLoop:
             self._turn_away()
 
     def _turn_away(self) -> None:
-        while not self._stopping:
-            self._run_commands()
+        while self._goes_on():
             self._worker.abandon("the engine has failed")
             self._sleep(until=math.inf)
+
+    def _goes_on(self) -> bool:
+        """Begin a turn with its commands; returns whether the loop is not to stop, which it asks after them: one of
+        them may be the call that would have ended its sleep.
+        """
+        self._pulse[_TURN] += 1
+        self._run_commands()
+        return not self._stopping
 
     def _run_commands(self) -> None:
         while not self._commands.empty():

@@ -187,6 +187,32 @@ def test_a_loop_can_be_stopped_asleep_or_busy(num_steps):
     assert set(threading.enumerate()) <= threads_before
 
 
+@pytest.mark.parametrize("broken_step", [None, 1])
+def test_a_loop_that_is_stopped_among_its_commands_ends(broken_step):
+    """The command that would end its sleep runs in the turn before."""
+    worker = Countdown(num_steps=1, broken_step=broken_step)
+    loop = start(worker)
+    if broken_step is None:
+        worker.is_idle.wait()
+    else:
+        wait_until_told(worker, after="on_failure")
+    is_held, may_go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        may_go_on.wait()
+
+    loop.post(partial(loop.post, hold))  # the first one ends the sleep, so that the turn begins with the second
+    is_held.wait()
+    stopper = threading.Thread(target=loop.stop)
+    stopper.start()
+    while not (loop._stopping and loop._commands.qsize()):
+        time.sleep(0.001)
+    may_go_on.set()
+    stopper.join()
+    assert worker.happened()[-1] == "the server is shutting down"
+
+
 def test_a_command_posted_with_the_stop_runs_before_the_abandon():
     """Otherwise the consumer of a sequence that it adds would wait for ever."""
     worker = Gated()
