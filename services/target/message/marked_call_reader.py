@@ -75,7 +75,7 @@ class MarkedCallReader:
         start = self._place = after_space(text, self._place)
         if text.startswith("}", start):
             return self._close()
-        key, end = self._marked_key(text, start) if text.startswith("<", start) else _bare_key(text, start)
+        key, end = self._marked_key(text, start) if text.startswith(self._mark[0], start) else _bare_key(text, start)
         if end is None:
             return _wait(may_be=len(text) - start < _MOST_KEY_TEXT)
         if len(self._open) == 1:

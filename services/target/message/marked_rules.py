@@ -72,7 +72,7 @@ class MarkedRules:
 
     def lines(self) -> Iterator[str]:
         """The lines of all rules; raises ValueError for a schema that they cannot follow."""
-        root = {**self._merged(self._references.resolved()), "type": "object"}
+        root = {**self._merged(self._references.root), "type": "object"}
         yield from self._alternatives(self._rule, root) or self._object(self._rule, root)
         while self._waiting:
             rule, schema = self._waiting.pop()
@@ -98,7 +98,6 @@ class MarkedRules:
 
     def _value(self, rule: str, schema: Mapping[str, Any]) -> Iterator[str]:
         """A value, by the values, the alternatives or the types that its schema names."""
-        kinds = SchemaKinds.of(schema, self._references)
         values = schema["enum"] if isinstance(schema.get("enum"), list) else []
         values = [schema["const"]] if "const" in schema else values
         if values:
@@ -109,6 +108,7 @@ class MarkedRules:
         elif alternatives := self._alternatives(rule, schema):
             yield from alternatives
         else:
+            kinds = SchemaKinds.of(schema, self._references)
             yield from self._typed(rule, schema, kinds if kinds != ANYTHING else _implied(schema))
 
     def _alternatives(self, rule: str, schema: Mapping[str, Any]) -> list[str]:
@@ -147,8 +147,8 @@ class MarkedRules:
             value = "" if further is False else self._name_of(further)
             yield f"{rule}: {_ANY_FIELDS % (value, value) if value else _NO_FIELDS}"
             return
-        needed = schema.get("required")
-        are_needed = [isinstance(needed, list) and name in needed for name, _ in fields]
+        needed = _required(schema)
+        are_needed = [name in needed for name, _ in fields]
         texts = [f"{self._key(name)} {self._name_of(part)}" for name, part in fields]
         num_firsts = are_needed.index(True) + 1 if any(are_needed) else len(fields)  # fields that may come first
         firsts = [f"{text} {rule}_rest_{number + 1}" for number, text in enumerate(texts[:num_firsts])]
@@ -212,13 +212,18 @@ def _fields(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ValueError for a field that it must have and cannot.
     """
-    properties, needed, further = (schema.get(name) for name in ("properties", "required", "additionalProperties"))
+    properties, further, names = schema.get("properties"), schema.get("additionalProperties"), _required(schema)
     properties = properties if isinstance(properties, dict) else {}
-    names = [name for name in needed if isinstance(name, str)] if isinstance(needed, list) else []
     fields = properties | {name: True if further is None else further for name in names if name not in properties}
     if name := next((name for name in names if fields[name] is False), None):
         raise ValueError(f"the field {name[:64]!r} is required and not allowed")
     return {name: part for name, part in fields.items() if part is not False}
+
+
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    """The names of the fields that an object must have."""
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:

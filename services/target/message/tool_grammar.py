@@ -67,6 +67,7 @@ class _Lark:
         self._mark_ids = syntax.mark_ids
         self._special_ids = syntax.special_ids
         self._answer = syntax.reasoning.answer if syntax.reasoning else ""
+        self._string_mark = self._marked(tools.string_mark) if tools.string_mark else None
 
     def lines(self) -> list[str]:
         return [*self._start(), *self._calls(), _ANY_TEXT]
@@ -108,8 +109,8 @@ class _Lark:
             return [*rules, *(f"call_{index}: {self._json_call(tool)}" for index, tool in enumerate(self._rule.tools))]
         if self._tools.xml is not None:
             rules += free_rules(self._tools.xml)
-        elif (mark := self._string_mark) is not None:
-            rules += free_marked_rules(mark)
+        elif self._string_mark is not None:
+            rules += free_marked_rules(self._string_mark)
         size = 0
         for index, tool in enumerate(self._rule.tools):
             for line in self._arguments(f"arguments_{index}", tool.schema):
@@ -123,14 +124,11 @@ class _Lark:
         """The rules of a tool's arguments."""
         if self._tools.xml is not None:
             return xml_rules(rule, schema, self._tools.xml, _SPACING)
-        if (mark := self._string_mark) is not None:
-            return MarkedRules(rule, schema, mark).lines()
+        if self._string_mark is not None:
+            return MarkedRules(rule, schema, self._string_mark).lines()
         return [f"{rule}: %json {json.dumps({'x-guidance': _SPACING, **_OBJECT, **(schema or {})})}"]
 
-    @property
-    def _string_mark(self) -> StringMark | None:
-        if not (mark := self._tools.string_mark):
-            return None
+    def _marked(self, mark: str) -> StringMark:
         return StringMark(mark, self._written(mark), self._mark_ids.get(mark) in self._special_ids)
 
     def _call(self, index: int, mark: str | None = None) -> str:

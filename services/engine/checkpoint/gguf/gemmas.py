@@ -6,7 +6,7 @@ from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS, ROPE_FACTORS
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import shown
 
-_STANDING = 1e20  # factors of frequencies from here on make that nothing turns; the conversion writes 1e30
+_STANDING = 1e20  # the least factor that stops a frequency from turning anything; the conversion writes 1e30
 
 
 def translate_gemma2(found: Hyperparameters) -> Fields:
@@ -116,14 +116,14 @@ def _shared_layers(found: Hyperparameters) -> Fields:
 
 
 def _turning_part(found: Hyperparameters) -> float:
-    """Return the part of a head that turns: the factors of its frequencies are 1, and those of the rest huge."""
+    """Return the part of a head that turns: its frequencies are divided by 1, and those of the rest by huge factors."""
     factors = found.tensors.factors(ROPE_FACTORS)
     if factors is None:
         raise found.error("rope.freq_base", f"needs tensor {ROPE_FACTORS!r}, which says how much of a head turns")
     turning, head_dim = factors.count(1.0), found["attention.key_length"]
     are_right = factors[:turning] == [1.0] * turning and all(one >= _STANDING for one in factors[turning:])
     if not turning or not are_right or 2 * len(factors) != head_dim:
-        problem = f"must have a number for two of {shown(head_dim)}: ones, then some from {_STANDING:.0e}"
+        problem = f"must be ones, then numbers from {_STANDING:.0e}, one for every two of a head's {shown(head_dim)}"
         raise CheckpointError(f"{found.tensors.path(ROPE_FACTORS)}: tensor {ROPE_FACTORS!r}: {problem}")
     return turning / len(factors)
 

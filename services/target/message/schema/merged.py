@@ -3,21 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
-from services.target.message.schema.references import SchemaReferences
+from services.target.message.schema.references import ANNOTATIONS, REFERENCES, SchemaReferences
 
-_ANNOTATIONS = frozenset(
-    {
-        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"),
-        *("$id", "$anchor", "$defs", "definitions"),
-    }
-)
+_NAMES = ("$id", "$anchor", "$dynamicAnchor", "$defs", "definitions")
+_LEFT_OUT = ANNOTATIONS.union(REFERENCES, _NAMES, ("readOnly", "writeOnly", "$schema", "allOf"))
 _MOST_DEPTH = 32
 
 
 def merged_schema(schema: object, references: SchemaReferences) -> dict[str, Any]:
     """Return a schema without references, `allOf` and annotations at its top; its parts are as they were.
 
-    Raises ValueError if two of them say something different with the same word, and for a schema that no value has.
+    Raises ValueError if two parts say something different with the same word, for a schema that no value has, and for a
+    reference to nothing.
     """
     merged: dict[str, Any] = {}
     for part in _parts(schema, references, 0):
@@ -42,9 +39,10 @@ def _parts(schema: object, references: SchemaReferences, depth: int) -> Iterator
         raise ValueError("a schema refers to itself, or is nested too deeply")
     if not isinstance(schema, dict):
         return
-    left_out = _ANNOTATIONS | {"$ref", "$dynamicRef", "allOf"}
-    yield {name: value for name, value in schema.items() if name not in left_out}
-    if (target := references.target(schema)) is not None:
+    yield {name: value for name, value in schema.items() if name not in _LEFT_OUT}
+    if name := next((name for name in REFERENCES if name in schema), None):
+        if (target := references.target(schema)) is None:
+            raise ValueError(f"{name!r} refers to {str(schema[name])[:64]!r}, which is no part of the schema")
         yield from _parts(target, references, depth + 1)
     if isinstance(parts := schema.get("allOf"), list):
         for part in parts:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 Schema = Mapping[str, Any]
-_REFERENCES = ("$ref", "$dynamicRef")
+REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 NO_SCHEMAS = frozenset({"const", "enum", "default", "examples"})  # their values may look like schemas
-_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 _MOST_REFERENCES = 8  # from one to the next
 
 
@@ -28,7 +28,7 @@ class SchemaReferences:
 
     def target(self, schema: Schema) -> object:
         """Return the part that a schema refers to; None if it refers to nothing, or to nothing in this schema."""
-        reference = next((schema[name] for name in _REFERENCES if name in schema), None)
+        reference = next((schema[name] for name in REFERENCES if name in schema), None)
         if not isinstance(reference, str):
             return None
         try:
@@ -55,7 +55,7 @@ class SchemaReferences:
         for _ in range(_MOST_REFERENCES):
             if not isinstance(schema, dict):
                 break
-            match {name: value for name, value in schema.items() if name not in _ANNOTATIONS}:
+            match {name: value for name, value in schema.items() if name not in ANNOTATIONS}:
                 case {"$ref": _, **others} if not others and (target := self.target(schema)) is not None:
                     schema = target
                 case {"allOf": [part], **others} if not others:

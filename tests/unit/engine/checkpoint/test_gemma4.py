@@ -200,7 +200,9 @@ def test_a_file_must_say_how_much_of_a_head_turns(tmp_path, monkeypatch, factors
     monkeypatch.setattr("tests.harness.models.gguf_files.gemma4_factors", lambda _: tensors)
     problem = refusal(write_gguf(further_checkpoint(Further.GEMMA4), tmp_path / "model.gguf"))
     assert (
-        "needs tensor 'rope_freqs.weight'" if factors is None else "must have a number for two of 40: ones"
+        "needs tensor 'rope_freqs.weight'"
+        if factors is None
+        else "must be ones, then numbers from 1e+20, one for every two of a head's 40"
     ) in problem
 
 

@@ -109,6 +109,8 @@ REFUSED = [
     ({"allOf": [{"type": "object"}, {"type": "string"}]}, "'type' is in several parts of a schema"),
     ({"allOf": [{"properties": {"a": {}}}, {"properties": {"a": True}}]}, "the field 'a' is in several parts"),
     ({"properties": {"a": {"$ref": "#/properties/a", "title": "A"}}}, "a schema refers to itself, or is nested"),
+    ({"properties": {"a": {"$ref": "#/$defs/a"}}}, "'$ref' refers to '#/$defs/a', which is no part of the schema"),
+    ({"$ref": 5}, "'$ref' refers to '5', which is no part of the schema"),
     ({"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {}], "x": 1}}}, "their grammar has more than"),
     ({"properties": {"a" * 1025: {}}}, "the name of a field has 1025 characters; it may have at most 1024"),
 ]
