@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.engine.checkpoint.architectures.table import ARCHITECTURES
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
-from services.engine.checkpoint.gguf.architectures import GGUF_ARCHITECTURES, MISTRAL, MIXTRAL, OLMO3
+from services.engine.checkpoint.gguf.architectures import DEEPSEEK_V3, GGUF_ARCHITECTURES, MISTRAL, MIXTRAL, OLMO3
 from services.engine.checkpoint.quantised.methods import METHODS
 
 PAGE = Path(__file__).parents[1] / "docs" / "operate" / "checkpoints.md"
@@ -28,6 +28,7 @@ def _architectures() -> list[str]:
     files = {name: [kind for kind, each in GGUF_ARCHITECTURES.items() if each.name == name] for name in ARCHITECTURES}
     files[MISTRAL.name] = files[MIXTRAL.name] = files["LlamaForCausalLM"]  # windows and experts say which it is
     files[OLMO3.name] = files["Olmo2ForCausalLM"]  # and so do they here
+    files[DEEPSEEK_V3.name] = files["Glm4MoeLiteForCausalLM"] = files["DeepseekV2ForCausalLM"]  # and scores of experts
     rows = (
         (f"`{name}`", each.models, each.features, ", ".join(f"`{kind}`" for kind in files[name]))
         for name, each in ARCHITECTURES.items()

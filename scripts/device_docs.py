@@ -45,6 +45,7 @@ def rows() -> Iterator[_Row]:
     yield from _formats("keys and values", "--kv", KV_FORMATS, CPU_KV_FORMATS)
     for what, option in _ON_BOTH.items():
         yield what, f"`{option}`" if option else "", "yes", "yes"
+    yield "attention to latent vectors (GLM 4.7 Flash, DeepSeek)", "", "yes", "no"
     for option, what in CPU_OPTIONS.items():
         yield what, f"`--{option.replace('_', '-')}`", "yes", "no"
     yield "one model on several devices", "", "no", "no"

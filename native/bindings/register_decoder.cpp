@@ -24,7 +24,8 @@ namespace {
 
 const Names<LayerKind> kLayerKinds{{"attention", LayerKind::attention},
                                    {"short_convolution", LayerKind::short_convolution},
-                                   {"gated_delta", LayerKind::gated_delta}};
+                                   {"gated_delta", LayerKind::gated_delta},
+                                   {"latent_attention", LayerKind::latent_attention}};
 
 template <typename T>
 void read(const char*, const py::handle& from, T& to) {
@@ -75,6 +76,14 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
                                .key_dim = source.attr("key_dim").cast<int>(),
                                .value_dim = source.attr("value_dim").cast<int>(),
                                .taps = source.attr("taps").cast<int>()};
+                break;
+            case LayerKind::latent_attention:
+                layer.latent = {.query_rank = source.attr("query_rank").cast<int>(),
+                                .rank = source.attr("rank").cast<int>(),
+                                .turning = source.attr("turning").cast<int>(),
+                                .key_dim = source.attr("key_dim").cast<int>(),
+                                .value_dim = source.attr("value_dim").cast<int>(),
+                                .norm_eps = source.attr("norm_eps").cast<float>()};
                 break;
         }
     }

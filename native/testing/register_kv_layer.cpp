@@ -207,7 +207,7 @@ class BoundCache {
         require_range("num_blocks", num_blocks_, 1, kMostBlocks);
         require_range("head_dim", head_dim_, 1, device_->max_head_dim());
         require_range("num_kv_heads", num_kv_heads_, 1, kMostFeatures / head_dim_);
-        return num_blocks_ * device_->kv_block_bytes(format_, num_kv_heads_, head_dim_);
+        return num_blocks_ * device_->kv_block_bytes({nullptr, format_, num_kv_heads_, head_dim_});
     }
 
     int num_heads(const FloatArray& qkv, const IntArray& positions) const {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import outrider
 from tests.harness.models.checkpoints import Kind
-from tests.harness.models.gguf_files import BF16, representable_checkpoint, write_gguf
+from tests.harness.models.gguf_files import BF16, write_gguf
+from tests.harness.models.representable import representable_checkpoint
 from tests.harness.processes.warm_commands import warm_process
 from tests.hub.hub_server import Repository, hub_server
 from tests.hub.listening import address_of

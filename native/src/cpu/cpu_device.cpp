@@ -81,15 +81,16 @@ class CpuDevice final : public Device {
         return weight == WeightFormat::bf16 ? Format::bf16 : Format::f32;
     }
 
-    size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
-        if (format == KvFormat::fp8) {
+    size_t kv_block_bytes(const KvLayer& layer) const override {
+        if (layer.format == KvFormat::fp8) {
             throw std::invalid_argument(
                 "kv: a CPU holds keys and values as \"bf16\", \"f32\" or \"int8\" only");
         }
-        return kernels_.kv_block_bytes(format, num_kv_heads, head_dim);
+        return kernels_.kv_block_bytes(layer);
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
+    int max_latent_rank() const override { return kMaxHeadDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
     size_t product_scratch(int, int, int) const override { return 0; }
     size_t delta_scratch(const DeltaShape&, int, int, int) const override { return 0; }
@@ -120,6 +121,10 @@ class CpuDevice final : public Device {
 
     void rotate_and_store(const RotateAndStore& op) override {
         pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.rotate_and_store(op, row); });
+    }
+
+    void store_latents(const StoreLatents& op) override {
+        pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.store_latents(op, row); });
     }
 
     void attention(const Attention& op) override {

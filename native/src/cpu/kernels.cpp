@@ -57,6 +57,7 @@ const Kernels& kernels() {
         .rotary_angles = rotary_angles,
         .residual_norm = residual_norm,
         .rotate_and_store = rotate_and_store,
+        .store_latents = store_latents,
         .attention = attention,
         .store_conv_input = store_conv_input,
         .convolve = convolve,

@@ -32,10 +32,11 @@ struct Kernels {
     ProductKernel product_int4;
     GroupedKernel grouped[kGroupedKernels];
     /// The bytes of one block: keys and values of all heads.
-    int64_t (*kv_block_bytes)(KvFormat format, int num_kv_heads, int head_dim);
+    int64_t (*kv_block_bytes)(const KvLayer& layer);
     void (*rotary_angles)(const RotaryAngles& op, int64_t row);
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
+    void (*store_latents)(const StoreLatents& op, int64_t row);
     void (*attention)(const Attention& op, const AttentionPart& part);
     /// Stores one row's input; all rows of a pass must store before any is convolved.
     void (*store_conv_input)(const ShortConvolution& op, int64_t row, int64_t first_column,

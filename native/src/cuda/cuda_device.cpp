@@ -55,11 +55,12 @@ class CudaDevice final : public Device {
         return weight == WeightFormat::f32 ? Format::f32 : Format::bf16;
     }
 
-    size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
-        return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
+    size_t kv_block_bytes(const KvLayer& layer) const override {
+        return size_t{2} * layer.num_kv_heads * kBlockSize * kv_bytes(layer.format, layer.head_dim);
     }
 
     int max_head_dim() const override { return cuda::max_head_dim(stream_); }
+    int max_latent_rank() const override { return 0; }
     size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
         return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
     }
@@ -87,6 +88,9 @@ class CudaDevice final : public Device {
         cuda::activated_product(stream_, op, view_of(op.weight), activate);
     }
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
+    void store_latents(const StoreLatents&) override {
+        throw std::logic_error("a CUDA device has no latent vectors");
+    }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
     void short_convolution(const ShortConvolution& op) override { cuda::short_convolution(stream_, op); }
     void delta_rule(const DeltaRule& op) override { cuda::delta_rule(stream_, op); }

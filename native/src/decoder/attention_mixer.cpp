@@ -119,8 +119,7 @@ int AttentionMixer::largest(const Size& size) const {
 }
 
 size_t AttentionMixer::block_bytes(const LayerConfig& layer) const {
-    const AttentionShape shape = config_.attention(layer);
-    return shape.stores ? device_->kv_block_bytes(kv_, shape.num_kv_heads, shape.head_dim) : 0;
+    return config_.attention(layer).stores ? device_->kv_block_bytes(kv_layer(layer, nullptr)) : 0;
 }
 
 void AttentionMixer::rotate(const RowPlaces& places) {

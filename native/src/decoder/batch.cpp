@@ -22,7 +22,8 @@ void require_entry(const char* field, int index, int64_t value, int64_t low, int
 int longest_window(const DecoderConfig& config) {
     int longest = 0;
     for (const LayerConfig& layer : config.layers) {
-        if (layer.kind == LayerKind::attention && layer.window == 0) {
+        const bool attends = layer.kind == LayerKind::attention || layer.kind == LayerKind::latent_attention;
+        if (attends && layer.window == 0) {
             return -1;
         }
         longest = std::max({longest, layer.window, layer.taps});

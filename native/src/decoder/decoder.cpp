@@ -41,6 +41,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       attention_(device_, config_, device_->activation_format(weights.format), kv),
       convolution_(device_, config_, device_->activation_format(weights.format), kv),
       delta_(device_, config_, device_->activation_format(weights.format)),
+      latent_(device_, config_, device_->activation_format(weights.format), kv),
       cache_(device_, block_bytes()),
       workspace_(config_, device_->activation_format(weights.format)),
       experts_(config_.experts
@@ -70,6 +71,7 @@ std::vector<size_t> Decoder::block_bytes() const {
     for (const LayerConfig& layer : config_.layers) {
         each.push_back(layer.kind == LayerKind::attention           ? attention_.block_bytes(layer)
                        : layer.kind == LayerKind::short_convolution ? convolution_.block_bytes()
+                       : layer.kind == LayerKind::latent_attention  ? latent_.block_bytes()
                                                                     : 0);
     }
     return each;
@@ -173,6 +175,9 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     }
     if (config_.has(LayerKind::short_convolution)) {
         moved |= convolution_.reserve(shape.rows, linear_);
+    }
+    if (config_.has(LayerKind::latent_attention)) {
+        moved |= latent_.reserve(shape, linear_);
     }
     if (config_.has(LayerKind::gated_delta)) {
         moved |= delta_.reserve(shape.rows, num_states, ring_rows_, linear_);

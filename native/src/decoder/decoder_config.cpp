@@ -98,6 +98,30 @@ void validate_delta(const DecoderConfig& config, const DeltaShape& shape, const 
             name + " has another shape than the first layer of its kind; all must have the same");
 }
 
+/// Slices of rows are inputs of products, so that their sizes keep to the alignment of these.
+void validate_latent(const DecoderConfig& config, const LatentShape& shape, const std::string& name) {
+    require_range(name + "query_rank", shape.query_rank, 0, kMostFeatures);
+    for (const auto& [field, size] :
+         {std::pair("rank", shape.rank), std::pair("turning", shape.turning),
+          std::pair("key_dim", shape.key_dim), std::pair("value_dim", shape.value_dim)}) {
+        require(size > 0 && size % kActivationAlignment == 0, name + field + " is " + std::to_string(size) +
+                                                                  "; it must be a positive multiple of " +
+                                                                  std::to_string(kActivationAlignment));
+        require_range("num_heads times " + name + field, int64_t{config.num_heads} * size, 1,
+                      kMostFeatures / 2);
+    }
+    require(!config.ropes.empty() &&
+                2 * config.ropes.front().frequencies.size() == static_cast<size_t>(shape.turning),
+            "ropes must have one of " + std::to_string(shape.turning / 2) + " frequencies, half of " + name +
+                "turning");
+    require_not_negative((name + "norm_eps").c_str(), shape.norm_eps);
+    require(shape == config.latent_shape(),
+            name + "latent has another shape than the first layer of its kind; all must have the same");
+    require(config.attention_softcap == 0.0f && !config.attention_gate && !config.attention_sinks &&
+                !config.attention_bias && !config.output_bias,
+            name + "kind is \"latent_attention\", which has no softcap, gates, sinks and biases");
+}
+
 /// Requires at least two taps: with one, a row would read no other position.
 void validate_layer(const DecoderConfig& config, int index) {
     const LayerConfig& layer = config.layers[index];
@@ -124,6 +148,9 @@ void validate_layer(const DecoderConfig& config, int index) {
             break;
         case LayerKind::gated_delta:
             validate_delta(config, layer.delta, name);
+            break;
+        case LayerKind::latent_attention:
+            validate_latent(config, layer.latent, name);
             break;
     }
 }
@@ -156,8 +183,6 @@ void validate_experts(const Experts& experts) {
     require_range("experts.per_token", experts.per_token, 1,
                   experts.count / rule.groups * rule.groups_per_token);
     const bool is_softmax = rule.scores == ExpertScores::softmax;
-    require(!is_softmax || rule.groups == 1, "experts.groups is " + std::to_string(rule.groups) +
-                                                 "; it must be 1 where scores is \"softmax\"");
     require(!is_softmax || !experts.has_choice_bias,
             "experts.has_choice_bias is true; it must be false where scores is \"softmax\"");
     require(!is_softmax || rule.sum_offset == 0.0f,
@@ -217,7 +242,7 @@ void validate_block(const DecoderConfig& config, const FeatureBlock& block) {
     }
 }
 
-/// A drafter's first layer may read two vectors at once, which only attention without a gate does.
+/// A drafter's first layer may read two vectors at once, which only attention to keys and values without a gate does.
 void validate_features(const DecoderConfig& config) {
     if (!config.features) {
         return;
@@ -229,8 +254,10 @@ void validate_features(const DecoderConfig& config) {
     require(2 * int64_t{config.hidden_size} <= kMostFeatures,
             "hidden_size is " + std::to_string(config.hidden_size) +
                 "; with features, two of it must be at most " + std::to_string(kMostFeatures));
-    require(config.layers.front().kind == LayerKind::attention,
-            "layers[0] has no attention; with features it must have");
+    const LayerKind first = config.layers.front().kind;
+    require(first == LayerKind::attention || (first == LayerKind::latent_attention && features.fc_reads_both),
+            "layers[0] has no attention, or latent attention; with features it must have the former, unless "
+            "features.fc_reads_both is true");
     require(
         config.norm == NormKind::rms && config.pre_norm && !config.post_norm && !config.parallel_mlp,
         "norm, pre_norm, post_norm and parallel_mlp must be \"rms\", true, false and false with features");
@@ -266,8 +293,10 @@ int64_t DecoderConfig::position_bytes(KvFormat format) const {
     for (const LayerConfig& layer : layers) {
         const AttentionShape shape = attention(layer);
         const int64_t attending = 2 * shape.num_kv_heads * kv_bytes(format, shape.head_dim);
+        const int64_t latent = kv_bytes(format, layer.latent.rank) + kv_bytes(format, layer.latent.turning);
         total += layer.kind == LayerKind::attention           ? (shape.stores ? attending : 0)
                  : layer.kind == LayerKind::short_convolution ? convolving
+                 : layer.kind == LayerKind::latent_attention  ? latent
                                                               : 0;
     }
     return total;
@@ -278,6 +307,13 @@ DeltaShape DecoderConfig::delta_shape() const {
         return layer.kind == LayerKind::gated_delta;
     });
     return first == layers.end() ? DeltaShape{} : first->delta;
+}
+
+LatentShape DecoderConfig::latent_shape() const {
+    const auto first = std::find_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
+        return layer.kind == LayerKind::latent_attention;
+    });
+    return first == layers.end() ? LatentShape{} : first->latent;
 }
 
 int64_t DecoderConfig::state_bytes(int ring_rows) const {
@@ -294,6 +330,9 @@ void DecoderConfig::validate(const Device& device) const {
         require(layer.kind != LayerKind::attention || largest <= device.max_head_dim(),
                 "head_dim is " + std::to_string(largest) + "; device " + device.name() + " handles at most " +
                     std::to_string(device.max_head_dim()));
+        require(layer.latent.rank <= device.max_latent_rank(),
+                "the rank of latent vectors is " + std::to_string(layer.latent.rank) + "; device " +
+                    device.name() + " handles at most " + std::to_string(device.max_latent_rank()));
     }
 }
 

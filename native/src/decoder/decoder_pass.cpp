@@ -92,6 +92,9 @@ void Decoder::mix(int index) {
                        {workspace_.rows.states(), workspace_.rows.num_states(), ring_rows_}, input, places,
                        linear_, delta);
             break;
+        case LayerKind::latent_attention:
+            latent_.run(layer.latent, blocks, input, places, linear_, delta);
+            break;
     }
 }
 

@@ -114,6 +114,9 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
         case LayerKind::gated_delta:
             layer.delta.add(builder, config, config.layers[index].delta, prefix);
             break;
+        case LayerKind::latent_attention:
+            layer.latent.add(builder, config, prefix);
+            break;
     }
     if (config.post_norm) {
         builder.add_vectors(layer.post_attention_norm,
@@ -185,7 +188,7 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
         }
     }
     throw std::invalid_argument("weight \"" + name +
-                                "\" is none that an adapter changes: q, k, v, q_gate, o, conv_in, conv_out, "
+                                "\" is none that an adapter changes: q, k, v, q_gate, o, q_down, kv_down, conv_in, conv_out, "
                                 "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up, down, input_gate "
                                 "or input_projection of a layer");
 }
@@ -198,7 +201,7 @@ int64_t DecoderWeights::bytes() const {
         for (const FusedWeight* weight : layer.linear()) {
             total += weight->bytes();
         }
-        total += layer.experts.bytes();
+        total += layer.experts.bytes() + layer.latent.bytes_of_heads();
     }
     return total;
 }

@@ -21,6 +21,7 @@ from services.engine.checkpoint.generation_defaults import (
     read_generation_defaults,
     warn_of_ignored_settings,
 )
+from services.engine.checkpoint.latent_tensors import LatentTensors, whole_name
 from services.engine.checkpoint.model_config import Experts, ModelConfig
 from services.engine.checkpoint.ordered_tensors import (
     ExpertStacks,
@@ -28,7 +29,7 @@ from services.engine.checkpoint.ordered_tensors import (
     OrderedTensors,
     gates_before_ups,
     halves_of_heads,
-    orders_of_packed,
+    orders_of_rows,
     taps_apart,
 )
 from services.engine.checkpoint.quantised.methods import Method, read_method
@@ -62,10 +63,12 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     held = {*map(text_name, tensors)}
     of_text = fitting_names((architecture.names, architecture.stacked_names), config, held)
     names, others = _find_names(of_text, tensors)
-    require_values(tensors, names)
+    require_values(tensors, {*map(whole_name, names)})
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
     if architecture.stacks_experts or architecture.stacked_names:
         tensors = ExpertStacks(tensors, by_inputs=architecture.stacks_experts)
+    if config.latent:
+        tensors = LatentTensors(tensors, config.latent, config.num_heads)
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
     unused = idle | {name for name in tensors if name.endswith(RECOMPUTED)} | shared_keys(config, names)
@@ -81,7 +84,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,
-        folder_names=of_text,
+        folder_names={whole_name(name): ours for name, ours in of_text.items()},
         folder_orders={text_name(name): order for name, order in orders.items()},
         ignored=frozenset(others | further | unused | tied),
         norms_are_offsets=architecture.norms_are_offsets,
@@ -113,7 +116,7 @@ def _read_mtp(
     others |= {prefix + name: ours for name, ours in mtp.others.items()}
     tables = (architecture.names, architecture.stacked_names)
     names = mtp_names(tables, config, tensors, others, model_layer="model.layers.{i}.", mtp_layer=layer)
-    require_values(stored, names)
+    require_values(stored, {*map(whole_name, names)})
     if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
     copies = {prefix + name for name in mtp.copies}
@@ -170,7 +173,7 @@ def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tens
         return _orders_of_heads(config, names, tensors)
     if architecture.stacks_experts and config.experts:
         return _orders_of_experts(config.experts, names, tensors)
-    return _orders_of_taps(config, names, tensors) | _orders_of_packed(config, names, tensors)
+    return _orders_of_taps(config, names, tensors) | _orders_of_rows(config, names, tensors)
 
 
 def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
@@ -196,9 +199,9 @@ def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) 
     }
 
 
-def _orders_of_packed(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Return the orders of tensors that have two of our weights head by head, without those of other shapes."""
-    orders = {name: order for name, order in orders_of_packed(config, names).items() if name in tensors}
+def _orders_of_rows(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Return the orders that every kind of file has, without those of tensors of other shapes."""
+    orders = {name: order for name, order in orders_of_rows(config, names).items() if name in tensors}
     return {name: order for name, order in orders.items() if tensors.shape(name)[:1] == (len(order),)}
 
 

@@ -86,7 +86,33 @@ class GatedDelta(LayerMlp):
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
 
-Layer = Attention | ShortConvolution | GatedDelta
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention(LayerMlp):
+    """A layer whose tokens attend to latent vectors, from which each head's keys and values are made.
+
+    DeepSeek-V2, arXiv 2405.04434, section 2.1.
+    """
+
+    kind: ClassVar[str] = "latent_attention"
+    query_rank: int  # of the vectors from which queries are made; 0: the layer's input
+    rank: int  # of the latent vector of a token
+    turning: int  # numbers of a key, which all heads share, and of a head's query, that turn by position
+    key_dim: int  # of a head's keys, without what turns
+    value_dim: int  # of a head's values
+    norm_eps: float  # of the norms of both vectors
+
+    @property
+    def width(self) -> int:
+        """The numbers that are kept of a token."""
+        return self.rank + self.turning
+
+    @property
+    def query_dim(self) -> int:
+        """The numbers of a head's query."""
+        return self.key_dim + self.turning
+
+
+Layer = Attention | ShortConvolution | GatedDelta | LatentAttention
 
 
 class ExpertScores(StrEnum):
@@ -100,8 +126,8 @@ class ExpertScores(StrEnum):
 class Experts:
     """A mixture of experts: MLPs among which a router chooses some for each token.
 
-    Of several groups, those are considered whose best two experts have the greatest sums (DeepSeek-V3, arXiv
-    2412.19437, section 2.1.2).
+    Of several groups, those are considered whose best experts have the greatest logits (DeepSeek-V2, arXiv 2405.04434,
+    section 2.2.2), or whose best two have the greatest sums of sigmoids (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
     """
 
     count: int
@@ -215,6 +241,11 @@ class ModelConfig:
     def delta(self) -> GatedDelta | None:
         """The first of the layers that carry a state, which are all alike; None if there are none."""
         return next((layer for layer in self.layers if isinstance(layer, GatedDelta)), None)
+
+    @property
+    def latent(self) -> LatentAttention | None:
+        """The first of the layers that attend to latent vectors, whose sizes are all alike; None if there are none."""
+        return next((layer for layer in self.layers if isinstance(layer, LatentAttention)), None)
 
     @property
     def num_layers(self) -> int:

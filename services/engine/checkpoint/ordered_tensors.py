@@ -86,12 +86,36 @@ def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
     return (np.arange(num_heads)[:, None] * head_dim + head).reshape(-1)
 
 
-def orders_of_packed(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
-    """Return the orders of the tensors that have two of our weights head by head.
+def _halves_of_ends(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
+    """Return the same order where the last `rotary_dim` rows of a head turn.  # [num_heads * head_dim]"""
+    still = head_dim - rotary_dim
+    turning = halves_of_heads(1, rotary_dim, rotary_dim) + still
+    rows: Order = np.arange(num_heads)[:, None] * head_dim + np.concatenate([np.arange(still), turning])
+    return rows.reshape(-1)
 
-    They are queries and their gates, and the inputs of the gated delta rule by key heads. `names` are our names of the
-    weights in each tensor.
+
+def orders_of_rows(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
+    """Return the orders of the tensors whose rows have another one in every kind of file.
+
+    They have two of our weights head by head: queries and their gates, and the inputs of the gated delta rule by key
+    heads; or are queries and latent vectors whose last parts have interleaved rotary embeddings. `names` are our names
+    of the weights in each tensor.
     """
+    return _orders_of_packed(config, names) | _orders_of_latents(config, names)
+
+
+def _orders_of_latents(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
+    if (latent := config.latent) is None:
+        return {}
+    orders = {
+        "q": _halves_of_ends(config.num_heads, latent.query_dim, latent.turning),
+        "kv_down": _halves_of_ends(1, latent.width, latent.turning),
+    }
+    ends = {tensor: ours[0].rpartition(".")[2] for tensor, ours in names.items() if len(ours) == 1}
+    return {tensor: orders[end] for tensor, end in ends.items() if end in orders}
+
+
+def _orders_of_packed(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
     orders = {"q_gate": parts_apart(config.num_heads, config.head_dim, config.head_dim)}
     if delta := config.delta:
         each = delta.value_heads // delta.key_heads

@@ -1,10 +1,10 @@
 """Tensor names: the names of weights in the checkpoints of each architecture.
 
 A table maps a tensor's name in the file to ours. {i} stands for the layer, {d} for a layer without experts, {m} for
-one with experts, {e} for an expert, {t} for a tap of a convolution, {h} for a head of queries, {k} for a head of keys
-and {f} for a feature of an attached drafter. A tensor that holds the rows of several of our weights maps to all of
-them in order, separated by spaces. A letter that only our name has means that the tensor holds all of that kind, one
-below the other.
+one with experts, {c} for one with compressed queries and {w} for one without, {e} for an expert, {t} for a tap of a
+convolution, {h} for a head of queries, {k} for a head of keys and {f} for a feature of an attached drafter. A tensor
+that holds the rows of several of our weights maps to all of them in order, separated by spaces. A letter that only our
+name has means that the tensor holds all of that kind, one below the other.
 """
 
 _ENDS = {
@@ -238,6 +238,19 @@ LFM2_NAMES = (
 )
 LFM2_MOE_NAMES = LFM2_NAMES | _LFM2_EXPERTS
 GLM4_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _DENSE_MLP | _CHOSEN_BY_BIAS | _EXPERTS | _SHARED_EXPERTS | _PRE_NORMS
+_LATENT_ATTENTION = {
+    "model.layers.{c}.self_attn.q_a_proj.weight": "layers.{c}.q_down",
+    "model.layers.{c}.self_attn.q_a_layernorm.weight": "layers.{c}.q_down_norm",
+    "model.layers.{c}.self_attn.q_b_proj.weight": "layers.{c}.q",
+    "model.layers.{w}.self_attn.q_proj.weight": "layers.{w}.q",
+    "model.layers.{i}.self_attn.kv_a_proj_with_mqa.weight": "layers.{i}.kv_down",
+    "model.layers.{i}.self_attn.kv_a_layernorm.weight": "layers.{i}.kv_norm",
+    "model.layers.{i}.self_attn.kv_b_proj.weight (keys)": "layers.{i}.k_up.{h}",
+    "model.layers.{i}.self_attn.kv_b_proj.weight (values)": "layers.{i}.v_up.{h}",
+    "model.layers.{i}.self_attn.o_proj.weight": "layers.{i}.o",
+}
+DEEPSEEK_V3_NAMES = _ENDS | _LATENT_ATTENTION | _DENSE_MLP | _CHOSEN_BY_BIAS | _EXPERTS | _SHARED_EXPERTS | _PRE_NORMS
+DEEPSEEK_V2_NAMES = {name: ours for name, ours in DEEPSEEK_V3_NAMES.items() if not name.endswith("correction_bias")}
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS
 _EAGLE3_LAYERS = {
     name.removeprefix("model."): ours for name, ours in (_ATTENTION | _QK_NORMS | _MLP | _PRE_NORMS).items()

@@ -11,6 +11,7 @@ from services.engine.checkpoint.model_config import (
     FeatureNorm,
     Features,
     GatedDelta,
+    LatentAttention,
     Layer,
     ModelConfig,
     QkNorm,
@@ -97,6 +98,8 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
             shapes = _convolution_shapes(config, num_taps)
         case GatedDelta():
             shapes = _delta_shapes(config, layer)
+        case LatentAttention():
+            shapes = _latent_shapes(config, layer)
     if inner:
         shapes |= _mlp_shapes("", hidden, inner)
     if not config.gated_mlp:
@@ -136,6 +139,21 @@ def _attention_shapes(config: ModelConfig, layer: Attention) -> dict[str, Shape]
         if config.qk_norm is QkNorm.FULL:
             shapes |= {name: (num_heads * head_dim,)}
     return shapes
+
+
+def _latent_shapes(config: ModelConfig, layer: LatentAttention) -> dict[str, Shape]:
+    """Return the shapes of latent attention, where each head has matrices of its own of its keys and values."""
+    hidden, heads = config.hidden_size, range(config.num_heads)
+    shapes: dict[str, Shape] = {
+        "q": (len(heads) * layer.query_dim, layer.query_rank or hidden),
+        "kv_down": (layer.width, hidden),
+        "kv_norm": (layer.rank,),
+        "o": (hidden, len(heads) * layer.value_dim),
+    }
+    if layer.query_rank:
+        shapes |= {"q_down": (layer.query_rank, hidden), "q_down_norm": (layer.query_rank,)}
+    shapes |= {f"k_up.{head}": (layer.rank, layer.key_dim) for head in heads}
+    return shapes | {f"v_up.{head}": (layer.value_dim, layer.rank) for head in heads}
 
 
 def _convolution_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:

@@ -36,6 +36,8 @@ def choose_weights(model: ModelConfig, *, on_cpu: bool, is_grouped: bool = False
         return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")
     experts = model.experts.size if model.experts else 0
     heads = {model.num_heads * model.head_dim_of(each) for each in model.layers if isinstance(each, Attention)}
+    if latent := model.latent:
+        heads = {model.num_heads * latent.value_dim, latent.key_dim, latent.rank, latent.query_rank}
     sizes = {*map(model.mlp_size, model.layers)}
     inputs = (model.hidden_size, *sorted(heads), experts, *sorted(sizes), model.layer_input_size)
     if odd := [size for size in inputs if size % _INT4_GROUP]:

@@ -18,7 +18,7 @@ _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 _CHANGED = frozenset(  # weights of a layer
     {"q", "q_gate", "k", "v", "o", "conv_in", "conv_out", "gate", "up", "down"}
-    | {"delta_qkv", "delta_z", "delta_b", "delta_a", "delta_out", "input_gate", "input_projection"}
+    | {"q_down", "kv_down", "delta_qkv", "delta_z", "delta_b", "delta_a", "delta_out", "input_gate", "input_projection"}
 )
 Update = tuple[NDArray[Any], NDArray[Any]]
 """A and B of one weight: [rank, in], [out, rank]."""
@@ -76,8 +76,8 @@ class PeftFolder:
             raise CheckpointError(f"{where} is none of {checkpoint.path}'s")
         if not all(_is_changed(name) for name in shapes):
             allowed = (
-                "those of the queries, keys, values and outputs of attention, before and after a short convolution or "
-                "the gated delta rule, of an MLP for all tokens, and of layers' own inputs"
+                "those of the queries, keys, values and outputs of attention, of what compresses them, before and "
+                "after a short convolution or the gated delta rule, of an MLP for all tokens, and of layers' own inputs"
             )
             raise CheckpointError(f"{where} cannot be changed by an adapter; allowed are {allowed}")
         return next(iter(shapes.values()))[1], sum(shape[0] for shape in shapes.values())

@@ -66,6 +66,12 @@ class Further(StrEnum):
     LFM2_MOE_PLAIN = "lfm2_moe_plain"  # without the bias, weights that need not sum up to 1
     GLM4_MOE = "glm4_moe"  # two of four groups of experts with sigmoids, beside one for all tokens; norms, biases
     GLM4_MOE_AIR = "glm4_moe_air"  # one group, two layers without experts
+    GLM4_MOE_LITE = "glm4_moe_lite"  # latent vectors, from which queries, keys and values are made; experts as above
+    DEEPSEEK_V2 = (
+        "deepseek_v2"  # whole queries; two of four groups of experts by their best one; YaRN with scores scaled
+    )
+    DEEPSEEK_V2_LITE = "deepseek_v2_lite"  # one group
+    DEEPSEEK_V3 = "deepseek_v3"  # compressed queries; two of four groups of experts with sigmoids
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
     QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
     MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
@@ -112,6 +118,12 @@ _GLM_EXPERTS = {
     **{"num_experts_per_tok": 3, "moe_intermediate_size": 64},
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
 }
+_LATENT = {
+    **{"num_experts_per_tok": 3, "moe_intermediate_size": 64, "num_key_value_heads": 4, "kv_lora_rank": 64},
+    **{"qk_rope_head_dim": 32, "qk_nope_head_dim": 64, "v_head_dim": 96},
+}
+_GROUPS = {"n_routed_experts": 12, "n_group": 4, "topk_group": 2}
+_YARN_OF_SCORES = _YARN | {"mscale": 1.4, "mscale_all_dim": 1.4}
 _GEMMA4 = {
     **{"head_dim": 16, "global_head_dim": 40, "sliding_window": 16, "final_logit_softcapping": 30.0},
     "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -183,6 +195,31 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
         {
             **{"num_local_experts": 8, "num_experts_per_tok": 3, "head_dim": 16, "sliding_window": 16},
             "rope_parameters": _YARN | {"truncate": False},
+        },
+    ),
+    Further.GLM4_MOE_LITE: (
+        "Glm4MoeLiteConfig",
+        {
+            **{**_LATENT, "n_routed_experts": 8, "n_shared_experts": 1, "routed_scaling_factor": 1.8},
+            **{"q_lora_rank": 48, "rms_norm_eps": 0.01},
+        },
+    ),
+    Further.DEEPSEEK_V2: (
+        "DeepseekV2Config",
+        {
+            **{**_LATENT, **_GROUPS, "q_lora_rank": None, "rope_parameters": _YARN_OF_SCORES | {"mscale": 0.707}},
+            **{"topk_method": "group_limited_greedy", "routed_scaling_factor": 16.0, "first_k_dense_replace": 1},
+        },
+    ),
+    Further.DEEPSEEK_V2_LITE: (
+        "DeepseekV2Config",
+        {**_LATENT, "q_lora_rank": 64, "n_routed_experts": 8, "first_k_dense_replace": 2, "topk_method": "greedy"},
+    ),
+    Further.DEEPSEEK_V3: (
+        "DeepseekV3Config",
+        {
+            **{**_LATENT, **_GROUPS, "q_lora_rank": 64, "rope_parameters": _YARN_OF_SCORES},
+            **{"n_shared_experts": 1, "first_k_dense_replace": 1, "rms_norm_eps": 0.01},
         },
     ),
     Further.GEMMA4: ("Gemma4TextConfig", _GEMMA4_LARGE),

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from tests.harness.models.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
-from tests.harness.models.further_checkpoints import Further, further_checkpoint
+from tests.harness.models.further_checkpoints import Further
+from tests.harness.models.gguf_deepseek import add_deepseek, with_heads_apart
 from tests.harness.models.gguf_gemma4 import add_gemma4, gemma4_factors, gemma4_name
 from tests.harness.models.gguf_vocabularies import add_value, finish
 
@@ -25,6 +25,7 @@ _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
     **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
     **{"lfm2_moe": "lfm2moe", "glm4_moe": "glm4moe", "gemma4_text": "gemma4"},
+    **dict.fromkeys(("glm4_moe_lite", "deepseek_v2", "deepseek_v3"), "deepseek2"),
     **{"ministral3": "mistral3", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"},
 }
 _WITH_STATES = ("qwen35", "qwen35moe", "qwen3next")
@@ -37,39 +38,11 @@ FURTHER = (
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
     *(Further.LFM2_MOE, Further.LFM2_MOE_PLAIN, Further.GLM4_MOE, Further.GLM4_MOE_AIR),
     *(Further.GEMMA4, Further.GEMMA4_MOE, Further.GEMMA4_SMALL),
+    *(Further.GLM4_MOE_LITE, Further.DEEPSEEK_V2, Further.DEEPSEEK_V2_LITE, Further.DEEPSEEK_V3),
     *(Further.QWEN3_5, Further.QWEN3_5_PICTURES),
     *(Further.QWEN3_5_MOE, Further.QWEN3_5_MOE_PICTURES, Further.QWEN3_NEXT),
 )
 """Those that such files can hold."""
-
-
-def representable_checkpoint(kind: Kind | Further, folder: Path) -> Path:
-    """A random checkpoint without what llama.cpp has no key for: most windows, a query's scale, and what OLMo 3's
-    layers with windows turn by, and biases of convolutions.
-    """
-    if isinstance(kind, Further):
-        copy = copy_of(further_checkpoint(kind), folder)
-        if kind is Further.OLMO3:
-            ropes = json.loads((copy / "config.json").read_text())["rope_parameters"]
-            ropes["sliding_attention"]["rope_theta"] = ropes["full_attention"]["rope_theta"]
-            edit_json(copy / "config.json", rope_parameters=ropes)
-        if kind in (Further.LFM2_MOE, Further.LFM2_MOE_PLAIN):  # the conversion writes neither
-            edit_json(copy / "config.json", routed_scaling_factor=1.0, norm_topk_prob=True)
-        if kind is Further.LFM2:
-            edit_json(copy / "config.json", conv_bias=False)
-            edit_weights(copy, _without_biases)
-        return copy
-    copy = copy_of(random_checkpoint(kind), folder)
-    if kind == Kind.QWEN2:
-        edit_json(copy / "config.json", use_sliding_window=False, layer_types=None, sliding_window=None)
-    if kind in (Kind.GEMMA2, Kind.GEMMA3):
-        edit_json(copy / "config.json", query_pre_attn_scalar=32)
-    return copy
-
-
-def _without_biases(tensors: dict[str, torch.Tensor]) -> None:
-    for name in [name for name in tensors if name.endswith(".bias")]:
-        del tensors[name]
 
 
 def write_gguf(
@@ -131,8 +104,9 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     else:
         writer.add_layer_norm_eps(config["norm_epsilon" if arch == "starcoder2" else "layer_norm_eps"])
     writer.add_rope_freq_base(rope["rope_theta"])
-    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
-    if config.get("head_dim"):
+    turning = config.get("qk_rope_head_dim") or int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    writer.add_rope_dimension_count(turning)
+    if config.get("head_dim") and arch != "deepseek2":
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     _add_rope_scaling(writer, rope, config)
@@ -200,6 +174,8 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_expert_shared_count(config["n_shared_experts"])
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
+    if arch == "deepseek2":
+        add_deepseek(writer, config)
     if arch in ("lfm2", "lfm2moe"):
         writer.add_shortconv_l_cache(config["conv_L_cache"])
     if arch in ("qwen35", "qwen35moe"):
@@ -246,6 +222,8 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any], *, packs_inputs: b
     stored = {name.replace("mtp.layers.0.", f"model.layers.{layers}."): each for name, each in stored.items()}
     if not packs_inputs:
         _unpack_inputs(stored, config)
+    if arch == "deepseek2":
+        with_heads_apart(stored, config)
     for stored_name, values in (_stacked(stored) if arch == "gemma4" else _apart(_stacked(stored))).items():
         known = names.get_name(_known_by_package(stored_name), try_suffixes=(".weight", ".bias"))
         known = gemma4_name(stored_name, known) if arch == "gemma4" else known

@@ -15,6 +15,7 @@ OF_LFM2 = ("q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w2", "w3"
 OF_QWEN3_5 = (*ALL_LINEAR, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 OF_QWEN3_NEXT = ("q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj")
 OF_GEMMA4 = (*ALL_LINEAR, "per_layer_input_gate", "per_layer_projection", "per_layer_model_projection")
+OF_LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
 FUSED = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
 
 

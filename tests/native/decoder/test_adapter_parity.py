@@ -18,24 +18,29 @@ from tests.e2e.harness.models import folder
 from tests.harness.further import further
 from tests.harness.models.checkpoints import Kind
 from tests.harness.models.further_checkpoints import Further
-from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
+from tests.harness.models.gguf_files import write_gguf
 from tests.harness.models.lora_folders import (
     ALL_LINEAR,
     FUSED,
     OF_GEMMA4,
+    OF_LATENT,
     OF_LFM2,
     OF_QWEN3_5,
     OF_QWEN3_NEXT,
     merge,
     write_adapter,
 )
+from tests.harness.models.representable import representable_checkpoint
 from tests.native.harness.devices import make_device, on_cuda
 from tests.native.harness.parity import PROMPT, transformers_model
 
 NUM_BLOCKS = 4
-MODELS = ("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5", "qwen3_next", "gemma4", "gemma4_small")
+MODELS = (
+    *("llama", "qwen2", "gemma2", "phi3", "glm4", "lfm2", "qwen3_5", "qwen3_next", "gemma4", "gemma4_small"),
+    "glm4_moe_lite",
+)
 """Tensors of several weights, rows in another order, short convolutions, states, packed inputs of these, keys that are
-values, and inputs of layers."""
+values, inputs of layers, and latent vectors."""
 MODULES = sorted({*ALL_LINEAR, *FUSED, *OF_LFM2, *OF_QWEN3_5, *OF_GEMMA4})
 KINDS = (
     Kind.LLAMA_LINEAR,
@@ -51,7 +56,7 @@ KINDS = (
 
 def _modules(model: str) -> Seq[str]:
     """Without those of experts, which no adapter changes."""
-    return OF_QWEN3_NEXT if model == "qwen3_next" else MODULES
+    return {"qwen3_next": OF_QWEN3_NEXT, "glm4_moe_lite": OF_LATENT}.get(model, MODULES)
 
 
 def logits(base: Path, adapter: Path, name: str, device_name: str = "") -> torch.Tensor:

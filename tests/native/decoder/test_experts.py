@@ -98,6 +98,21 @@ def test_sigmoids_with_their_bias_choose_and_without_it_weigh(device_name, field
 
 
 @on_every_device
+@pytest.mark.parametrize("are_normalised", [False, True])
+def test_groups_of_a_softmax_are_chosen_by_their_best(device_name, are_normalised):
+    rule = {"count": 24, "per_token": 4, "groups": 6, "groups_per_token": 2, "weight_scale": 16.0}
+    experts = Experts(size=1, are_normalised=are_normalised, **rule)
+    values = normal(64, experts.count).astype(np.float32)
+    found, weights = _route(make_device(device_name, threads=2), values, None, experts)
+    chosen, expected = choose_experts(experts, torch.from_numpy(values).double())
+    chosen, order = chosen.sort(dim=-1)
+    assert np.array_equal(found, chosen.numpy())
+    assert np.allclose(weights, expected.gather(1, order).numpy(), rtol=2e-6, atol=1e-12)
+    by_two = replace(experts, scores=ExpertScores.SIGMOID)
+    assert not np.array_equal(_route(make_device(device_name, threads=2), values, None, by_two)[0], found)
+
+
+@on_every_device
 def test_equal_groups_are_chosen_by_their_numbers(device_name):
     experts = Experts(count=6, per_token=2, size=1, scores=ExpertScores.SIGMOID, are_normalised=True, groups=3)
     device, logits = make_device(device_name, threads=1), np.array([[0, 1, 2, 1, 2, 1]], np.float32)
@@ -288,7 +303,6 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path, kind,
         ({"sum_offset": -1.0}, r"experts\.sum_offset is -1\.0+; it must be finite and not negative"),
         ({"weight_scale": np.nan}, r"experts\.weight_scale is nan; it must be finite and not negative"),
         ({"scores": "softmax", "has_choice_bias": True}, r"experts\.has_choice_bias is true; it must be false where"),
-        ({"scores": "softmax", "count": 6, "per_token": 2, "groups": 2}, r"experts\.groups is 2; it must be 1 where"),
         ({"scores": "softmax", "sum_offset": 1.0}, r"experts\.sum_offset is not 0, which it must be where scores"),
         ({"scores": "tanh"}, r"experts\.scores is \"tanh\"; it must be one of"),
     ],

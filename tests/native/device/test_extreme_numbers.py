@@ -16,6 +16,7 @@ from services.engine.checkpoint.model_config import (
     FeatureBlock,
     Features,
     GatedDelta,
+    LatentAttention,
     ModelConfig,
     ShortConvolution,
 )
@@ -49,7 +50,7 @@ def test_no_number_is_forgotten() -> None:
     fields_of_models |= {
         f"DecoderConfig.features.block.{each.name}" for each in fields(FeatureBlock) if each.type is int
     }
-    layers = (Attention, ShortConvolution, GatedDelta)
+    layers = (Attention, ShortConvolution, GatedDelta, LatentAttention)
     numbers = (each for kind in layers for each in fields(kind) if each.type is int or each.type == int | None)
     fields_of_models |= {f"DecoderConfig.layers.{each.name}" for each in numbers}
     assert fields_of_models >= {"DecoderConfig.experts.count", "DecoderConfig.hidden_size"}

@@ -21,7 +21,10 @@ from tests.native.harness.parity import PROMPT, relative_error
 TOKENS = PROMPT[:40]
 GLM_LAYER = "model.layers.4."
 READ = 30  # rows that read the target's features; those after them are chained
-KINDS = (Further.QWEN3_5, Further.QWEN3_5_PICTURES, Further.QWEN3_5_MOE, Further.QWEN3_NEXT, Further.GLM4_MOE)
+KINDS = (
+    *(Further.QWEN3_5, Further.QWEN3_5_PICTURES, Further.QWEN3_5_MOE, Further.QWEN3_NEXT, Further.GLM4_MOE),
+    *(Further.GLM4_MOE_LITE, Further.DEEPSEEK_V3),
+)
 
 
 class Oracle:
@@ -34,6 +37,7 @@ class Oracle:
         config = text.config.__class__(**text.config.to_dict())
         config.num_hidden_layers, config.layer_types = 1, ["full_attention"]
         config._attn_implementation, config.first_k_dense_replace = "eager", 0
+        config.mlp_layer_types = ["sparse"]
         self.text, self.head, self.layer = text, target.lm_head, type(text)(config).eval()
         own = _mtp_tensors(folder)
         self.fc = own.pop("fc.weight")

@@ -18,6 +18,7 @@ from services.engine.checkpoint.model_config import (
     Experts,
     ExpertScores,
     GatedDelta,
+    LatentAttention,
     LayerMlp,
     ModelConfig,
     Norm,
@@ -103,6 +104,8 @@ class ReferenceDecoder:
                 mixed = self._convolution(layer, num_taps, read, cache)
             case GatedDelta() as own:
                 mixed = self._delta(layer, own, read, cache)
+            case LatentAttention() as own:
+                mixed = self._latent_attention(layer, own, read, positions, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
@@ -134,6 +137,34 @@ class ReferenceDecoder:
         if config.attention_gate:
             mixed = mixed * torch.sigmoid(self._linear(prefix + "q_gate", hidden, has_bias=False))
         return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
+
+    def _latent_attention(
+        self, layer: int, own: LatentAttention, hidden: Tensor, positions: Tensor, cache: KvCache
+    ) -> Tensor:
+        """Return attention to keys and values that each head makes of latent vectors (arXiv 2405.04434, section 2.1).
+
+        # [tokens, hidden]
+        """
+        config, prefix, weights, heads = self.config, f"layers.{layer}.", self._weights, range(self.config.num_heads)
+        source = hidden
+        if own.query_rank:
+            source = self._linear(prefix + "q_down", hidden, has_bias=False)
+            source = self._norm(prefix + "q_down_norm", source, own.norm_eps)
+        query = self._linear(prefix + "q", source, has_bias=False).view(len(hidden), -1, own.query_dim).transpose(0, 1)
+        latent, turning = self._linear(prefix + "kv_down", hidden, has_bias=False).split([own.rank, own.turning], -1)
+        latents, turned = cache.append(
+            layer,
+            self._norm(prefix + "kv_norm", latent, own.norm_eps)[None],
+            rotate(turning[None], positions, config.ropes[0]),
+        )  # [1, positions, rank], [1, positions, turning]
+        keys = torch.stack([latents[0] @ weights[f"{prefix}k_up.{head}"] for head in heads])
+        values = torch.stack([latents[0] @ weights[f"{prefix}v_up.{head}"].T for head in heads])
+        still, turns = query.split([own.key_dim, own.turning], -1)
+        scores = still @ keys.transpose(1, 2) + rotate(turns, positions, config.ropes[0]) @ turned.transpose(1, 2)
+        ahead = positions[:, None] < torch.arange(keys.shape[1])  # [tokens, positions]
+        scores = (scores.float() * config.query_scale).masked_fill(ahead, -math.inf)
+        mixed = (scores.softmax(dim=-1).to(self.dtype) @ values).transpose(0, 1).flatten(1)
+        return self._linear(prefix + "o", mixed, has_bias=False)
 
     def _convolution(self, layer: int, num_taps: int, hidden: Tensor, cache: KvCache) -> Tensor:
         """Return the short convolution over each position's gated input and those before it.  # [tokens, hidden]"""
@@ -272,12 +303,13 @@ class ReferenceDecoder:
         out = hidden @ self._weights[name].T
         return out + self._weights[name + "_bias"] if has_bias else out
 
-    def _norm(self, name: str, hidden: Tensor) -> Tensor:
+    def _norm(self, name: str, hidden: Tensor, eps: float | None = None) -> Tensor:
         """Root mean square norm (arXiv 1910.07467), or layer norm (arXiv 1607.06450)."""
         wide = hidden.float()
         if self.config.norm is Norm.LAYER:
             wide = wide - wide.mean(-1, keepdim=True)
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps) * self._weights[name]
+        eps = self.config.norm_eps if eps is None else eps
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * self._weights[name]
         bias = self._weights.get(f"{name}_bias") if self.config.norm_bias else None
         return (wide if bias is None else wide + bias).to(self.dtype)
 
@@ -286,14 +318,15 @@ def choose_experts(experts: Experts, logits: Tensor, bias: Tensor | None = None)
     """Return the experts of each token and their weights, the lowest id first among equals.  # [tokens, per_token]
 
     `bias` is added only where experts and groups of them are compared (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    Where scores are a softmax, groups are compared by their best expert (DeepSeek-V2, arXiv 2405.04434, section 2.2.2).
     """
     is_softmax = experts.scores is ExpertScores.SOFTMAX
     choices = (logits if is_softmax else torch.sigmoid(logits)) + (0 if bias is None else bias)
     if experts.groups > 1:
         groups = choices.view(len(choices), experts.groups, -1)
-        sums = groups.topk(2, dim=-1).values.sum(-1)  # [tokens, groups]
-        best = sums.sort(dim=-1, descending=True, stable=True).indices[:, : experts.groups_per_token]
-        others = torch.ones_like(sums, dtype=torch.bool).scatter(1, best, value=False)
+        values = groups.topk(1 if is_softmax else 2, dim=-1).values.sum(-1)  # [tokens, groups]
+        best = values.sort(dim=-1, descending=True, stable=True).indices[:, : experts.groups_per_token]
+        others = torch.ones_like(values, dtype=torch.bool).scatter(1, best, value=False)
         choices = groups.masked_fill(others[..., None], -math.inf).flatten(1)
     ranked = choices.sort(dim=-1, descending=True, stable=True)
     chosen = ranked.indices[:, : experts.per_token]

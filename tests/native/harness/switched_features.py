@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Attention, GatedDelta, ModelConfig, QkNorm, ShortConvolution
 from tests.native.harness.parity import plain_rope
 
 
@@ -11,6 +11,10 @@ def with_layers(config: ModelConfig, **changes: Any) -> ModelConfig:
     """With other fields in each layer with attention."""
     layers = (replace(layer, **changes) if isinstance(layer, Attention) else layer for layer in config.layers)
     return replace(config, layers=tuple(layers))
+
+
+def with_latents(config: ModelConfig, **changes: Any) -> ModelConfig:
+    return replace(config, layers=tuple(replace(layer, **changes) for layer in config.layers))
 
 
 def without_windows(config: ModelConfig) -> ModelConfig:
@@ -55,5 +59,6 @@ def without_norms_after(config: ModelConfig) -> ModelConfig:
 
 def with_fewer_taps(config: ModelConfig) -> ModelConfig:
     """With two, as if the others were not there."""
-    layers = (layer if isinstance(layer, Attention) else replace(layer, taps=2) for layer in config.layers)
+    of_taps = (ShortConvolution, GatedDelta)
+    layers = (replace(layer, taps=2) if isinstance(layer, of_taps) else layer for layer in config.layers)
     return replace(config, layers=tuple(layers))

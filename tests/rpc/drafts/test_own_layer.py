@@ -23,6 +23,7 @@ MODELS: dict[str, tuple[Source, str]] = {
     "dense, int8": (lambda path: write_one_step_model(Further.QWEN3_5, path), "int8"),
     "dense, int4": (lambda path: write_one_step_model(Further.QWEN3_5, path), "int4"),
     "experts with sigmoids": (lambda path: write_one_step_model(Further.GLM4_MOE, path), "int8"),
+    "latent vectors": (lambda path: write_one_step_model(Further.GLM4_MOE_LITE, path), "bf16"),
     "experts": (lambda path: write_one_step_model(Further.QWEN3_NEXT, path), "bf16"),
     "experts in a GGUF file": (
         lambda path: write_gguf(write_one_step_model(Further.QWEN3_5_MOE, path), path / "model.gguf", Q8_0),

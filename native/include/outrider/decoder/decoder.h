@@ -159,6 +159,7 @@ class Decoder {
     AttentionMixer attention_;
     ConvolutionMixer convolution_;
     DeltaMixer delta_;
+    LatentMixer latent_;
     std::unique_ptr<ShortHead> short_head_;  // null: logits are computed for all tokens
     std::unique_ptr<TokenColumns> columns_;  // null: the lm_head has a row for each token
     KvCache cache_;

@@ -21,7 +21,22 @@ struct Rope {
 };
 
 /// How a layer mixes positions.
-enum class LayerKind { attention, short_convolution, gated_delta };
+enum class LayerKind { attention, short_convolution, gated_delta, latent_attention };
+
+/// The parts of attention to latent vectors (arXiv 2405.04434, section 2.1).
+struct LatentShape {
+    int query_rank = 0;  // of compressed queries; 0: they are not
+    int rank = 0;        // of the latent vector, which all heads share
+    int turning = 0;     // numbers of a key, which all heads share, and of each query, that turn by position
+    int key_dim = 0;     // of a head's keys, without what turns
+    int value_dim = 0;   // of a head's values
+    float norm_eps = 0.0f;
+
+    /// The numbers that a position keeps.
+    int width() const { return rank + turning; }
+    int query_dim() const { return key_dim + turning; }
+    bool operator==(const LatentShape&) const = default;
+};
 
 struct LayerConfig {
     LayerKind kind = LayerKind::attention;
@@ -34,6 +49,7 @@ struct LayerConfig {
     std::optional<int> kv_layer = {};      // of attention: an earlier layer whose keys and values it reads
     int taps = 0;                          // of a short convolution, in positions
     DeltaShape delta = {};
+    LatentShape latent = {};
     std::optional<int> mlp_size = {};  // of its MLP for all rows; empty: intermediate_size
     bool has_experts = true;           // if the model has any
 };
@@ -147,6 +163,8 @@ struct DecoderConfig {
     }
     /// The shape of the layers with the gated delta rule, which is the same for all; empty if there are none.
     DeltaShape delta_shape() const;
+    /// The shape of the layers with latent attention, which is the same for all; empty if there are none.
+    LatentShape latent_shape() const;
     /// The bytes that all layers together keep of one position.
     int64_t position_bytes(KvFormat format) const;
     /// The bytes of one sequence's states, in all layers together.

@@ -12,6 +12,7 @@
 #include "outrider/decoder/delta_mixer.h"
 #include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/feature_input.h"
+#include "outrider/decoder/latent_mixer.h"
 #include "outrider/decoder/layer_inputs.h"
 #include "outrider/decoder/markov_head.h"
 #include "outrider/device/device.h"
@@ -34,6 +35,7 @@ struct LayerWeights {
     AttentionWeights attention;
     ConvolutionWeights convolution;
     DeltaWeights delta;
+    LatentWeights latent;
     DeviceBuffer<float> post_attention_norm;
     NormWeights mlp_norm;
     FusedWeight gate_up;
@@ -46,20 +48,11 @@ struct LayerWeights {
     DeviceBuffer<float> scale;  // [1]
 
     /// The matrices that multiply all rows of a pass; those that the layer lacks have no parts.
-    std::array<const FusedWeight*, 13> linear() const {
-        return {&attention.qkv,
-                &attention.gate,
-                &attention.output,
-                &convolution.in,
-                &convolution.out,
-                &delta.projection,
-                &delta.opening,
-                &delta.gates,
-                &delta.output,
-                &gate_up,
-                &down,
-                &input.gate,
-                &input.projection};
+    std::array<const FusedWeight*, 17> linear() const {
+        return {&attention.qkv,    &attention.gate,  &attention.output, &convolution.in, &convolution.out,
+                &delta.projection, &delta.opening,   &delta.gates,      &delta.output,   &latent.query_down,
+                &latent.query,     &latent.compress, &latent.output,    &gate_up,        &down,
+                &input.gate,       &input.projection};
     }
 };
 

@@ -57,10 +57,12 @@ class Device {
                                                       int in_features) = 0;
     /// The format of the input rows of a product with such a weight; f32 if the product rounds them itself.
     virtual Format activation_format(WeightFormat weight) const = 0;
-    /// The bytes of one block of one layer: keys and values of all heads.
-    virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
+    /// The bytes of one block of such a layer, whose data may be null: keys and values of all heads.
+    virtual size_t kv_block_bytes(const KvLayer& layer) const = 0;
 
     virtual int max_head_dim() const = 0;
+    /// The largest supported rank of latent vectors; 0: none are.
+    virtual int max_latent_rank() const = 0;
 
     /// The number of floats of scratch that attention needs for so many rows and columns of block tables; it
     /// does not decrease with either.
@@ -89,6 +91,7 @@ class Device {
         activate(activation);
     }
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
+    virtual void store_latents(const StoreLatents& op) = 0;
     virtual void attention(const Attention& op) = 0;
     virtual void short_convolution(const ShortConvolution& op) = 0;
     virtual void delta_rule(const DeltaRule& op) = 0;

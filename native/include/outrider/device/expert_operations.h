@@ -32,8 +32,9 @@ struct RoutingRule {
 };
 
 /// Chooses each row's experts by the greatest logits, or by the greatest sums of a sigmoid and the expert's bias, ties
-/// by lowest id. Of several groups those with the greatest sums of their best two are considered (DeepSeek-V3,
-/// arXiv 2412.19437, section 2.1.2). The weights are scores without the bias.
+/// by lowest id. Of several groups those are considered whose best expert has the greatest logit (DeepSeek-V2,
+/// arXiv 2405.04434, section 2.2.2), or whose best two have the greatest sums (DeepSeek-V3, arXiv 2412.19437, section
+/// 2.1.2). The weights are scores without the bias.
 struct Route {
     const float* logits = nullptr;  // [rows, stride]
     int64_t stride = 0;

@@ -40,6 +40,10 @@ struct KvLayer {
     KvFormat format = KvFormat::f32;
     int num_kv_heads = 0;
     int head_dim = 0;
+    /// Latent vectors are the first numbers of the only head's keys, and its values; 0: values are stored beside keys.
+    int latent_rank = 0;
+
+    int value_dim() const { return latent_rank > 0 ? latent_rank : head_dim; }
 };
 
 /// One layer's paged inputs of a short convolution.
@@ -148,9 +152,26 @@ struct Attention {
     int window = 0;
     float softcap = 0.0f;  // 0: none
     KvLayer cache;
-    Activations out;               // [rows, num_heads * head_dim]
+    Activations out;               // [rows, num_heads * value_dim]
     float* scratch = nullptr;      // of the size that Device::attention_scratch returns
     const float* sinks = nullptr;  // [num_heads] or null
+};
+
+/// Normalises each row's latent vector, rotates the part of the key after it, and stores both. Completes the queries,
+/// whose latent parts are there: after each, the part of its query that turns is rotated; then all is scaled.
+struct StoreLatents {
+    const float* compressed = nullptr;  // [rows, head_dim]: the latent vector, then the part that turns
+    const float* norm = nullptr;        // [latent_rank]
+    float eps = 0.0f;
+    const float* queries = nullptr;  // [rows, num_heads, query_dim], the last numbers of each turn
+    int query_dim = 0;
+    float* latent_queries = nullptr;  // [rows, num_heads, head_dim]
+    float query_scale = 1.0f;
+    int num_heads = 0;
+    RowPlaces places;
+    const float* angles = nullptr;  // [rows, 2, half_dim]
+    int half_dim = 0;               // of the part that turns: (head_dim - latent_rank) / 2
+    KvLayer cache;
 };
 
 /// Stores each row's own input, B * x, at its position. Then, from the inputs as they are stored,

@@ -53,10 +53,45 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     }
 }
 
+/// sums += the products of queries and one row of keys, from one dimension to another.
+template <int kCount, typename T>
+OUTRIDER_INLINE void add_products(Vec* sums, const Query* queries, const LatentBlock<T>& block, const T* row,
+                                  int64_t dim, int64_t end) {
+    do {
+        block.fetch_ahead(row + dim);
+        const Vec keys = load(row + dim);
+        OUTRIDER_UNROLLED
+        for (int query = 0; query < kCount; ++query) {
+            sums[query] = multiply_add(load(queries[query].values + dim), keys, sums[query]);
+        }
+    } while ((dim += kLanes) < end);
+}
+
+/// The score of a latent key is that of the latent vector plus that of what turns.
+template <int kCount, typename T>
+inline void score_chunk(Query* queries, const LatentBlock<T>& block) {
+    for (int64_t slot = 0; slot < kBlockSize; ++slot) {
+        const T* row = block.values + slot * block.value_stride;
+        Vec latent[kCount] = {};
+        Vec turning[kCount] = {};
+        add_products<kCount>(latent, queries, block, row, 0, block.value_width);
+        add_products<kCount>(turning, queries, block, row, block.value_width, block.value_stride);
+        for (int query = 0; query < kCount; ++query) {
+            float left = sum_lanes(latent[query]);
+            float right = sum_lanes(turning[query]);
+            if constexpr (kHasScales<T>) {
+                left *= block.value_scales[slot];
+                right *= block.turn_scales[slot];
+            }
+            queries[query].weights[slot] = left + right;
+        }
+    }
+}
+
 /// total += weights[low ... high - 1] * values, in the order of the slots, for kVectors vectors of
 /// dimensions. There must be at least one slot.
-template <int kCount, int kVectors, typename T>
-OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low,
+template <int kCount, int kVectors, typename Block>
+OUTRIDER_INLINE void add_dimensions(Query* queries, const Block& block, int64_t dim, int64_t low,
                                     int64_t high) {
     Vec totals[kCount][kVectors];
     OUTRIDER_UNROLLED
@@ -68,7 +103,7 @@ OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int
     }
     int64_t slot = low;
     do {
-        const T* from = block.values + slot * block.value_stride + dim;
+        const typename Block::Number* from = block.values + slot * block.value_stride + dim;
         block.fetch_ahead(from);
         Vec values[kVectors];
         OUTRIDER_UNROLLED
@@ -93,24 +128,24 @@ OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int
     }
 }
 
-template <int kCount, typename T>
-inline void add_values(Query* queries, const KvBlock<T>& block, int64_t low, int64_t high) {
+template <int kCount, typename Block>
+inline void add_values(Query* queries, const Block& block, int64_t low, int64_t high) {
     if (low >= high) {
         return;
     }
     int64_t dim = 0;
-    for (; dim + kPair <= block.value_stride; dim += kPair) {
+    for (; dim + kPair <= block.value_width; dim += kPair) {
         add_dimensions<kCount, 2>(queries, block, dim, low, high);
     }
-    if (dim < block.value_stride) {
+    if (dim < block.value_width) {
         add_dimensions<kCount, 1>(queries, block, dim, low, high);
     }
 }
 
 /// Reads the slots that all queries attend to once for all of them; the slots before and after that only some
 /// attend to are read for each query alone.
-template <int kCount, typename T>
-inline void add_chunk(Query* queries, const KvBlock<T>& block) {
+template <int kCount, typename Block>
+inline void add_chunk(Query* queries, const Block& block) {
     int64_t low = 0;
     int64_t high = kBlockSize;
     for (int query = 0; query < kCount; ++query) {
@@ -134,16 +169,16 @@ inline void add_chunk(Query* queries, const KvBlock<T>& block) {
 
 template <typename T>
 inline void write_output(const Query& query, const Attention& op) {
-    const int64_t head_dim = op.cache.head_dim;
-    T* out = static_cast<T*>(op.out.data) + query.row * op.out.stride + query.head * head_dim;
-    for (int64_t dim = 0; dim < head_dim; dim += kLanes) {
-        store_first(out + dim, load(query.total + dim) / query.sum, head_dim - dim);
+    const int64_t width = op.cache.value_dim();
+    T* out = static_cast<T*>(op.out.data) + query.row * op.out.stride + query.head * width;
+    for (int64_t dim = 0; dim < width; dim += kLanes) {
+        store_first(out + dim, load(query.total + dim) / query.sum, width - dim);
     }
 }
 
 /// One chunk's part of the softmax of kCount queries of one sequence and one group of heads.
-template <int kCount, typename T>
-inline void attend_chunk(Query* queries, float softcap, const KvBlock<T>& block, int64_t first_slot) {
+template <int kCount, typename Block>
+inline void attend_chunk(Query* queries, float softcap, const Block& block, int64_t first_slot) {
     bool any = false;
     for (int index = 0; index < kCount; ++index) {
         Query& query = queries[index];
@@ -175,7 +210,7 @@ class PartQueries {
         query.head = head;
         query.maximum = op_.sinks ? op_.sinks[head] : -__builtin_inff();
         query.sum = op_.sinks ? 1.0f : 0.0f;
-        for (int64_t dim = 0; dim < head_dim; dim += kLanes) {
+        for (int64_t dim = 0; dim < op_.cache.value_dim(); dim += kLanes) {
             store(query.total + dim, Vec{});
         }
         first_position_ = count_ == 0 ? query.first_position : smaller(first_position_, query.first_position);
@@ -210,18 +245,27 @@ class PartQueries {
     }
 
   private:
-    /// Processes chunk by chunk; all queries, at most kMaxQueries side by side, use a chunk while it is in
-    /// the cache.
     template <typename T>
     void attend() {
+        if (op_.cache.latent_rank > 0) {
+            attend([&](int64_t block) { return find_latents<T>(op_.cache, block); });
+        } else {
+            attend([&](int64_t block) { return find_block<T>(op_.cache, block, kv_head_); });
+        }
+    }
+
+    /// Processes chunk by chunk; all queries, at most kMaxQueries side by side, use a chunk while it is in
+    /// the cache.
+    template <typename Find>
+    void attend(const Find& find) {
         const int64_t sequence = op_.places.sequences[queries_[0].row];
         const int32_t* table = op_.places.block_tables + sequence * op_.places.max_blocks;
         const int64_t last = last_position_ / kBlockSize;
         const int64_t groups = (count_ + kMaxQueries - 1) / kMaxQueries;
         for (int64_t chunk = first_position_ / kBlockSize; chunk <= last; ++chunk) {
-            KvBlock<T> block = find_block<T>(op_.cache, table[chunk], kv_head_);
+            auto block = find(table[chunk]);
             if (chunk < last) {
-                block.find_ahead(find_block<T>(op_.cache, table[chunk + 1], kv_head_));
+                block.find_ahead(find(table[chunk + 1]));
             }
             for (int64_t group = 0; group < groups; ++group) {
                 const int64_t first = count_ * group / groups;

@@ -12,11 +12,11 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// The softmax covers the chunks so far. The arrays are members, so that those of several queries are a
 /// constant stride apart.
 struct Query {
-    alignas(kCacheLine) float values[kMaxHeadDim];  // [head_dim]
-    float total[kMaxHeadDim];                       // [value_stride], sum of weight * value
-    float weights[kBlockSize];                      // scores, then e^(score - maximum)
-    int64_t first_position;                         // first position that it attends to
-    int64_t last_position;                          // its own position, or its end
+    alignas(kCacheLine) float values[kMaxHeadDim + kMaxTurning];  // [head_dim]
+    float total[kMaxHeadDim];                                     // [value_width], sum of weight * value
+    float weights[kBlockSize];                                    // scores, then e^(score - maximum)
+    int64_t first_position;                                       // first position that it attends to
+    int64_t last_position;                                        // its own position, or its end
     int64_t row;
     int64_t head;
     float maximum;
@@ -52,13 +52,13 @@ inline float mask_scores(Query& query, float softcap) {
 
 /// Turns the chunk's scores into weights of its values, and rescales the running sums to the new maximum:
 /// `shrink` is e^(old maximum - new maximum).
-template <typename T>
-inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
+template <typename Block>
+inline void weigh_query(Query& query, float shrink, const Block& block) {
     Vec sums = {};
     for (int slot = 0; slot < kBlockSize; slot += kLanes) {
         Vec weights = exponential(load(query.weights + slot) - query.maximum);
         sums += weights;
-        if constexpr (kHasScales<T>) {
+        if constexpr (kHasScales<typename Block::Number>) {
             weights = weights * load(block.value_scales + slot);
         }
         store(query.weights + slot, weights);
@@ -67,15 +67,15 @@ inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
     if (shrink == 1.0f) {
         return;  // in a long context, most chunks do not change the maximum
     }
-    for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
+    for (int64_t dim = 0; dim < block.value_width; dim += kLanes) {
         store(query.total + dim, load(query.total + dim) * shrink);
     }
 }
 
 /// Computes the chunk's weights for all queries that attend to some of it; one vector exponential covers all
 /// their changes of the maximum.
-template <int kCount, typename T>
-inline void weigh_chunk(Query* queries, float softcap, const KvBlock<T>& block) {
+template <int kCount, typename Block>
+inline void weigh_chunk(Query* queries, float softcap, const Block& block) {
     static_assert(kCount <= kLanes, "one lane for each query");
     float changes[kLanes] = {};
     for (int index = 0; index < kCount; ++index) {

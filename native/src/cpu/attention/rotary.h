@@ -130,4 +130,62 @@ inline void rotate_and_store(const RotateAndStore& op, int64_t row) {
     }
 }
 
+/// # key: [latent_rank + what turns]
+template <typename T>
+inline void store_latent(const LatentBlock<T>& block, int64_t slot, const float* key, int64_t rank,
+                         int64_t turning) {
+    T* row = block.values + slot * block.value_stride;
+    if constexpr (kHasScales<T>) {
+        block.value_scales[slot] = quantise_head(key, rank, row);
+        block.turn_scales[slot] = quantise_head(key + rank, turning, row + block.value_width);
+    } else {
+        for (int64_t dim = 0; dim < rank; dim += kLanes) {
+            store(row + dim, load(key + dim));
+        }
+        for (int64_t dim = 0; dim < turning; dim += kLanes) {
+            store(row + block.value_width + dim, load(key + rank + dim));
+        }
+    }
+}
+
+template <typename T>
+inline void store_latent(const StoreLatents& op, int64_t row, const float* key) {
+    const int64_t position = op.places.positions[row];
+    const int32_t* table =
+        op.places.block_tables + op.places.sequences[row] * static_cast<int64_t>(op.places.max_blocks);
+    store_latent(find_latents<T>(op.cache, table[position / kBlockSize]), position % kBlockSize, key,
+                 op.cache.latent_rank, 2 * op.half_dim);
+}
+
+inline void store_latents(const StoreLatents& op, int64_t row) {
+    const int64_t width = op.cache.head_dim;
+    const int64_t rank = op.cache.latent_rank;
+    const int64_t turning = width - rank;
+    const float* cosines = op.angles + row * turning;
+    const float* sines = cosines + op.half_dim;
+    for (int64_t head = 0; head < op.num_heads; ++head) {
+        float* query = op.latent_queries + (row * op.num_heads + head) * width;
+        const float* from = op.queries + (row * op.num_heads + head + 1) * op.query_dim - turning;
+        __builtin_memcpy(query + rank, from, turning * sizeof(float));
+        rotate(query + rank, cosines, sines, op.half_dim);
+        for (int64_t at = 0; at < width; at += kLanes) {
+            store(query + at, load(query + at) * op.query_scale);
+        }
+    }
+    alignas(kCacheLine) float key[kMaxHeadDim + kMaxTurning];
+    __builtin_memcpy(key, op.compressed + row * width, width * sizeof(float));
+    write_normal(key, normal_of(NormKind::rms, key, rank, op.eps), op.norm, nullptr, key, rank);
+    rotate(key + rank, cosines, sines, op.half_dim);
+    switch (op.cache.format) {
+        case KvFormat::f32:
+            store_latent<float>(op, row, key);
+            break;
+        case KvFormat::bf16:
+            store_latent<BFloat16>(op, row, key);
+            break;
+        default:
+            store_latent<int8_t>(op, row, key);
+    }
+}
+
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -48,7 +48,8 @@ inline void write_sigmoids(const float* logits, int64_t count, float* out) {
     }
 }
 
-inline float sum_of_best_two(const float* values, int64_t count) {
+/// A group is chosen by its best logit, or by the sum of its best two scores.
+inline float value_of_group(ExpertScores scores, const float* values, int64_t count) {
     float best = -__builtin_inff();
     float second = best;
     for (int64_t i = 0; i < count; ++i) {
@@ -56,19 +57,19 @@ inline float sum_of_best_two(const float* values, int64_t count) {
         second = value > best ? best : value > second ? value : second;
         best = value > best ? value : best;
     }
-    return best + second;
+    return scores == ExpertScores::softmax ? best : best + second;
 }
 
 /// Makes the experts outside of the best groups impossible to choose.
 inline void rule_out_other_groups(const RoutingRule& rule, int64_t count, float* choices) {
     const int64_t size = count / rule.groups;
-    float sums[kMostExperts];
+    float group_values[kMostExperts];
     for (int64_t group = 0; group < rule.groups; ++group) {
-        sums[group] = sum_of_best_two(choices + group * size, size);
+        group_values[group] = value_of_group(rule.scores, choices + group * size, size);
     }
-    const int64_t least = least_chosen_rank(sums, rule.groups, rule.groups_per_token);
+    const int64_t least = least_chosen_rank(group_values, rule.groups, rule.groups_per_token);
     for (int64_t id = 0; id < count; ++id) {
-        choices[id] = rank_of(sums, id / size) < least ? -__builtin_inff() : choices[id];
+        choices[id] = rank_of(group_values, id / size) < least ? -__builtin_inff() : choices[id];
     }
 }
 

@@ -29,7 +29,8 @@ __device__ float sigmoid(float value) {
     return 1.0f / (1.0f + exponential(-value));
 }
 
-__device__ float sum_of_best_two(const float* values, int count) {
+/// A group is chosen by its best logit, or by the sum of its best two scores.
+__device__ float value_of_group(ExpertScores scores, const float* values, int count) {
     float best = minus_infinity();
     float second = best;
     for (int i = 0; i < count; ++i) {
@@ -37,7 +38,7 @@ __device__ float sum_of_best_two(const float* values, int count) {
         second = value > best ? best : value > second ? value : second;
         best = value > best ? value : best;
     }
-    return best + second;
+    return scores == ExpertScores::softmax ? best : best + second;
 }
 
 /// A block routes one row. Its threads share the experts; sums are added up thread by thread, lane by lane
@@ -51,16 +52,16 @@ struct RouteRow {
 
     __device__ void operator()(const Block& block) const {
         const float* logits = op.logits + block.index * op.stride;
-        auto* const choices = reinterpret_cast<float*>(block.shared + kReduced);  // [count]
-        auto* const sums = choices + op.out.count;                                // [groups]
-        auto* const are_chosen = reinterpret_cast<char*>(sums + op.rule.groups);  // [count]
+        auto* const choices = reinterpret_cast<float*>(block.shared + kReduced);          // [count]
+        auto* const group_values = choices + op.out.count;                                // [groups]
+        auto* const are_chosen = reinterpret_cast<char*>(group_values + op.rule.groups);  // [count]
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             const float value = is_softmax() ? logits[id] : sigmoid(logits[id]);
             choices[id] = op.choice_bias ? value + op.choice_bias[id] : value;
         }
         block.synchronize();
         if (op.rule.groups > 1) {
-            rule_out_other_groups(block, choices, sums);
+            rule_out_other_groups(block, choices, group_values);
         }
         for (int id = block.thread; id < op.out.count; id += kThreads) {
             are_chosen[id] = static_cast<char>(is_among_best(choices, op.out.count, id, op.out.per_token));
@@ -88,14 +89,14 @@ struct RouteRow {
     }
 
     /// Makes the experts outside of the best groups impossible to choose.
-    __device__ void rule_out_other_groups(const Block& block, float* choices, float* sums) const {
+    __device__ void rule_out_other_groups(const Block& block, float* choices, float* group_values) const {
         const int size = op.out.count / op.rule.groups;
         for (int group = block.thread; group < op.rule.groups; group += kThreads) {
-            sums[group] = sum_of_best_two(choices + group * size, size);
+            group_values[group] = value_of_group(op.rule.scores, choices + group * size, size);
         }
         block.synchronize();
         for (int id = block.thread; id < op.out.count; id += kThreads) {
-            if (!is_among_best(sums, op.rule.groups, id / size, op.rule.groups_per_token)) {
+            if (!is_among_best(group_values, op.rule.groups, id / size, op.rule.groups_per_token)) {
                 choices[id] = minus_infinity();
             }
         }

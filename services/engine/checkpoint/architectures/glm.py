@@ -12,11 +12,11 @@ from services.engine.checkpoint.architectures.decoder_fields import (
 )
 from services.engine.checkpoint.architectures.mixture import read_scored_experts, with_experts, with_groups
 from services.engine.checkpoint.architectures.rope import read_rope
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Experts, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
 
 _PARTIAL = 0.5  # the part of each head that turns
-_SUM_OFFSET = 1e-20  # of the weights of a token's experts
+SUM_OFFSET = 1e-20  # of the weights of a token's experts
 _MOST_SHARED = 64
 
 
@@ -40,14 +40,19 @@ def _read_glm4_moe(config: JsonFields, context_length: int) -> ModelConfig:
         attention_bias=config.flag("attention_bias", False),
         qk_norm=QkNorm.HEAD if config.flag("use_qk_norm", False) else QkNorm.NONE,
     )
-    experts = read_scored_experts(config, sum_offset=_SUM_OFFSET, has_choice_bias=True, count="n_routed_experts")
-    most = min(_MOST_SHARED, MOST_INTERMEDIATE // experts.size)
-    shared = config.integer("n_shared_experts", 1, minimum=0, maximum=most) * experts.size
+    experts = read_scored_experts(config, sum_offset=SUM_OFFSET, has_choice_bias=True, count="n_routed_experts")
     first = config.integer("first_k_dense_replace", 1, minimum=0, maximum=decoder.num_layers)
+    shared = read_shared_size(config, experts)
     return with_experts(decoder, with_groups(config, experts), first=first, shared_size=shared)
 
 
-_MTP = MtpNames(
+def read_shared_size(config: JsonFields, experts: Experts) -> int:
+    """Read how many experts all tokens share, which are one MLP; returns its size, 0 if there are none."""
+    most = min(_MOST_SHARED, MOST_INTERMEDIATE // experts.size)
+    return config.integer("n_shared_experts", 1, minimum=0, maximum=most) * experts.size
+
+
+MTP = MtpNames(
     prefix="model.layers.{n}.",
     layer="model.layers.{n}.",
     others={
@@ -100,6 +105,6 @@ GLM = {
             **{"rms_norm_eps": 1e-5, "hidden_act": "silu", "num_key_value_heads": 8, "num_experts_per_tok": 8},
             **{"n_routed_experts": 128, "moe_intermediate_size": 1408},
         },
-        mtp=_MTP,
+        mtp=MTP,
     ),
 }

@@ -73,6 +73,14 @@ def longest_context(config: JsonFields) -> int:
     return max(most, int(min(stretched, _LONGEST)))
 
 
+def read_score_scale(config: JsonFields) -> float:
+    """Return by how much scores grow beside YaRN where DeepSeek says so (arXiv 2309.00071, section 3.4); else 1."""
+    settings = _read_settings(config)
+    if settings.raw(_type_field(settings)) != "yarn" or "mscale_all_dim" not in settings:
+        return 1.0
+    return rope_scaling.grown(settings.number("factor"), settings.number("mscale_all_dim")) ** 2
+
+
 def read_original_length(settings: JsonFields, config: JsonFields) -> int:
     """Read the context length before the scaling; without a field it is max_position_embeddings."""
     in_settings = settings.integer("original_max_position_embeddings", config.integer("max_position_embeddings"))

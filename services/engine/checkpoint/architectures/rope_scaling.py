@@ -93,9 +93,10 @@ def yarn(
 def _yarn_scale(settings: JsonFields, factor: float) -> float:
     if "mscale" in settings and "mscale_all_dim" in settings:
         scale, of_all = (settings.number(name) for name in ("mscale", "mscale_all_dim"))
-        return _grown(factor, scale) / _grown(factor, of_all)
-    return _grown(factor, 1.0)
+        return grown(factor, scale) / grown(factor, of_all)
+    return grown(factor, 1.0)
 
 
-def _grown(factor: float, scale: float) -> float:
+def grown(factor: float, scale: float) -> float:
+    """Return the scale of cosine and sine in a context that is `factor` times as long."""
     return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0

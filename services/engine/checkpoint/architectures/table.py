@@ -7,11 +7,13 @@ tensor names, and a test checkpoint.
 from collections.abc import Container, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from itertools import compress, product
+from operator import not_
 
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.cohere import COHERE
 from services.engine.checkpoint.architectures.gemma import GEMMA
 from services.engine.checkpoint.architectures.glm import GLM
+from services.engine.checkpoint.architectures.latent import LATENT
 from services.engine.checkpoint.architectures.lfm2 import LFM2
 from services.engine.checkpoint.architectures.llama import LLAMA
 from services.engine.checkpoint.architectures.mixture import MIXTURES
@@ -26,10 +28,12 @@ from services.engine.checkpoint.architectures.starcoder import STARCODER
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.architectures.unsupported import reason_for
 from services.engine.checkpoint.config_fields import check_fields, warn_of_unknown_fields
-from services.engine.checkpoint.model_config import GatedDelta, ModelConfig, ShortConvolution
+from services.engine.checkpoint.model_config import GatedDelta, LatentAttention, ModelConfig, ShortConvolution
 from services.engine.files.json_fields import JsonFields, shown
 
-_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, QWEN3_NEXT, MIXTURES)
+_FAMILIES = (
+    *(LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, QWEN3_NEXT, MIXTURES, LATENT),
+)
 ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 
 
@@ -57,9 +61,8 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Expand a table of name patterns; returns our names of the weights in each tensor that the files may hold."""
     taps = (layer.taps for layer in config.layers if isinstance(layer, ShortConvolution | GatedDelta))
-    layers, mixed = range(config.num_layers), [config.experts_of(layer) is not None for layer in config.layers]
     numbers: dict[str, Seq[int]] = {
-        **{"i": layers, "m": [*compress(layers, mixed)], "d": [index for index in layers if not mixed[index]]},
+        **layer_numbers(config),
         "e": range(config.experts.count if config.experts else 0),
         **{"h": range(config.num_heads), "k": range(config.num_kv_heads), "t": range(max(taps, default=0))},
         "f": range(config.features.count if config.features else 0),
@@ -71,6 +74,18 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
             ours = " ".join(names.format(**place, **each) for each in within)
             expanded[pattern.format(**place)] = tuple(ours.split())
     return {tensor: ours for tensor, ours in expanded.items() if ours}
+
+
+def layer_numbers(config: ModelConfig) -> dict[str, Seq[int]]:
+    """Return the numbers of the layers for which each letter in a pattern stands."""
+    layers = range(config.num_layers)
+    kinds = {
+        "m": [config.experts_of(layer) is not None for layer in config.layers],
+        "c": [isinstance(layer, LatentAttention) and layer.query_rank > 0 for layer in config.layers],
+    }
+    chosen = {letter: [*compress(layers, are)] for letter, are in kinds.items()}
+    others = {letter: [*compress(layers, map(not_, kinds[kind]))] for letter, kind in (("d", "m"), ("w", "c"))}
+    return {"i": layers, **chosen, **others}
 
 
 def fitting_names(

@@ -20,7 +20,10 @@ _EARLIER = (
 )
 _LATER = "its layers share keys, values or embeddings in an unsupported way: use Gemma 4"
 _ASSISTS = "it predicts for a Gemma 4 by its keys and values, which is not supported: use the model without it"
-_LATENT = "it has multi-head latent attention, which is not supported: use a model with keys and values"
+_LATENT = (
+    "it has latent attention of an unsupported kind (sparse, with a recurrent state, or its own structure): use GLM "
+    "4.7 Flash, DeepSeek V2, V3 or R1, or a model with keys and values"
+)
 
 _TASKS_OF_TEXTS = "MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|PreTraining"
 _TASKS_OF_PICTURES = "Image|Object|Depth|Semantic|Instance|Universal|Panoptic|Video|Keypoint|Pose|Zero|MaskedImage"
@@ -45,7 +48,7 @@ _REASONS = (
     (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5|LongT5|Blenderbot|ProphetNet", _READS),
     (r"\w*(?:Bert|[Rr]oberta|Electra|Deberta|MPNet|XLNet|Longformer|RoFormer|BigBird|DPR|Camembert|Funnel)", _ENCODES),
     (rf"\w+For(?:{_TASKS_OF_TEXTS})$", _ENCODES),
-    (r"Deepseek|Kimi|Glm4MoeLite|MiniCPM3|LongcatFlash|Youtu", _LATENT),
+    (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
     (r"\w*(?:Moe|MoE|moe|MiniMaxM2|Mixtral|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
     (
         r"(?:Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron|CodeGen|CTRL|OpenAIGPT|XGLM|BioGpt)\w*",

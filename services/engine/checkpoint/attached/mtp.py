@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from services.engine.checkpoint.architectures.table import fitting_names
+from services.engine.checkpoint.architectures.table import fitting_names, layer_numbers
 from services.engine.checkpoint.attached.drafter_fields import LONGEST_CONTEXT, limit_windows
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
-from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, ModelConfig
+from services.engine.checkpoint.model_config import Attention, FeatureNorm, Features, LatentAttention, ModelConfig
 from services.engine.checkpoint.stored_tensors import StoredTensors
 
 
 def mtp_config(model: ModelConfig) -> ModelConfig:
     """Return the configuration of an MTP layer: as its model's last with attention, with the embedding and lm_head."""
-    attention = next(layer for layer in reversed(model.layers) if isinstance(layer, Attention))
+    attention = next(layer for layer in reversed(model.layers) if isinstance(layer, Attention | LatentAttention))
     return replace(
         model,
         architecture=f"the MTP layer of {model.architecture}",
@@ -48,8 +48,10 @@ def mtp_names(
     of the tensors around it. See tensor_names.py.
     """
     own = []
+    letters = "".join(letter for letter, layers in layer_numbers(config).items() if layers)
+    place = re.compile(rf"{{[{letters}]}}")
     for table in filter(None, tables):
-        named = {name.replace("{m}", "{i}"): re.sub(r"{[im]}", "0", ours) for name, ours in table.items()}
+        named = {place.sub("{i}", name): place.sub("0", ours) for name, ours in table.items()}
         of_layer = {name: ours for name, ours in named.items() if name.startswith(model_layer)}
         own.append({mtp_layer + name.removeprefix(model_layer): ours for name, ours in of_layer.items()})
     return fitting_names([{**others, **each} for each in own], config, {*tensors})

@@ -10,8 +10,10 @@ from services.engine.checkpoint.architectures.layer_kinds import FULL
 from services.engine.checkpoint.architectures.lfm2 import CONV
 from services.engine.checkpoint.architectures.unsupported import reason_for_file
 from services.engine.checkpoint.gguf.gemmas import translate_gemma2, translate_gemma3, translate_gemma4
-from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
+from services.engine.checkpoint.gguf.hyperparameters import SIGMOID, Fields, Hyperparameters
 from services.engine.checkpoint.gguf.mixtures import (
+    translate_deepseek_v2,
+    translate_deepseek_v3,
     translate_glm4_moe,
     translate_gpt_oss,
     translate_mixtral,
@@ -29,6 +31,7 @@ from services.engine.checkpoint.gguf.names import (
     FIRST_QUERY_NORM,
     FIRST_UP_BIAS,
     GGUF_COHERE_NAMES,
+    GGUF_DEEPSEEK_NAMES,
     GGUF_EXPERT_NAMES,
     GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
@@ -90,6 +93,10 @@ def _kind_of_llama(found: Hyperparameters) -> GgufArchitecture:
 
 def _kind_of_olmo2(found: Hyperparameters) -> GgufArchitecture:
     return OLMO3 if found["attention.sliding_window"] else GGUF_ARCHITECTURES["olmo2"]
+
+
+def _kind_of_deepseek2(found: Hyperparameters) -> GgufArchitecture:
+    return DEEPSEEK_V3 if found["expert_gating_func"] == SIGMOID else GGUF_ARCHITECTURES["deepseek2"]
 
 
 def _translate_llama(found: Hyperparameters) -> Fields:
@@ -221,6 +228,11 @@ _OF_SCORED_EXPERTS = _OF_SIZED_EXPERTS | {
 _OF_GLM4_MOE = _OF_SCORED_EXPERTS | {
     *("expert_shared_count", "expert_group_count", "expert_group_used_count", "nextn_predict_layers")
 }
+_OF_LATENTS = frozenset(
+    {f"attention.{name}" for name in ("q_lora_rank", "kv_lora_rank", "key_length_mla", "value_length_mla")}
+    | {"rope.scaling.yarn_log_multiplier"}
+)
+_OF_DEEPSEEK_V3 = _OF_GLM4_MOE | _OF_LATENTS
 _OF_GEMMA4 = _OF_SIZED_EXPERTS | {
     *("attention.key_length_swa", "attention.value_length_swa", "attention.shared_kv_layers"),
     *("rope.dimension_count_swa", "embedding_length_per_layer_input"),
@@ -238,6 +250,9 @@ MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, 
 OLMO3 = GgufArchitecture("Olmo3ForCausalLM", "olmo3", _translate_olmo, GGUF_NAMES)
 MIXTRAL = GgufArchitecture(
     "MixtralForCausalLM", "mixtral", translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
+)
+DEEPSEEK_V3 = GgufArchitecture(
+    "DeepseekV3ForCausalLM", "deepseek_v3", translate_deepseek_v3, GGUF_DEEPSEEK_NAMES, keys=_OF_DEEPSEEK_V3
 )
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
@@ -287,6 +302,13 @@ GGUF_ARCHITECTURES = {
     "glm4moe": GgufArchitecture(
         "Glm4MoeForCausalLM", "glm4_moe", translate_glm4_moe, GGUF_GLM4_MOE_NAMES, keys=_OF_GLM4_MOE
     ),
+    "deepseek2": GgufArchitecture(
+        "DeepseekV2ForCausalLM",
+        "deepseek_v2",
+        translate_deepseek_v2,
+        GGUF_DEEPSEEK_NAMES,
+        keys=_OF_DEEPSEEK_V3 - {"expert_gating_func", "nextn_predict_layers"},
+    ),
     "qwen35": GgufArchitecture(
         "Qwen3_5ForCausalLM",
         "qwen3_5_text",
@@ -326,4 +348,6 @@ GGUF_ARCHITECTURES = {
         "GptOssForCausalLM", "gpt_oss", translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
     ),
 }
-_KINDS: dict[str, Callable[[Hyperparameters], GgufArchitecture]] = {"llama": _kind_of_llama, "olmo2": _kind_of_olmo2}
+_KINDS: dict[str, Callable[[Hyperparameters], GgufArchitecture]] = {
+    **{"llama": _kind_of_llama, "olmo2": _kind_of_olmo2, "deepseek2": _kind_of_deepseek2},
+}

@@ -72,6 +72,13 @@ _NAMED = {
     "num_kv_shared_layers": "attention.shared_kv_layers",
     "hidden_size_per_layer_input": "embedding_length_per_layer_input",
     "norm_eps": "attention.layer_norm_rms_epsilon",
+    "q_lora_rank": "attention.q_lora_rank",
+    "kv_lora_rank": "attention.kv_lora_rank",
+    "qk_rope_head_dim": "rope.dimension_count",
+    "qk_nope_head_dim": "attention.key_length_mla",
+    "v_head_dim": "attention.value_length_mla",
+    "rope_scaling.mscale": "rope.scaling.yarn_log_multiplier",
+    "rope_scaling.mscale_all_dim": "rope.scaling.yarn_log_multiplier",
     "conv_L_cache": "shortconv.l_cache",
     "full_attention_interval": "full_attention_interval",
     "linear_conv_kernel_dim": "ssm.conv_kernel",
@@ -102,7 +109,7 @@ _MUST_BE_OFF = {  # for architectures that do not implement it
         "use_parallel_residual",
     ),
 }
-_SOFTMAX, _SIGMOID = 1, 2  # the values of `expert_gating_func`
+_SOFTMAX, SIGMOID = 1, 2  # the values of `expert_gating_func`
 
 
 class Hyperparameters:
@@ -157,11 +164,11 @@ class Hyperparameters:
                 raise self.error(key, f"only 1 is supported here, is {shown(value)}")
         if self["attention.causal"] is False:
             raise self.error("attention.causal", "only true is supported")
-        only, name = (_SIGMOID, "sigmoid") if "expert_gating_func" in own else (_SOFTMAX, "softmax")
+        only, name = (SIGMOID, "sigmoid") if "expert_gating_func" in own else (_SOFTMAX, "softmax")
         if (gates := self["expert_gating_func"]) not in (None, only):
             raise self.error("expert_gating_func", f"only {only}, {name}, is supported, is {shown(gates)}")
         keys, values = self["attention.key_length"], self["attention.value_length"]
-        if None not in (keys, values) and keys != values:
+        if "attention.value_length_mla" not in own and None not in (keys, values) and keys != values:
             raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")
         mine = (key.removeprefix(self._prefix) for key in self.metadata if key.startswith(self._prefix))
         if unknown := sorted(key for key in mine if key not in known):

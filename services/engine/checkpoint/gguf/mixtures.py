@@ -2,6 +2,7 @@
 
 from services.engine.checkpoint.gguf.hyperparameters import MOST_LISTED, Fields, Hyperparameters
 from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS, FIRST_QUERY_NORM
+from services.engine.files.json_fields import is_number
 
 
 def translate_qwen3_5(found: Hyperparameters) -> Fields:
@@ -106,6 +107,46 @@ def translate_scored_experts(
         "moe_intermediate_size": found["expert_feed_forward_length"],
         "norm_topk_prob": are_normalised if normalises is None else normalises,
         "routed_scaling_factor": 1.0 if scale in (None, 0) else scale,
+    }
+
+
+def translate_deepseek_v2(found: Hyperparameters) -> Fields:
+    """Return the fields of DeepSeek V2; raises CheckpointError for a bad key."""
+    fields = _translate_latents(found)
+    return fields | {"topk_method": "greedy" if fields["n_group"] == 1 else "group_limited_greedy"}
+
+
+def translate_deepseek_v3(found: Hyperparameters) -> Fields:
+    """Return the fields of DeepSeek V3 and GLM 4.7 Flash; raises CheckpointError for a bad key."""
+    return _translate_latents(found)
+
+
+def _translate_latents(found: Hyperparameters) -> Fields:
+    """Return the fields of attention to latent vectors, and of its experts.
+
+    The width of a position's row is that of keys, and the vector of values is a part of it. Files say how scores grow
+    beside YaRN by a tenth of its factor, which is that of cosine and sine too.
+    """
+    rank, turning = found["attention.kv_lora_rank"], found["rope.dimension_count"]
+    key_dim, scaling = found["attention.key_length_mla"], found.rope_scaling()
+    growth = found["rope.scaling.yarn_log_multiplier"]
+    if scaling and is_number(growth) and growth > 0:
+        scaling |= dict.fromkeys(("mscale", "mscale_all_dim"), round(10 * growth, 6))
+    still = key_dim - turning if isinstance(key_dim, int) and isinstance(turning, int) else None
+    if still is not None and still < 1:
+        raise found.error("attention.key_length_mla", f"must be above rope.dimension_count, {turning}, is {key_dim}")
+    fields = translate_glm4_moe(found)
+    del fields["use_qk_norm"]
+    return fields | {
+        "q_lora_rank": found["attention.q_lora_rank"],
+        "kv_lora_rank": rank,
+        "qk_rope_head_dim": turning,
+        "qk_nope_head_dim": still,
+        "v_head_dim": found["attention.value_length_mla"],
+        "num_key_value_heads": found["attention.head_count"],
+        "head_dim": None,
+        "partial_rotary_factor": None,
+        "rope_scaling": scaling,
     }
 
 

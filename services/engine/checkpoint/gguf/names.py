@@ -141,6 +141,18 @@ _GATED_ATTENTION = {
     "blk.{i}.post_attention_norm.weight": "layers.{i}.mlp_norm",
 }
 
+_LATENT_ATTENTION = {
+    "blk.{c}.attn_q_a.weight": "layers.{c}.q_down",
+    "blk.{c}.attn_q_a_norm.weight": "layers.{c}.q_down_norm",
+    "blk.{c}.attn_q_b.weight": "layers.{c}.q",
+    "blk.{w}.attn_q.weight": "layers.{w}.q",
+    "blk.{i}.attn_kv_a_mqa.weight": "layers.{i}.kv_down",
+    "blk.{i}.attn_kv_a_norm.weight": "layers.{i}.kv_norm",
+    "blk.{i}.attn_k_b.weight": "layers.{i}.k_up.{h}",
+    "blk.{i}.attn_v_b.weight": "layers.{i}.v_up.{h}",
+    "blk.{i}.attn_output.weight": "layers.{i}.o",
+}
+
 GGUF_NAMES = _ENDS | _ATTENTION | _MLP | _NORMS
 GGUF_FUSED_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _NORMS
 GGUF_FUSED_MLP_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _NORMS
@@ -159,6 +171,7 @@ GGUF_LFM2_MOE_NAMES = GGUF_LFM2_NAMES | _EXPERTS | _CHOICE_BIAS
 GGUF_GLM4_MOE_NAMES = (_ENDS | _ATTENTION | _DENSE_MLP | _EXPERTS | _UNGATED_EXPERT | _CHOICE_BIAS) | {
     name.replace("ffn_norm", "post_attention_norm"): ours for name, ours in _NORMS.items() if "post" not in ours
 }
+GGUF_DEEPSEEK_NAMES = _ENDS | _LATENT_ATTENTION | _DENSE_MLP | _EXPERTS | _UNGATED_EXPERT | _CHOICE_BIAS | _NORMS
 GGUF_GEMMA4_NAMES = GGUF_NAMES | _FUSED_EXPERTS | _GEMMA4
 GGUF_UNFUSED_GEMMA4_NAMES = GGUF_NAMES | _EXPERTS | _GEMMA4
 GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS

@@ -26,7 +26,7 @@ from services.engine.checkpoint.gguf.names import (
 )
 from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_packed, taps_apart
+from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_rows, taps_apart
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
@@ -56,7 +56,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         _restore_heads(tensors, config)
     names = fitting_names((found.names, found.packed_names), config, {*tensors})
     folder_names = expand_names(architecture.names, config)
-    _restore_packed(tensors, config, names)
+    _restore_rows(tensors, config, names)
     _restore_taps(tensors, config, names)
     groups = delta.key_heads if (delta := config.delta) and found.permutes_value_heads else 1
     ours = DeltaTensors(tensors, delta, names, groups=groups) if delta else tensors
@@ -89,7 +89,7 @@ def _read_mtp(
     others = {FINAL_NORM: "feature_norm", **{layer + name: ours for name, ours in MTP_NAMES.items()}}
     tables = (found.names, found.packed_names)
     names = mtp_names(tables, config, tensors, others, model_layer="blk.{i}.", mtp_layer=layer)
-    _restore_packed(tensors, config, names)
+    _restore_rows(tensors, config, names)
     _restore_shapes(tensors, config, names)
     own = further.difference(layer + name for name in copies)
     return mtp_source(model, config, tensors, names, (name for name in tensors if name not in own))
@@ -136,9 +136,9 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 
 
-def _restore_packed(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
-    """Reorder tensors that have two of our weights head by head."""
-    for tensor, order in orders_of_packed(config, names).items():
+def _restore_rows(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Reorder the tensors whose rows have another order in every kind of file."""
+    for tensor, order in orders_of_rows(config, names).items():
         if tensor in tensors and tensors.shape(tensor)[0] == len(order):  # another shape is refused later
             tensors.set_order([tensor], order)
 
@@ -154,8 +154,8 @@ def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str,
 def _folder_orders(
     architecture: Architecture, config: ModelConfig, names: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Order]:
-    """Return the row orders of a folder's packed tensors, and of interleaved queries and keys."""
-    orders = orders_of_packed(config, names)
+    """Return the row orders of a folder's tensors, also of interleaved queries and keys."""
+    orders = orders_of_rows(config, names)
     if architecture.turns_neighbours:
         rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
         parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from services.engine.checkpoint.model_config import Attention
+from services.engine.checkpoint.model_config import Attention, LatentAttention
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.decoder.native import (
     Batch,
@@ -41,7 +41,7 @@ from tests.native.harness.extremes.extreme_groups import grouped_calls
 from tests.native.harness.extremes.extreme_places import PLACES, places, wrapped
 from tests.native.harness.extremes.extreme_states import state_calls
 from tests.native.harness.extremes.extreme_timings import timing_calls
-from tests.native.harness.random_models import PLAIN, PagedDecoder, random_tokens
+from tests.native.harness.random_models import PLAIN, PagedDecoder, random_tokens, rope
 from tests.native.harness.sampling_reference import EVERY_STEP
 
 NUMBERS = (
@@ -53,6 +53,7 @@ _NUMBERS_OF_GPUS = (-(2**31), -1, 0, 1, 2**12, 2**24, 2**28, 2**31 - 1, 2**32, 2
 REFUSALS = (ValueError, TypeError, IndexError, MemoryError, DeviceError)
 _MOST_MEMORY = 3 << 28  # bytes more than at the start: 2^28 floats never fit
 _VOCAB = PLAIN.vocab_size
+_LATENT = LatentAttention(query_rank=48, rank=64, turning=32, key_dim=64, value_dim=96, norm_eps=1e-6)
 
 Call = Callable[[int], object]
 
@@ -159,6 +160,8 @@ class World:
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
         for name in ("mlp_size", "window", "rope", "head_dim", "num_kv_heads", "kv_layer"):
             yield f"DecoderConfig.layers.{name}", lambda number, name=name: self._configure_layer(**{name: number})  # type: ignore[misc]
+        for name in ("query_rank", "rank", "turning", "key_dim", "value_dim"):
+            yield f"DecoderConfig.layers.{name}", lambda number, name=name: self._configure_latent(**{name: number})  # type: ignore[misc]
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
         yield "Decoder.load_rows.first_row", self._load_rows
@@ -191,6 +194,11 @@ class World:
 
     def _configure_layer(self, **changes: Any) -> DecoderConfig:
         return self._configure(layers=(Attention(), Attention(), Attention(**changes)))
+
+    def _configure_latent(self, **changes: Any) -> DecoderConfig:
+        config = replace(PLAIN, layers=(_LATENT,), ropes=(rope(32),))
+        DecoderConfig(config)
+        return DecoderConfig(replace(config, layers=(replace(_LATENT, **changes),)))
 
     def _new_decoder(self, num_blocks: int | None = None) -> Decoder:
         return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=num_blocks)

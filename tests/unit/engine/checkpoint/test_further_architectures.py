@@ -128,7 +128,7 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
             ["GraniteMoeForCausalLM", "Ernie4_5_MoeForCausalLM", "PhimoeForCausalLM", "Dots1ForCausalLM"],
             "mixture of experts",
         ),
-        (["DeepseekV3ForCausalLM"], "latent"),
+        (["DeepseekV32ForCausalLM", "MiniCPM3ForCausalLM"], "latent"),
         (["PhiForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "older, unsupported structure"),
     ],
 )

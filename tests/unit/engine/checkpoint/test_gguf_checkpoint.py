@@ -19,8 +19,9 @@ from tests.harness.models.checkpoints import (
     random_checkpoint,
     write_random_checkpoint,
 )
-from tests.harness.models.gguf_files import BF16, F16, F32, FURTHER, representable_checkpoint, write_gguf
+from tests.harness.models.gguf_files import BF16, F16, F32, FURTHER, write_gguf
 from tests.harness.models.gguf_vocabularies import finish
+from tests.harness.models.representable import representable_checkpoint
 
 QUANTISED = [
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -267,7 +268,7 @@ def test_unsupported_keys_are_refused_by_name(tmp_path, keys, problem):
         ("nomic-bert", ": it encodes texts and generates none: "),
         ("t5", ": its decoder attends to the output of an encoder: "),
         ("qwen2vl", ": it reads images or video beside text: "),
-        ("deepseek2", ": it has multi-head latent attention, which is not supported: "),
+        ("minicpm3", ": it has latent attention of an unsupported kind (sparse, with a recurrent state, "),
         ("bailingmoe", ": it is a mixture of experts of an unsupported kind: "),
         ("gpt2", ": its layers have an older, unsupported structure: "),
     ],
@@ -279,7 +280,8 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, archite
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
     allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, gemma4, mistral3, smollm3, granite, glm4, "
-    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, lfm2moe, glm4moe, qwen35, qwen35moe, qwen3next, "
+    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, lfm2moe, glm4moe, deepseek2, qwen35, "
+    allowed += "qwen35moe, qwen3next, "
     allowed += "olmoe, qwen3moe, qwen2moe, gpt-oss"
     said = str(refused.value)
     assert said.startswith(f"{path}: key 'general.architecture': '{architecture}' is not supported{reason}")

@@ -13,7 +13,8 @@ from services.engine.config import EngineConfig
 from services.engine.files.json_fields import JsonFields
 from tests.harness.models.checkpoints import copy_of, edit_json, edit_weights, refusal
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
-from tests.harness.models.gguf_files import representable_checkpoint, write_gguf
+from tests.harness.models.gguf_files import write_gguf
+from tests.harness.models.representable import representable_checkpoint
 
 EARLIER = {
     **{"full_attn_idxs": [2], "layer_types": None, "intermediate_size": None, "block_ff_dim": 96},

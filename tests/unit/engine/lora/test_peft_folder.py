@@ -197,6 +197,14 @@ def assert_same(found: dict[str, Update], expected: dict[str, Update]) -> None:
     assert all((ours == its).all() for name in found for ours, its in zip(found[name], expected[name], strict=True))
 
 
+def test_the_matrix_of_compressed_keys_is_refused_by_name(tmp_path: Path) -> None:
+    base = further_checkpoint(Further.GLM4_MOE_LITE)
+    adapter = write_adapter(tmp_path, base, seed=1, modules=["kv_b_proj"])
+    problem = "module 'model.layers.0.self_attn.kv_b_proj' cannot be changed by an adapter"
+    with pytest.raises(CheckpointError, match=re.escape(problem)):
+        dict(PeftFolder(adapter).updates(load_checkpoint(base)))
+
+
 @pytest.mark.parametrize("module", ["linear_attn.conv1d", "linear_attn.norm"])
 def test_parts_of_the_delta_rule_that_stay_are_refused_by_name(tmp_path: Path, module: str) -> None:
     base = further_checkpoint(Further.QWEN3_5)
