@@ -1,8 +1,8 @@
-"""What layers with states cost: `python -m benchmarks.states`.
+"""What layers with states, or with latent vectors, cost: `python -m benchmarks.states`.
 
-Two random models are timed in turn: one with states in three of four layers, as in Qwen 3.5, and one whose layers all
-attend, with MLPs so much wider that both have as many weights. The table has the medians of both, and the median of the
-pairs' ratios.
+Two random models are timed in turn: one with states in three of four layers, as in Qwen 3.5, or with latent vectors in
+all, as in GLM 4.7 Flash, and one whose layers all attend to keys and values, with MLPs so much wider that both have as
+many weights. The table has the medians of both, and the median of the pairs' ratios.
 """
 
 import argparse
@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from services.bench.machine_rates import timed
-from services.engine.checkpoint.model_config import Activation, Attention, GatedDelta, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import (
+    Activation,
+    Attention,
+    GatedDelta,
+    LatentAttention,
+    ModelConfig,
+    QkNorm,
+    Rope,
+)
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import CPU, resolve_isa, resolve_threads
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
@@ -41,9 +49,33 @@ _ATTENDING = ModelConfig(
 _SHAPES = {
     "0.8b": replace(_ATTENDING, hidden_size=1024, intermediate_size=3584, num_heads=8, num_kv_heads=2),
     "4b": replace(_ATTENDING, hidden_size=2560, intermediate_size=9216, num_heads=16, num_kv_heads=4),
+    "flash": replace(
+        _ATTENDING,
+        hidden_size=2048,
+        intermediate_size=4096,
+        num_heads=20,
+        num_kv_heads=4,
+        head_dim=128,
+        qk_norm=QkNorm.NONE,
+        attention_gate=False,
+    ),
     "smallest": replace(_ATTENDING, hidden_size=64, intermediate_size=96, num_heads=2, num_kv_heads=1),
+    "tiny": replace(
+        _ATTENDING,
+        hidden_size=64,
+        intermediate_size=96,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=64,
+        qk_norm=QkNorm.NONE,
+        attention_gate=False,
+    ),
 }
 _VALUE_HEADS = {"0.8b": 16, "4b": 32, "smallest": 16}
+_LATENTS = {
+    "flash": LatentAttention(query_rank=768, rank=512, turning=64, key_dim=192, value_dim=256, norm_eps=1e-6),
+    "tiny": LatentAttention(query_rank=64, rank=64, turning=64, key_dim=32, value_dim=32, norm_eps=1e-6),
+}
 _RING_ROWS = 24
 
 
@@ -60,7 +92,7 @@ def main(arguments: Seq[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     threads = resolve_threads()
     device = Device.cpu(resolve_isa(), threads) if options.device == CPU else Device.cuda(0, threads)
-    print(f"{device.name}\n| shape | weights | pass | states, ms | attention, ms | ratio |\n|---|---|---|---|---|---|")
+    print(f"{device.name}\n| shape | weights | pass | these, ms | attention, ms | ratio |\n|---|---|---|---|---|---|")
     for shape in options.shapes:
         for weights in options.weights:
             for line in _lines(device, shape, weights, options):
@@ -81,13 +113,19 @@ def _lines(device: Device, shape: str, weights: str, options: argparse.Namespace
 
 
 def _configs(shape: str) -> tuple[ModelConfig, ModelConfig]:
-    """The model with states, and the one without."""
+    """The model with states or latent vectors, and the one without."""
     attending = _SHAPES[shape]
+    if latent := _LATENTS.get(shape):
+        return _with_as_many_weights(replace(attending, layers=(latent,) * attending.num_layers), attending)
     delta = GatedDelta(key_heads=16, value_heads=_VALUE_HEADS[shape], key_dim=128, value_dim=128, taps=4)
-    carrying = replace(attending, layers=(delta, delta, delta, Attention()) * (attending.num_layers // 4))
-    more = (_num_weights(carrying) - _num_weights(attending)) / (3 * attending.hidden_size * attending.num_layers)
+    layers = (delta, delta, delta, Attention()) * (attending.num_layers // 4)
+    return _with_as_many_weights(replace(attending, layers=layers), attending)
+
+
+def _with_as_many_weights(ours: ModelConfig, attending: ModelConfig) -> tuple[ModelConfig, ModelConfig]:
+    more = (_num_weights(ours) - _num_weights(attending)) / (3 * attending.hidden_size * attending.num_layers)
     width = attending.intermediate_size + BLOCK_SIZE * round(more / BLOCK_SIZE)
-    return carrying, replace(attending, intermediate_size=width)
+    return ours, replace(attending, intermediate_size=width)
 
 
 def _num_weights(config: ModelConfig) -> int:

@@ -14,6 +14,7 @@ _ON_BOTH = {
     "mixtures of experts": "",
     "short convolutions (LFM2)": "",
     "layers that carry states (Qwen 3.5, Qwen3-Next)": "",
+    "attention to latent vectors (GLM 4.7 Flash, DeepSeek)": "",
     "LoRA adapters": "--lora",
     "embeddings (the final hidden states)": "",
     "every sampler, grammar and record of a target": "",
@@ -45,7 +46,6 @@ def rows() -> Iterator[_Row]:
     yield from _formats("keys and values", "--kv", KV_FORMATS, CPU_KV_FORMATS)
     for what, option in _ON_BOTH.items():
         yield what, f"`{option}`" if option else "", "yes", "yes"
-    yield "attention to latent vectors (GLM 4.7 Flash, DeepSeek)", "", "yes", "no"
     for option, what in CPU_OPTIONS.items():
         yield what, f"`--{option.replace('_', '-')}`", "yes", "no"
     yield "one model on several devices", "", "no", "no"

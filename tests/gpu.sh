@@ -29,7 +29,7 @@ MODEL_STEPS=(build pairs passes services matrix)
 choose() {
     if [ -z "$DRY_RUN" ]; then
         DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=${PLAN:-whole} PASSES=()
-        STATES=(--shapes 4b --context 1024 --prompt 1024 --sequences 64)
+        STATES=(--shapes 4b flash --context 1024 --prompt 1024 --sequences 64)
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--no-peers --context 1024 --runs 5 --rounds 1 --new-tokens 256 --draft-lengths 4 8)
         HEAD=8b MTP=4b HEADS=(--weights bf16 int8 int4)
@@ -40,7 +40,7 @@ choose() {
         MODELS=${MODELS:-$([ "${gib:-0}" -ge 24 ] && echo /dev/shm || echo build)/outrider}
     else
         DEVICE=cuda-emulated PROCESSOR=portable ENGINE_DEVICE=cpu TORCH_DEVICE=cpu SHAPES=(smallest) PLAN=smallest
-        PASSES=(--smallest) STATES=(--shapes smallest --context 32 --prompt 32 --sequences 2 --runs 1)
+        PASSES=(--smallest) STATES=(--shapes smallest tiny --context 32 --prompt 32 --sequences 2 --runs 1)
         CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
         NATIVE=(tests/native/device/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
         SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)

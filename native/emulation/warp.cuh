@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "cuda/values/values.cuh"
+#include "cuda/values/words.h"
 #include "emulation/launch.cuh"
 
 namespace outrider::cuda {
@@ -95,6 +97,28 @@ inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_
             }
         }
     });
+}
+
+/// Aborts on a misaligned row, which ends a kernel on a GPU.
+inline Words<4> load_transposed(const char* row) {
+    struct Operands {
+        const char* row;
+        Words<4> result;
+    } operands{row, {}};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        for (int lane = 0; lane < kWarp; ++lane) {
+            auto* own = static_cast<Operands*>(lanes[lane]);
+            if (reinterpret_cast<uintptr_t>(own->row) % 16 != 0) {
+                std::abort();
+            }
+            for (int i = 0; i < 8; ++i) {
+                const char* from = static_cast<const Operands*>(lanes[i / 2 * 8 + lane % 4 * 2 + i % 2])->row;
+                const auto value = reinterpret_cast<const uint16_t*>(from)[lane / 4];
+                own->result.words[i / 2] |= uint32_t{value} << 16 * (i % 2);
+            }
+        }
+    });
+    return operands.result;
 }
 
 }  // namespace outrider::cuda

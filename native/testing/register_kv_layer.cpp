@@ -50,12 +50,13 @@ class BoundRows {
 class BoundCache {
   public:
     BoundCache(DevicePointer device, const std::string& format, int num_blocks, int num_kv_heads,
-               int head_dim)
+               int head_dim, int latent_rank)
         : device_(std::move(device)),
           format_(parse("format", format, kKvFormats)),
           num_blocks_(num_blocks),
           num_kv_heads_(num_kv_heads),
           head_dim_(head_dim),
+          latent_rank_(latent_rank),
           bytes_(device_, checked_bytes()) {
         device_->fill(bytes_.data(), 0xFF, bytes_.size());
     }
@@ -102,7 +103,43 @@ class BoundCache {
         const DeviceBuffer<float> scores = upload(device_, sinks);
         arrays.op.sinks = scores.data();
         device_->attention(arrays.op);
-        return download(device_, arrays.op.out, rows_of(qkv), arrays.op.num_heads * head_dim_);
+        return download(device_, arrays.op.out, rows_of(qkv), arrays.op.num_heads * layer().value_dim());
+    }
+
+    /// Returns the completed queries.
+    FloatArray store_latents(const FloatArray& compressed, const FloatArray& queries,
+                             const FloatArray& latent_queries, const IntArray& positions,
+                             const IntArray& sequences, const IntArray& block_tables,
+                             const FloatArray& angles, const FloatArray& norm, float eps, float query_scale) {
+        const BoundRows rows(device_, positions, sequences, block_tables, num_blocks_);
+        const int turning = head_dim_ - latent_rank_;
+        require_range("latent_rank", latent_rank_, 1, device_->max_latent_rank(turning));
+        require_shape("compressed", compressed, {positions.size(), head_dim_});
+        require_dimensions("queries", queries, 3);
+        const auto heads = static_cast<int>(queries.shape(1));
+        require_range("query_dim", queries.shape(2), turning, kMostFeatures);
+        require_shape("queries", queries, {positions.size(), heads, queries.shape(2)});
+        require_shape("latent_queries", latent_queries, {positions.size(), heads * head_dim_});
+        require_shape("angles", angles, {positions.size(), 2, turning / 2});
+        require_shape("norm", norm, {latent_rank_});
+        const auto values = upload<float>(device_, compressed);
+        const auto asking = upload<float>(device_, queries);
+        const auto completed = upload<float>(device_, latent_queries);
+        const auto turns = upload<float>(device_, angles);
+        const auto weights = upload<float>(device_, norm);
+        device_->store_latents({.compressed = values.data(),
+                                .norm = weights.data(),
+                                .eps = eps,
+                                .queries = asking.data(),
+                                .query_dim = static_cast<int>(queries.shape(2)),
+                                .latent_queries = completed.data(),
+                                .query_scale = query_scale,
+                                .num_heads = heads,
+                                .places = rows.places(),
+                                .angles = turns.data(),
+                                .half_dim = turning / 2,
+                                .cache = layer()});
+        return download(device_, completed, {positions.size(), heads * head_dim_});
     }
 
     /// Times attention over several layers of the same shape, one after another.
@@ -117,7 +154,7 @@ class BoundCache {
         const AttentionArrays arrays(first, qkv, positions, sequences, block_tables, 0, 0.0f, "bf16");
         for (const BoundCache* layer : layers) {
             if (layer->bytes_.size() != first.bytes_.size() || layer->format_ != first.format_ ||
-                layer->head_dim_ != first.head_dim_) {
+                layer->head_dim_ != first.head_dim_ || layer->latent_rank_ != first.latent_rank_) {
                 throw std::invalid_argument("layers differ in shape or format");
             }
         }
@@ -149,6 +186,9 @@ class BoundCache {
               turns(upload<float>(cache.device_, angles)),
               q_weight(upload(cache.device_, q_norm)),
               k_weight(upload(cache.device_, k_norm)) {
+            if (cache.latent_rank_ > 0) {
+                throw std::invalid_argument("latent_rank must be 0 where keys and values are stored");
+            }
             const int heads = cache.num_heads(qkv, positions);
             const int head_dim = cache.head_dim_;
             require_dimensions("angles", angles, 3);
@@ -184,7 +224,8 @@ class BoundCache {
                         const std::string& format)
             : rows(cache.device_, positions, sequences, block_tables, cache.num_blocks_),
               values(upload<float>(cache.device_, qkv)),
-              out(parse("format", format, kFormats), cache.num_heads(qkv, positions) * cache.head_dim_) {
+              out(parse("format", format, kFormats),
+                  cache.num_heads(qkv, positions) * cache.layer().value_dim()) {
             require_range("window", window, 0, std::numeric_limits<int>::max());
             const int heads = cache.num_heads(qkv, positions);
             out.reserve(cache.device_, rows_of(qkv));
@@ -205,28 +246,41 @@ class BoundCache {
 
     size_t checked_bytes() const {
         require_range("num_blocks", num_blocks_, 1, kMostBlocks);
-        require_range("head_dim", head_dim_, 1, device_->max_head_dim());
-        require_range("num_kv_heads", num_kv_heads_, 1, kMostFeatures / head_dim_);
-        return num_blocks_ * device_->kv_block_bytes({nullptr, format_, num_kv_heads_, head_dim_});
+        if (latent_rank_ == 0) {
+            require_range("head_dim", head_dim_, 1, device_->max_head_dim());
+            require_range("num_kv_heads", num_kv_heads_, 1, kMostFeatures / head_dim_);
+        } else {
+            require_range("latent_rank", latent_rank_, 1, kMostFeatures);
+            require_range("head_dim", head_dim_, latent_rank_ + 2, latent_rank_ + kMostTurning);
+            require_range("latent_rank", latent_rank_, 1, device_->max_latent_rank(head_dim_ - latent_rank_));
+            require_range("num_kv_heads", num_kv_heads_, 1, 1);
+            if (latent_rank_ % kActivationAlignment != 0 || head_dim_ % kActivationAlignment != 0) {
+                throw std::invalid_argument("latent_rank and head_dim must be multiples of 32");
+            }
+        }
+        return num_blocks_ * device_->kv_block_bytes(layer_at(nullptr));
     }
 
     int num_heads(const FloatArray& qkv, const IntArray& positions) const {
         require_dimensions("qkv", qkv, 2);
-        const int heads = width_of(qkv) / head_dim_ - 2 * num_kv_heads_;
-        require_shape("qkv", qkv, {positions.size(), (heads + 2 * num_kv_heads_) * head_dim_});
+        const int others = latent_rank_ > 0 ? 0 : 2 * num_kv_heads_;
+        const int heads = width_of(qkv) / head_dim_ - others;
+        require_shape("qkv", qkv, {positions.size(), (heads + others) * head_dim_});
         if (heads < 1 || heads % num_kv_heads_ != 0) {
             throw std::invalid_argument(
                 "qkv must hold a multiple of num_kv_heads queries, and as many keys and values");
         }
         return heads;
     }
-    KvLayer layer() const { return {bytes_.data(), format_, num_kv_heads_, head_dim_}; }
+    KvLayer layer() const { return layer_at(bytes_.data()); }
+    KvLayer layer_at(char* data) const { return {data, format_, num_kv_heads_, head_dim_, latent_rank_}; }
 
     DevicePointer device_;
     KvFormat format_;
     int num_blocks_;
     int num_kv_heads_;
     int head_dim_;
+    int latent_rank_;
     DeviceBuffer<char> bytes_;
 };
 
@@ -234,9 +288,9 @@ class BoundCache {
 
 void register_kv_layer(py::module_& module) {
     py::class_<BoundCache>(module, "KvLayer", py::is_final())
-        .def(py::init<DevicePointer, const std::string&, int, int, int>(), py::arg("device"),
+        .def(py::init<DevicePointer, const std::string&, int, int, int, int>(), py::arg("device"),
              py::arg("format"), py::kw_only(), py::arg("num_blocks"), py::arg("num_kv_heads"),
-             py::arg("head_dim"))
+             py::arg("head_dim"), py::arg("latent_rank") = 0)
         .def("rotate_and_store", &BoundCache::rotate_and_store, py::arg("qkv"), py::arg("positions"),
              py::arg("sequences"), py::arg("block_tables"), py::kw_only(), py::arg("angles"),
              py::arg("qk_norm"), py::arg("q_norm"), py::arg("k_norm"), py::arg("eps"), py::arg("query_scale"),
@@ -244,6 +298,9 @@ void register_kv_layer(py::module_& module) {
         .def("attention", &BoundCache::attention, py::arg("qkv"), py::arg("positions"), py::arg("sequences"),
              py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"),
              py::arg("sinks") = py::none(), py::arg("ends") = py::none())
+        .def("store_latents", &BoundCache::store_latents, py::arg("compressed"), py::arg("queries"),
+             py::arg("latent_queries"), py::arg("positions"), py::arg("sequences"), py::arg("block_tables"),
+             py::kw_only(), py::arg("angles"), py::arg("norm"), py::arg("eps"), py::arg("query_scale"))
         .def("time_rotate_and_store", &BoundCache::time_rotate_and_store, py::arg("qkv"),
              py::arg("positions"), py::arg("sequences"), py::arg("block_tables"), py::kw_only(),
              py::arg("angles"), py::arg("q_norm"), py::arg("k_norm"), py::arg("times"), py::arg("runs"))

@@ -50,7 +50,7 @@ def _attended(config: ModelConfig, position: int, rows: int) -> int:
     """Return how many positions the rows attend to, times the size of a head, in all layers together."""
     reached = range(position + 1, position + rows + 1)
     layers = [layer for layer in config.layers if isinstance(layer, Attention)]
-    latent = [layer.width for layer in config.layers if isinstance(layer, LatentAttention)]
+    latent = [(layer.width + layer.rank) // 2 for layer in config.layers if isinstance(layer, LatentAttention)]
     return sum(reached) * sum(latent) + sum(
         config.head_dim_of(each) * sum(min(row, each.window or row) for row in reached) for each in layers
     )

@@ -90,7 +90,7 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
-    int max_latent_rank() const override { return kMaxHeadDim; }
+    int max_latent_rank(int) const override { return kMaxHeadDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
     size_t product_scratch(int, int, int) const override { return 0; }
     size_t delta_scratch(const DeltaShape&, int, int, int) const override { return 0; }
@@ -203,17 +203,18 @@ class CpuDevice final : public Device {
     }
 
     void expert_products(const ExpertProducts& op) override {
-        const auto row_bytes = static_cast<int64_t>(op.input.stride * size_of(op.input.format));
+        const auto bytes = static_cast<int64_t>(size_of(op.input.format));
         std::vector<Product> products;
         for (const ExpertMatrix& matrix : std::span(op.matrices, op.count)) {
-            const int64_t first = op.first_rows[matrix.expert];
-            const int64_t rows = op.first_rows[matrix.expert + 1] - first;
+            const auto [first, rows] = op.rows_of(matrix.expert);
             if (rows > 0) {
-                char* const input = static_cast<char*>(op.input.data) + first * row_bytes;
+                const int64_t from = first * op.input.stride + matrix.expert * op.in_step;
+                const int64_t to = first * op.out_stride + matrix.expert * op.out_step;
+                char* const input = static_cast<char*>(op.input.data) + from * bytes;
                 products.push_back({.input = {input, op.input.format, op.input.stride},
                                     .weight = matrix.weight,
                                     .bias = matrix.bias,
-                                    .out = op.out + first * op.out_stride + matrix.first_column,
+                                    .out = op.out + to + matrix.first_column,
                                     .out_stride = op.out_stride,
                                     .rows = static_cast<int>(rows)});
             }

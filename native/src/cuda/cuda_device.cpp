@@ -55,12 +55,10 @@ class CudaDevice final : public Device {
         return weight == WeightFormat::f32 ? Format::f32 : Format::bf16;
     }
 
-    size_t kv_block_bytes(const KvLayer& layer) const override {
-        return size_t{2} * layer.num_kv_heads * kBlockSize * kv_bytes(layer.format, layer.head_dim);
-    }
+    size_t kv_block_bytes(const KvLayer& layer) const override { return cuda::kv_block_bytes(layer); }
 
     int max_head_dim() const override { return cuda::max_head_dim(stream_); }
-    int max_latent_rank() const override { return 0; }
+    int max_latent_rank(int turning) const override { return cuda::max_latent_rank(stream_, turning); }
     size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
         return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
     }
@@ -88,9 +86,7 @@ class CudaDevice final : public Device {
         cuda::activated_product(stream_, op, view_of(op.weight), activate);
     }
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
-    void store_latents(const StoreLatents&) override {
-        throw std::logic_error("a CUDA device has no latent vectors");
-    }
+    void store_latents(const StoreLatents& op) override { cuda::store_latents(stream_, op); }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
     void short_convolution(const ShortConvolution& op) override { cuda::short_convolution(stream_, op); }
     void delta_rule(const DeltaRule& op) override { cuda::delta_rule(stream_, op); }

@@ -110,6 +110,7 @@ void validate_latent(const DecoderConfig& config, const LatentShape& shape, cons
         require_range("num_heads times " + name + field, int64_t{config.num_heads} * size, 1,
                       kMostFeatures / 2);
     }
+    require_range(name + "turning", shape.turning, 1, kMostTurning);
     require(!config.ropes.empty() &&
                 2 * config.ropes.front().frequencies.size() == static_cast<size_t>(shape.turning),
             "ropes must have one of " + std::to_string(shape.turning / 2) + " frequencies, half of " + name +
@@ -330,9 +331,10 @@ void DecoderConfig::validate(const Device& device) const {
         require(layer.kind != LayerKind::attention || largest <= device.max_head_dim(),
                 "head_dim is " + std::to_string(largest) + "; device " + device.name() + " handles at most " +
                     std::to_string(device.max_head_dim()));
-        require(layer.latent.rank <= device.max_latent_rank(),
-                "the rank of latent vectors is " + std::to_string(layer.latent.rank) + "; device " +
-                    device.name() + " handles at most " + std::to_string(device.max_latent_rank()));
+        const int most = device.max_latent_rank(layer.latent.turning);
+        require(layer.latent.rank <= most, "the rank of latent vectors is " +
+                                               std::to_string(layer.latent.rank) + "; device " +
+                                               device.name() + " handles at most " + std::to_string(most));
     }
 }
 

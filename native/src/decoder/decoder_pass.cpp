@@ -36,6 +36,9 @@ void Decoder::embed() {
     if (config_.has(LayerKind::attention)) {
         attention_.rotate(workspace_.rows.places());
     }
+    if (config_.has(LayerKind::latent_attention)) {
+        latent_.rotate(workspace_.rows.places());
+    }
 }
 
 /// Copies the residual stream if it is kept after so many layers.

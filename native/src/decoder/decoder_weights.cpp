@@ -187,10 +187,11 @@ MatrixRows DecoderWeights::find_linear(const std::string& name) {
             }
         }
     }
-    throw std::invalid_argument("weight \"" + name +
-                                "\" is none that an adapter changes: q, k, v, q_gate, o, q_down, kv_down, conv_in, conv_out, "
-                                "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up, down, input_gate "
-                                "or input_projection of a layer");
+    throw std::invalid_argument(
+        "weight \"" + name +
+        "\" is none that an adapter changes: q, k, v, q_gate, o, q_down, kv_down, conv_in, conv_out, "
+        "delta_qkv, delta_z, delta_b, delta_a, delta_out, gate, up, down, input_gate "
+        "or input_projection of a layer");
 }
 
 int64_t DecoderWeights::bytes() const {

@@ -75,21 +75,23 @@ bool LatentMixer::reserve(const PassShape& shape, Linear& linear) {
     moved |= scratch_.reserve(
         device_, device_->attention_scratch(shape.rows, shape.blocks, num_heads_, shape_.width()));
     moved |= linear.reserve(shape.rows, queries, std::max(hidden_size_, shape_.query_rank));
-    moved |= linear.reserve(shape.rows, shape_.rank, shape_.key_dim);
-    moved |= linear.reserve(shape.rows, shape_.value_dim, shape_.rank);
     moved |= linear.reserve(shape.rows, shape_.width(), hidden_size_);
+    moved |= linear.reserve(shape.rows, shape_.query_rank, hidden_size_);
     moved |= linear.reserve(shape.rows, hidden_size_, values);
     return moved;
 }
 
-void LatentMixer::run(const LatentWeights& weights, void* blocks, const Activations& input,
-                      const RowPlaces& places, Linear& linear, float* delta) {
+void LatentMixer::rotate(const RowPlaces& places) {
     device_->rotary_angles({.positions = places.positions,
                             .frequencies = frequencies_.data(),
                             .scale = rope_->scale,
                             .half_dim = shape_.turning / 2,
                             .out = angles_.data(),
                             .rows = places.rows});
+}
+
+void LatentMixer::run(const LatentWeights& weights, void* blocks, const Activations& input,
+                      const RowPlaces& places, Linear& linear, float* delta) {
     ask(weights, input, places.rows, linear);
     linear.multiply(input, places.rows, weights.compress, nullptr, compressed_.data());
     const KvLayer cache = kv_layer(blocks);
@@ -114,10 +116,8 @@ void LatentMixer::run(const LatentWeights& weights, void* blocks, const Activati
                         .cache = cache,
                         .out = attended_.view(),
                         .scratch = scratch_.data()});
-    for (int head = 0; head < num_heads_; ++head) {
-        linear.multiply(from_column(attended_.view(), head * shape_.rank), places.rows, weights.values[head],
-                        nullptr, values_.data() + head * shape_.value_dim, 0, num_heads_ * shape_.value_dim);
-    }
+    multiply_heads(weights.values, attended_.view(), places.rows, shape_.rank, values_.data(),
+                   shape_.value_dim);
     round(values_.data(), nullptr, heads_, places.rows, num_heads_ * shape_.value_dim);
     linear.multiply(heads_.view(), places.rows, weights.output, nullptr, delta);
 }
@@ -131,11 +131,26 @@ void LatentMixer::ask(const LatentWeights& weights, const Activations& input, in
     }
     linear.multiply(source, rows, weights.query, nullptr, queries_.data());
     round(queries_.data(), nullptr, rounded_, rows, num_heads_ * shape_.query_dim());
+    multiply_heads(weights.keys, rounded_.view(), rows, shape_.query_dim(), latent_queries_.data(),
+                   shape_.width());
+}
+
+void LatentMixer::multiply_heads(const std::vector<FusedWeight>& heads, const Activations& input, int rows,
+                                 int in_step, float* out, int out_step) {
+    matrices_.clear();
     for (int head = 0; head < num_heads_; ++head) {
-        linear.multiply(from_column(rounded_.view(), head * shape_.query_dim()), rows, weights.keys[head],
-                        nullptr, latent_queries_.data() + head * shape_.width(), 0,
-                        num_heads_ * shape_.width());
+        for (const auto& [matrix, first_column] : heads[head].parts()) {
+            matrices_.push_back({.weight = matrix.get(), .expert = head, .first_column = first_column});
+        }
     }
+    device_->expert_products({.input = input,
+                              .matrices = matrices_.data(),
+                              .count = static_cast<int>(matrices_.size()),
+                              .in_step = in_step,
+                              .out_step = out_step,
+                              .out = out,
+                              .out_stride = int64_t{num_heads_} * out_step,
+                              .rows = rows});
 }
 
 void LatentMixer::round(float* values, const float* norm, const ActivationBuffer& out, int rows, int width) {

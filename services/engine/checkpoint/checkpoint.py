@@ -17,6 +17,7 @@ from services.engine.checkpoint.architectures.text_part import text_name
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import read_folder
 from services.engine.checkpoint.gguf.source import read_gguf
+from services.engine.checkpoint.latent_tensors import whole_name
 from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.checkpoint.weight_shapes import Shape, weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
@@ -144,7 +145,7 @@ class Checkpoint:
         for name, _, piece in self.pieces():
             if not np.isfinite(to_float32(piece)).all():
                 tensor = self._weights[name].tensor
-                return f"{self._tensors.path(tensor)}: tensor {tensor!r} holds NaN or an infinity"
+                return f"{self._tensors.path(tensor)}: tensor {whole_name(tensor)!r} holds NaN or an infinity"
         return None
 
     def identity(self) -> str:
@@ -210,7 +211,7 @@ def _find_weights(source: CheckpointSource) -> dict[str, _Weight]:
     weights: dict[str, _Weight] = {}
     for tensor, names in wanted.items():
         if tensor not in tensors:
-            raise CheckpointError(f"{source.path}: tensor {tensor!r} is missing; {architecture} needs it")
+            raise CheckpointError(f"{source.path}: tensor {whole_name(tensor)!r} is missing; {architecture} needs it")
         expected = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
         if tensors.shape(tensor) != expected:
             raise CheckpointError(

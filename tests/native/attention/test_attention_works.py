@@ -43,15 +43,33 @@ class Contexts:
         head_dim: int = 16,
         window: int = 0,
         has_sinks: bool = False,
+        latent_rank: int = 0,
     ) -> None:
         rng = np.random.default_rng(7)
-        width = (heads + 2) * head_dim
+        width = (heads + (0 if latent_rank else 2)) * head_dim
         self._window = window
         self._sinks = np.linspace(-1.0, 8.0, heads, dtype=np.float32) if has_sinks else None
         self._queries = rng.standard_normal((97, width)).astype(np.float32)
         self._tables = rng.integers(0, STORED, (8, MOST_SPANS * SPAN // BLOCK_SIZE), dtype=np.int32)
-        self._cache = KvLayer(device, kv_format, num_blocks=STORED, num_kv_heads=1, head_dim=head_dim)
+        self._cache = KvLayer(
+            device, kv_format, num_blocks=STORED, num_kv_heads=1, head_dim=head_dim, latent_rank=latent_rank
+        )
         positions = np.arange(STORED * BLOCK_SIZE, dtype=np.int32)
+        if latent_rank:
+            count, turning = len(positions), head_dim - latent_rank
+            self._cache.store_latents(
+                rng.standard_normal((count, head_dim)).astype(np.float32),
+                np.zeros((count, 1, turning), np.float32),
+                np.zeros((count, head_dim), np.float32),
+                positions,
+                np.zeros(count, np.int32),
+                np.arange(STORED, dtype=np.int32)[None],
+                angles=rng.standard_normal((count, 2, turning // 2)).astype(np.float32),
+                norm=np.ones(latent_rank, np.float32),
+                eps=1e-6,
+                query_scale=1.0,
+            )
+            return
         self._cache.rotate_and_store(
             rng.standard_normal((len(positions), width)).astype(np.float32),
             positions,
@@ -124,6 +142,23 @@ def test_mixed_contexts_are_cut_into_parts_and_keep_their_bits(kv_format, most):
     for multiprocessors in (6, 6, 132):  # what counts parts is as it was before
         contexts = Contexts(emulated_device(1, multiprocessors=multiprocessors), kv_format)
         assert parts_merged(contexts, places, expected) == num_parts(multiprocessors, most)
+
+
+@pytest.mark.parametrize("kv_format", KV_FORMATS)
+def test_latent_vectors_are_read_in_parts_and_keep_their_bits(kv_format):
+    """Rows of many heads, in groups of ten, and those of four heads, with others."""
+    places = [*mixed(33), (3, 0), *((4, last_of(9) + row) for row in range(6))]
+    for heads, head_dim, rank in ((20, 96, 64), (4, 160, 128)):
+        shape = {"heads": heads, "head_dim": head_dim, "latent_rank": rank}
+        expected = Contexts(emulated_device(1, multiprocessors=1), kv_format, **shape).attend(places)
+        assert expected.shape == (len(places), heads * rank)
+        assert np.isfinite(expected).all()
+        for multiprocessors in (6, 132):
+            contexts = Contexts(emulated_device(1, multiprocessors=multiprocessors), kv_format, **shape)
+            before = count_arrivals()
+            assert same_bits(contexts.attend(places[::-1]), expected[::-1])
+            assert count_arrivals() > before
+            assert same_bits(np.concatenate([contexts.attend([place]) for place in places[-4:]]), expected[-4:])
 
 
 @pytest.mark.exhaustive
@@ -214,6 +249,16 @@ def test_the_widest_heads_fit_into_the_smallest_gpus_blocks(kv_format):
             for size in (227, least)
         )
         assert same_bits(small, large)
+
+
+@pytest.mark.parametrize("kv_format", KV_FORMATS)
+def test_the_widest_latent_vectors_fit_into_blocks(kv_format):
+    shape = {"heads": 16, "head_dim": 640, "latent_rank": 512}
+    large, small = (
+        Contexts(emulated_device(1, block_memory=size), kv_format, **shape).attend([(0, 40), (1, 300)], spans=2)
+        for size in (227, 184)
+    )
+    assert same_bits(small, large)
 
 
 def test_heads_that_do_not_fit_into_a_gpus_blocks_are_refused():

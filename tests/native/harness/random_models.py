@@ -13,6 +13,7 @@ from services.engine.checkpoint.model_config import (
     Attention,
     Experts,
     ExpertScores,
+    LatentAttention,
     ModelConfig,
     Norm,
     QkNorm,
@@ -61,8 +62,11 @@ _OTHER_HEADS = replace(
 )
 """As Gemma 4, whose layers without a window have other heads."""
 
+LATENT = LatentAttention(query_rank=48, rank=64, turning=32, key_dim=64, value_dim=96, norm_eps=1e-6)
+
 MODELS = {
     "plain": PLAIN,
+    "latent vectors": replace(PLAIN, num_heads=5, num_kv_heads=1, layers=(LATENT, LATENT), ropes=(rope(32),)),
     "both norms, caps, windows, gelu, tied": replace(
         PLAIN,
         hidden_size=96,

@@ -11,6 +11,7 @@
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/expert_operations.h"
 #include "outrider/device/pass_recorder.h"
 #include "outrider/weights/weight_builder.h"
 
@@ -47,6 +48,8 @@ class LatentMixer {
     /// The bytes of a layer in one cache block.
     size_t block_bytes() const { return device_->kv_block_bytes(kv_layer(nullptr)); }
 
+    /// Computes the angles of a pass, for all layers.
+    void rotate(const RowPlaces& places);
     /// delta = attention of the input, whose latent vectors are stored in the layer's blocks.
     /// # delta: [rows, hidden]
     void run(const LatentWeights& weights, void* blocks, const Activations& input, const RowPlaces& places,
@@ -55,6 +58,10 @@ class LatentMixer {
   private:
     /// Computes the queries, their latent parts by each head's keys.
     void ask(const LatentWeights& weights, const Activations& input, int rows, Linear& linear);
+    /// Multiplies each head's part of the rows by its matrix.
+    /// # input: [rows, heads * in_step], out: [rows, heads * out_step]
+    void multiply_heads(const std::vector<FusedWeight>& heads, const Activations& input, int rows,
+                        int in_step, float* out, int out_step);
     /// Rounds rows to the format of a product's input.
     void round(float* values, const float* norm, const ActivationBuffer& out, int rows, int width);
     KvLayer kv_layer(void* blocks) const;
@@ -66,6 +73,7 @@ class LatentMixer {
     int hidden_size_;
     float query_scale_;
     KvFormat kv_;
+    std::vector<ExpertMatrix> matrices_;  // of heads
     DeviceBuffer<float> frequencies_;     // [half_dim]
     DeviceBuffer<float> angles_;          // [rows, 2, half_dim]
     DeviceBuffer<float> query_down_;      // [rows, query_rank]

@@ -11,6 +11,7 @@ constexpr int kMostExperts = 1 << 10;   // rows * experts per row fits into int3
 /// The tokens of a vocabulary: the sampler adds up their masses in 64 bits.
 constexpr int64_t kMostTokens = (1 << 22) - 1;
 constexpr int kMostStreams = 8;       // residual streams that an attached drafter reads
+constexpr int kMostTurning = 128;     // numbers of a latent key that turn
 constexpr int kMostTaps = 32;         // taps of a short convolution
 constexpr int kMostRank = 1 << 10;    // rank of an adapter's update
 constexpr int kMostRows = 1 << 20;    // rows of a pass

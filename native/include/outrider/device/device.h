@@ -61,8 +61,8 @@ class Device {
     virtual size_t kv_block_bytes(const KvLayer& layer) const = 0;
 
     virtual int max_head_dim() const = 0;
-    /// The largest supported rank of latent vectors; 0: none are.
-    virtual int max_latent_rank() const = 0;
+    /// The largest supported rank of latent vectors beside so many numbers that turn; 0: none is.
+    virtual int max_latent_rank(int turning) const = 0;
 
     /// The number of floats of scratch that attention needs for so many rows and columns of block tables; it
     /// does not decrease with either.

@@ -53,15 +53,28 @@ struct ExpertMatrix {
     int first_column = 0;
 };
 
-/// out = input * weight^T + bias, where each matrix multiplies the rows gathered for its expert.
+/// out = input * weight^T + bias, where each matrix multiplies the rows gathered for its expert. Without `first_rows` it
+/// multiplies all rows instead: their columns from expert * in_step on, to the columns from expert * out_step on.
 struct ExpertProducts {
     Activations input;                       // [rows, in_features], in gathered order
     const ExpertMatrix* matrices = nullptr;  // [count], in the host's memory
     int count = 0;
-    const int32_t* first_rows = nullptr;  // [experts + 1]
-    float* out = nullptr;                 // [rows, out_stride]
+    const int32_t* first_rows = nullptr;  // [experts + 1] or null
+    int64_t in_step = 0;
+    int64_t out_step = 0;
+    float* out = nullptr;  // [rows, out_stride]
     int64_t out_stride = 0;
     int rows = 0;
+
+    struct Rows {
+        int64_t first;
+        int64_t count;
+    };
+    /// The rows that an expert's matrices multiply; reads device memory.
+    constexpr Rows rows_of(int expert) const {
+        return first_rows ? Rows{first_rows[expert], first_rows[expert + 1] - first_rows[expert]}
+                          : Rows{0, rows};
+    }
 };
 
 /// out = share(gates) * out + the sum of weight * output over the row's experts, in the order of their ids.

@@ -43,7 +43,7 @@ struct KvLayer {
     /// Latent vectors are the first numbers of the only head's keys, and its values; 0: values are stored beside keys.
     int latent_rank = 0;
 
-    int value_dim() const { return latent_rank > 0 ? latent_rank : head_dim; }
+    constexpr int value_dim() const { return latent_rank > 0 ? latent_rank : head_dim; }
 };
 
 /// One layer's paged inputs of a short convolution.

@@ -67,23 +67,29 @@ OUTRIDER_INLINE void add_products(Vec* sums, const Query* queries, const LatentB
     } while ((dim += kLanes) < end);
 }
 
-/// The score of a latent key is that of the latent vector plus that of what turns.
+/// The score of a latent key is that of the latent vector plus that of what turns, which may have another scale.
 template <int kCount, typename T>
 inline void score_chunk(Query* queries, const LatentBlock<T>& block) {
     for (int64_t slot = 0; slot < kBlockSize; ++slot) {
         const T* row = block.values + slot * block.value_stride;
-        Vec latent[kCount] = {};
-        Vec turning[kCount] = {};
-        add_products<kCount>(latent, queries, block, row, 0, block.value_width);
-        add_products<kCount>(turning, queries, block, row, block.value_width, block.value_stride);
-        for (int query = 0; query < kCount; ++query) {
-            float left = sum_lanes(latent[query]);
-            float right = sum_lanes(turning[query]);
-            if constexpr (kHasScales<T>) {
-                left *= block.value_scales[slot];
-                right *= block.turn_scales[slot];
+        Vec sums[kCount] = {};
+        add_products<kCount>(sums, queries, block, row, 0, block.value_width);
+        if constexpr (kHasScales<T>) {
+            OUTRIDER_UNROLLED
+            for (int query = 0; query < kCount; ++query) {
+                sums[query] = sums[query] * block.value_scales[slot];
             }
-            queries[query].weights[slot] = left + right;
+            Vec turning[kCount] = {};
+            add_products<kCount>(turning, queries, block, row, block.value_width, block.value_stride);
+            OUTRIDER_UNROLLED
+            for (int query = 0; query < kCount; ++query) {
+                sums[query] = multiply_add(turning[query], splat(block.turn_scales[slot]), sums[query]);
+            }
+        } else {
+            add_products<kCount>(sums, queries, block, row, block.value_width, block.value_stride);
+        }
+        for (int query = 0; query < kCount; ++query) {
+            queries[query].weights[slot] = sum_lanes(sums[query]);
         }
     }
 }

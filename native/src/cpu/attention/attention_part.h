@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "outrider/decoder/limits.h"
 #include "outrider/device/operations.h"
 
 namespace outrider::cpu {
 
 /// The largest supported head dimension, and rank of latent vectors.
 constexpr int kMaxHeadDim = 512;
-/// The largest part of a latent key that turns.
-constexpr int kMaxTurning = 128;
 /// The number of queries (heads of rows) that use a chunk of keys and values while it is in the L1 cache.
 constexpr int kQueriesPerPart = 32;
 

@@ -12,11 +12,11 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// The softmax covers the chunks so far. The arrays are members, so that those of several queries are a
 /// constant stride apart.
 struct Query {
-    alignas(kCacheLine) float values[kMaxHeadDim + kMaxTurning];  // [head_dim]
-    float total[kMaxHeadDim];                                     // [value_width], sum of weight * value
-    float weights[kBlockSize];                                    // scores, then e^(score - maximum)
-    int64_t first_position;                                       // first position that it attends to
-    int64_t last_position;                                        // its own position, or its end
+    alignas(kCacheLine) float values[kMaxHeadDim + kMostTurning];  // [head_dim]
+    float total[kMaxHeadDim];                                      // [value_width], sum of weight * value
+    float weights[kBlockSize];                                     // scores, then e^(score - maximum)
+    int64_t first_position;                                        // first position that it attends to
+    int64_t last_position;                                         // its own position, or its end
     int64_t row;
     int64_t head;
     float maximum;

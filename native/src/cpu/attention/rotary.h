@@ -1,6 +1,7 @@
 // Rotary position embedding (Su et al., arXiv 2104.09864) and the write into the KV cache.
 #pragma once
 
+#include "cpu/attention/attention_part.h"
 #include "cpu/attention/kv_block.h"
 #include "cpu/elementwise/normalise.h"
 #include "cpu/product/quantised_row.h"
@@ -172,7 +173,7 @@ inline void store_latents(const StoreLatents& op, int64_t row) {
             store(query + at, load(query + at) * op.query_scale);
         }
     }
-    alignas(kCacheLine) float key[kMaxHeadDim + kMaxTurning];
+    alignas(kCacheLine) float key[kMaxHeadDim + kMostTurning];
     __builtin_memcpy(key, op.compressed + row * width, width * sizeof(float));
     write_normal(key, normal_of(NormKind::rms, key, rank, op.eps), op.norm, nullptr, key, rank);
     rotate(key + rank, cosines, sines, op.half_dim);

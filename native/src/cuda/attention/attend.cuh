@@ -89,7 +89,9 @@ void attend(const Stream& stream, const Attention& op) {
         attend_with<FloatAttention<kFormat>>(stream, op);
     } else if constexpr (kFormat != KvFormat::f32) {
         using Mixed = MixedAttention<kFormat>;
-        if (op.softcap != 0.0f) {
+        if (op.cache.latent_rank > 0) {
+            attend_with<TileAttention<kFormat, false, true>>(stream, op);
+        } else if (op.softcap != 0.0f) {
             attend_with<TileAttention<kFormat, true>>(stream, op);
         } else if (op.places.rows > kMostTileRows && op.cache.head_dim <= kMostPromptDims &&
                    prompt_bytes<Mixed>(op) <= stream.block_memory()) {

@@ -16,11 +16,31 @@ void attention(const Stream& stream, const Attention& op) {
     }
 }
 
-int max_head_dim(const Stream& stream) {
+namespace {
+
+bool fits(const Stream& stream, int head_dim) {
     using Kernel = FloatAttention<KvFormat::f32>;  // which needs more than the others
     constexpr Depth kLeast{1, kFewestStages, 1};
-    const size_t bytes = WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(kMaxHeadDim, kLeast);
-    return bytes <= stream.block_memory() ? kMaxHeadDim : kMaxHeadDim / 2;
+    return WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(head_dim, kLeast) <=
+           stream.block_memory();
+}
+
+}  // namespace
+
+int max_head_dim(const Stream& stream) {
+    return fits(stream, kMaxHeadDim) ? kMaxHeadDim : kMaxHeadDim / 2;
+}
+
+int max_latent_rank(const Stream& stream, int turning) {
+    int rank = kMaxHeadDim;
+    while (rank > 0 && !fits(stream, rank + turning)) {
+        rank -= kUnitDims;
+    }
+    return rank;
+}
+
+size_t kv_block_bytes(const KvLayer& layer) {
+    return layer.num_kv_heads * head_bytes(layer);
 }
 
 size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) {

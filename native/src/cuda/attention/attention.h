@@ -10,6 +10,9 @@ constexpr int kMaxHeadDim = 512;
 
 /// The widest heads whose attention fits into a block's shared memory.
 int max_head_dim(const Stream& stream);
+/// The same of latent vectors beside so many numbers that turn; 0 if none fit.
+int max_latent_rank(const Stream& stream, int turning);
+size_t kv_block_bytes(const KvLayer& layer);
 void attention(const Stream& stream, const Attention& op);
 
 // One function per cache format, each in a file of its own, since they take long to compile.

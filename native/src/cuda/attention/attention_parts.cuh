@@ -86,7 +86,7 @@ struct MergedParts {
     }
 
     /// Adds parts in order.
-    __device__ void add_all(const float* from, int64_t stride, int count, int first_dim, int head_dim) {
+    __device__ void add_all(const float* from, int64_t stride, int count, int first_dim, int value_dim) {
 #pragma unroll 1
         for (int first = 0; first < count; first += kAhead) {
             Softmax parts[kAhead];
@@ -97,7 +97,7 @@ struct MergedParts {
                 parts[i] = {load_written(part), load_written(part + 1)};
 #pragma unroll
                 for (int k = 0; k < kDims; ++k) {
-                    values[i][k] = load_written(part + 2 + smaller_of(dim(first_dim, k), head_dim - 1));
+                    values[i][k] = load_written(part + 2 + smaller_of(dim(first_dim, k), value_dim - 1));
                 }
             }
 #pragma unroll
@@ -110,24 +110,24 @@ struct MergedParts {
 
 __device__ inline void write_merged(const Attention& op, const Group& group, int query, int first,
                                     const MergedParts& merged) {
-    const int head_dim = op.cache.head_dim;
-    const int64_t index = group.row(query) * op.out.stride + group.head(query) * head_dim;
+    const int value_dim = op.cache.value_dim();
+    const int64_t index = group.row(query) * op.out.stride + group.head(query) * value_dim;
 #pragma unroll
     for (int k = 0; k < MergedParts::kDims; ++k) {
-        if (const int dim = MergedParts::dim(first, k); dim < head_dim) {
+        if (const int dim = MergedParts::dim(first, k); dim < value_dim) {
             store(op.out.data, op.out.format, index + dim, merged.totals[k] / merged.softmax.sum);
         }
     }
 }
 
-__device__ inline void write_stretch(float* to, int first, int head_dim, const MergedParts& merged) {
+__device__ inline void write_stretch(float* to, int first, int value_dim, const MergedParts& merged) {
     if (first == 0) {
         to[0] = merged.softmax.maximum;
         to[1] = merged.softmax.sum;
     }
 #pragma unroll
     for (int k = 0; k < MergedParts::kDims; ++k) {
-        if (const int dim = MergedParts::dim(first, k); dim < head_dim) {
+        if (const int dim = MergedParts::dim(first, k); dim < value_dim) {
             to[2 + dim] = merged.totals[k];
         }
     }
@@ -136,14 +136,14 @@ __device__ inline void write_stretch(float* to, int first, int head_dim, const M
 /// Merges the parts of a join for one query; called by a warp.
 __device__ inline void merge_parts(const Block& block, const Attention& op, const Work& work,
                                    const Join& join, int query) {
-    const int head_dim = op.cache.head_dim;
+    const int value_dim = op.cache.value_dim();
     const int64_t stride = partial(op, work, 1, 0) - partial(op, work, 0, 0);
     const float* from = partial(op, work, join.first, query);
     const Softmax sink = first_softmax(op, work.group.head(query));
 #pragma unroll 1
-    for (int first = block.lane(); first < head_dim; first += MergedParts::kDims * kWarp) {
+    for (int first = block.lane(); first < value_dim; first += MergedParts::kDims * kWarp) {
         MergedParts merged{join.is_stretch ? empty_softmax() : sink};
-        merged.add_all(from, stride, join.count, first, head_dim);
+        merged.add_all(from, stride, join.count, first, value_dim);
         if (join.is_final() && join.is_stretch) {
             MergedParts whole{sink};
             whole.add(merged.softmax, merged.totals);
@@ -152,7 +152,7 @@ __device__ inline void merge_parts(const Block& block, const Attention& op, cons
         if (join.is_final()) {
             write_merged(op, work.group, query, first, merged);
         } else {
-            write_stretch(partial(op, work, join.to, query), first, head_dim, merged);
+            write_stretch(partial(op, work, join.to, query), first, value_dim, merged);
         }
     }
 }

@@ -99,9 +99,10 @@ struct FloatAttention {
 
     __device__ void write(const Block& block, const Group& group, const FloatScratch& scratch) const {
         for_each_total(block, group, [&](int i, int query, int dim) {
-            const int64_t index =
-                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
-            store(op.out.data, op.out.format, index, scratch.whole_totals[i] / scratch.whole[query].sum);
+            if (const int width = op.cache.value_dim(); dim < width) {
+                const int64_t index = group.row(query) * op.out.stride + group.head(query) * width + dim;
+                store(op.out.data, op.out.format, index, scratch.whole_totals[i] / scratch.whole[query].sum);
+            }
         });
     }
 
@@ -155,7 +156,7 @@ struct FloatAttention {
         score<kCount>(block, group, scratch, kv, start, is_read, scores);
         block.synchronize();
         weigh<kCount>(block, group, scratch, kv, start, scores);
-        for (int first = 0; first < op.cache.head_dim; first += kDimsAtOnce) {
+        for (int first = 0; first < op.cache.value_dim(); first += kDimsAtOnce) {
             add_values<kCount>(block, group, scratch, kv, start, is_read, first);
             block.synchronize();
             merge_values(block, group, scratch, first);
@@ -247,8 +248,8 @@ struct FloatAttention {
         const int end = is_read ? smaller_of(group.last() + 1 - start, kBlockSize) : 0;
 #pragma unroll 4
         for (int slot = begin; slot < end; ++slot) {
-            const float value = low < op.cache.head_dim ? kv.value<kFormat>(slot, low) : 0.0f;
-            const float other = high < op.cache.head_dim ? kv.value<kFormat>(slot, high) : 0.0f;
+            const float value = low < op.cache.value_dim() ? kv.value<kFormat>(slot, low) : 0.0f;
+            const float other = high < op.cache.value_dim() ? kv.value<kFormat>(slot, high) : 0.0f;
 #pragma unroll
             for (int query = 0; query < kCount; ++query) {
                 const float weight = query < group.queries() ? weights[query * kBlockSize + slot] : 0.0f;
@@ -270,7 +271,7 @@ struct FloatAttention {
         for (int i = block.thread; i < group.queries() * kDimsAtOnce; i += kThreads) {
             const int query = i / kDimsAtOnce;
             const int dim = first + i % kDimsAtOnce;
-            if (dim >= op.cache.head_dim) {
+            if (dim >= op.cache.value_dim()) {
                 continue;
             }
             float total = scratch.values[i];

@@ -41,12 +41,15 @@ __device__ Words<4> unpack(const KvFragment<kFormat>& from) {
 /// dimensions. For tensor cores it is the reverse, in fragments of eight neighbours that share a lane's
 /// registers: a key fragment holds dimensions; a value fragment holds the positions 8 j + 2 c and 8 j + 2 c +
 /// 1 for j in 0 ... 3, the positions of the weights that lane c of four holds.
+///
+/// Of latent vectors there are keys only, whose first dimensions are the values.
 struct KvBlock {
     char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; for tensor cores
                   // [head_dim / 8, kBlockSize, 8], [head_dim, 4, 8]; then, if the format has them, scales,
                   // [2, kBlockSize]
     KvFormat format;
     int head_dim;
+    bool is_latent;
 
     template <KvFormat kFormat>
     __device__ float key(int slot, int dim) const {
@@ -54,9 +57,9 @@ struct KvBlock {
     }
     template <KvFormat kFormat>
     __device__ float value(int slot, int dim) const {
-        return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
+        return is_latent ? key<kFormat>(slot, dim) : value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
     }
-    /// The scale of a slot's key, or of its value.
+    /// The scale of a slot's key, or of its value; the key's is that of the part that turns if it is latent.
     template <KvFormat kFormat>
     __device__ float scale(bool of_key, int slot) const {
         return has_scales(kFormat) ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
@@ -104,15 +107,23 @@ struct KvBlock {
         return load(bytes, kFormat == KvFormat::f32 ? Format::f32 : Format::bf16, index);
     }
     __device__ float* scales() const {
-        return reinterpret_cast<float*>(bytes + int64_t{2} * kBlockSize * head_dim);
+        return reinterpret_cast<float*>(bytes + int64_t{is_latent ? 1 : 2} * kBlockSize * head_dim);
     }
 };
 
+/// The bytes of one head of a block.
+inline OUTRIDER_HOST_DEVICE int64_t head_bytes(const KvLayer& cache) {
+    const int64_t position = cache.latent_rank > 0
+                                 ? kv_bytes(cache.format, cache.latent_rank) +
+                                       kv_bytes(cache.format, cache.head_dim - cache.latent_rank)
+                                 : 2 * kv_bytes(cache.format, cache.head_dim);
+    return kBlockSize * position;
+}
+
 /// Finds one head of a block; a block's heads follow one another.
 __device__ inline KvBlock find_block(const KvLayer& cache, int64_t block, int64_t head) {
-    const int64_t head_bytes = 2 * kBlockSize * kv_bytes(cache.format, cache.head_dim);
-    return {static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes, cache.format,
-            cache.head_dim};
+    return {static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes(cache),
+            cache.format, cache.head_dim, cache.latent_rank > 0};
 }
 
 /// The block table of a row's sequence.  # [max_blocks]

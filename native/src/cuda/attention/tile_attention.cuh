@@ -17,10 +17,10 @@
 namespace outrider::cuda {
 
 /// The blocks share the works of a WorkList.
-template <KvFormat kFormat, bool kIsCapped>
+template <KvFormat kFormat, bool kIsCapped, bool kIsLatent = false>
 struct TileAttention {
     using Scratch = TileAttentionScratch;
-    using Copies = TileCopies<kFormat>;
+    using Copies = TileCopies<kFormat, kIsLatent>;
     static constexpr int kThreads = Scratch::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr bool kIsReferenced = true;
@@ -61,7 +61,7 @@ struct TileAttention {
 
     __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, Copies& copies,
                            int span) const {
-        const int units = units_of(op.cache.head_dim);
+        const int units = units_of(op.cache.value_dim());
         const TileWeights weights = score(block, group, scratch, copies, span);
         store_parts(block, weights, scratch);
 #pragma unroll 1
@@ -92,7 +92,7 @@ struct TileAttention {
             scratch.softmax[query] = empty_softmax();
         }
         block.synchronize();
-        for_each_total(block, group, op.cache.head_dim, [&](int query, int dim) {
+        for_each_total(block, group, op.cache.value_dim(), [&](int query, int dim) {
             const int place = query * op.cache.head_dim + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
@@ -109,7 +109,7 @@ struct TileAttention {
             to[0] = scratch.softmax[block.thread].maximum;
             to[1] = scratch.softmax[block.thread].sum;
         }
-        for_each_total(block, work.group, op.cache.head_dim, [&](int query, int dim) {
+        for_each_total(block, work.group, op.cache.value_dim(), [&](int query, int dim) {
             float* const to = partial(op, work, work.part, query) + 2 + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
@@ -119,8 +119,9 @@ struct TileAttention {
     }
 
     __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
-        for_each_total(block, group, op.cache.head_dim, [&](int query, int dim) {
-            const int64_t to = group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
+        const int value_dim = op.cache.value_dim();
+        for_each_total(block, group, value_dim, [&](int query, int dim) {
+            const int64_t to = group.row(query) * op.out.stride + group.head(query) * value_dim + dim;
 #pragma unroll
             for (int i = 0; i < kDims; ++i) {
                 store(op.out.data, op.out.format, to + i,
@@ -135,11 +136,14 @@ struct TileAttention {
                                  Copies& copies, int span) const {
         const int chunk = span * kChunks + block.warp();
         const bool is_read = group.reads(chunk);
-        TileScores<kFormat, Copies, kIsCapped> scores(op, group, block.lane(), chunk);
+        TileScores<kFormat, Copies, kIsCapped, kIsLatent> scores(op, group, block.lane(), chunk);
 #pragma unroll 1
         for (int unit = 0; unit < units_of(op.cache.head_dim); ++unit) {
             if (is_read) {
                 copies.wait();
+                if (kIsLatent && unit == units_of(op.cache.value_dim())) {
+                    scores.end_latents(copies, span);
+                }
                 scores.multiply(scratch.queries, copies, unit);
             }
             copies.advance();
@@ -191,7 +195,7 @@ struct TileAttention {
     /// Merges the sums of all chunks in the dimensions of a round.
     __device__ void merge_sums(const Block& block, const Group& group, const Scratch& scratch,
                                int first_dim) const {
-        const int dims = smaller_of(scratch.round_dims, op.cache.head_dim - first_dim);
+        const int dims = smaller_of(scratch.round_dims, op.cache.value_dim() - first_dim);
         for_each_total(block, group, dims, [&](int query, int dim) {
             float merged[kDims] = {};
 #pragma unroll

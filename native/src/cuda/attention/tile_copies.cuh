@@ -15,9 +15,9 @@ namespace outrider::cuda {
 constexpr int kFewestStages = 2;
 
 /// A ring of stages; each holds four fragments of every lane: one unit of dimensions of the warp's own block
-/// of a span. The stages of its keys come first, then those of its values. No warp reads the copies of
-/// another, so none waits for another.
-template <KvFormat kFormat>
+/// of a span. The stages of its keys come first, then those of its values, which are keys once more if the
+/// cache has latent vectors. No warp reads the copies of another, so none waits for another.
+template <KvFormat kFormat, bool kIsLatent>
 class TileCopies {
   public:
     using Fragment = KvFragment<kFormat>;
@@ -39,7 +39,7 @@ class TileCopies {
           stage(memory),
           stages(num_stages),
           units(units_of(head_dim)),
-          steps(2 * units),
+          steps(units + units_of(operation.cache.value_dim())),
           span(begin),
           last(end) {
 #pragma unroll 1
@@ -79,7 +79,7 @@ class TileCopies {
     /// Keys of the oldest stage, which must hold this unit.
     __device__ Fragment keys(int, int n_tile) const {
         if constexpr (kIsWide) {
-            return fragment_at((n_tile * kWarp + block.lane()) * kCopyBytes);
+            return fragment_at((n_tile * kWarp + place_of(block.lane())) * kCopyBytes);
         } else {  // a copy holds two neighbouring slots
             const int g = block.lane() / 4;
             const int copy = n_tile * (kWarp / 2) + block.lane() % 4 * 4 + g / 2;
@@ -87,7 +87,15 @@ class TileCopies {
         }
     }
     __device__ Fragment values(int, int n_tile) const {
-        return fragment_at((n_tile * kWarp + block.lane()) * int{sizeof(Fragment)});
+        if constexpr (!kIsLatent) {
+            return fragment_at((n_tile * kWarp + block.lane()) * int{sizeof(Fragment)});
+        } else if constexpr (kIsWide) {
+            const int slot = block.lane() % 8;
+            const int row = block.lane() / 8 * kWarp + place_of(slot * 4 + n_tile);
+            return load_transposed(stage + row * kCopyBytes);
+        } else {
+            return gathered(n_tile);
+        }
     }
     /// The scale of a slot in the warp's own block of a span; valid from the span's first stage until the
     /// next span's.
@@ -124,9 +132,33 @@ class TileCopies {
         return stages * kStageBytes + kScaleSets * kScaleBytes;
     }
 
+    /// The place that a lane copies to. Of latent vectors, eight slots' fragments of the same dimensions lie in
+    /// different banks.
+    __device__ static int place_of(int lane) {
+        return kIsLatent && kIsWide ? lane / 4 * 4 + (lane % 4 ^ lane / 8 % 4) : lane;
+    }
+
+    /// A fragment of values from the bytes of keys: of one dimension, those of eight slots.
+    __device__ Fragment gathered(int n_tile) const {
+        const int place = n_tile * 4 + block.lane() % 4;
+        const int dim = block.lane() / 4;
+        Fragment to = {};
+#pragma unroll
+        for (int pair = 0; pair < kBlockSize / 8; ++pair) {  // a copy holds two neighbouring slots
+            const int copy = pair / 2 * kWarp + pair % 2 * (kWarp / 2) + place;
+            const char* slots = stage + copy * kCopyBytes + dim / 4 * 4 + ByteTile::swapped(dim % 4);
+#pragma unroll
+            for (int which = 0; which < 2; ++which) {
+                const auto byte = static_cast<uint8_t>(slots[which * kFragmentSize]);
+                to.words[pair / 2] |= uint32_t{byte} << 8 * ByteTile::swapped(pair % 2 * 2 + which);
+            }
+        }
+        return to;
+    }
+
     /// Synchronises the lanes, unless each reads only its own copies.
     __device__ void meet() const {
-        if constexpr (!kIsWide) {
+        if constexpr (!kIsWide || kIsLatent) {
             synchronize_warp();
         }
     }
@@ -137,7 +169,9 @@ class TileCopies {
     __device__ char* scales_of(int of_span) const {
         return memory + stages * kStageBytes + of_span % kScaleSets * kScaleBytes;
     }
-    __device__ char* copy_at(int copy) const { return stage + (copy * kWarp + block.lane()) * kCopyBytes; }
+    __device__ char* copy_at(int copy) const {
+        return stage + (copy * kWarp + place_of(block.lane())) * kCopyBytes;
+    }
     __device__ const char* bytes_of(int chunk) const {
         return heads + int64_t{group.table[chunk]} * block_bytes;
     }
@@ -151,7 +185,12 @@ class TileCopies {
     __device__ void begin_next() {
         if (span < last) {
             if (const int chunk = span * kChunks + block.warp(); group.reads(chunk)) {
-                step < units ? begin_keys(bytes_of(chunk)) : begin_values(bytes_of(chunk), step - units);
+                const char* bytes = bytes_of(chunk);
+                if (step < units || kIsLatent) {
+                    begin_keys(bytes, step < units ? step : step - units);
+                } else {
+                    begin_values(bytes, step - units);
+                }
             }
             ++step;
             span += step == steps ? 1 : 0;
@@ -163,11 +202,11 @@ class TileCopies {
     }
 
     /// Fills dimensions beyond head_dim with zeros.
-    __device__ void begin_keys(const char* bytes) const {
+    __device__ void begin_keys(const char* bytes, int unit) const {
         const int lane = block.lane();
         const int c = (kIsWide ? lane : lane / 4) % 4;
         const int slot = kIsWide ? lane / 4 : lane / 16 * 8 + lane % 4 * 2;
-        const int fragment = step * (kUnitDims / kFragmentSize) + c;
+        const int fragment = unit * (kUnitDims / kFragmentSize) + c;
         const bool is_there = fragment * kFragmentSize < head_dim;
         constexpr int kCopySlots = kBlockSize / kCopies;
         const char* from = bytes + ((is_there ? fragment * kBlockSize : 0) + slot) * int{sizeof(Fragment)};
@@ -177,7 +216,8 @@ class TileCopies {
         }
         if constexpr (has_scales(kFormat)) {
             if (const int place = lane * kCopyBytes; step == 0 && place < kScaleBytes) {
-                begin_copy<true>(scales_of(span) + place, bytes + 2 * kBlockSize * head_dim + place, true);
+                const char* scales = bytes + (kIsLatent ? 1 : 2) * kBlockSize * head_dim;
+                begin_copy<true>(scales_of(span) + place, scales + place, true);
             }
         }
     }

@@ -20,16 +20,19 @@ struct TileWeights {
 /// The columns of an mma_m16n8k16 are eight positions. Whether scores are capped is a template parameter: the
 /// code of the cap, repeated for each score of a lane, would not fit into the instruction cache beside the
 /// rest.
-template <KvFormat kFormat, typename Copies, bool kIsCapped>
+template <KvFormat kFormat, typename Copies, bool kIsCapped, bool kIsLatent = false>
 struct TileScores {
     static constexpr int kNTiles = kBlockSize / kFragmentSize;
     static constexpr int kHalves = TileWeights::kHalves;
+    /// The parts of a key have scales of their own.
+    static constexpr bool kHasParts = kIsLatent && has_scales(kFormat);
 
     const Attention& op;
     const Group& group;
     int lane;
     int chunk;
     float scores[kNTiles][4] = {};
+    float latents[kHasParts ? kNTiles : 1][4];  // scores of the latent parts
 
     __device__ TileScores(const Attention& operation, const Group& queries, int own_lane, int own_chunk)
         : op(operation), group(queries), lane(own_lane), chunk(own_chunk) {}
@@ -45,6 +48,19 @@ struct TileScores {
             for (int step = 0; step < kSteps; ++step) {
                 mma_m16n8k16(scores[n_tile], steps[step].words,
                              {keys.words[2 * step], keys.words[2 * step + 1]});
+            }
+        }
+    }
+
+    /// Begins with the part of the keys that turns, after the latent vectors.
+    __device__ void end_latents(const Copies& copies, int span) {
+        if constexpr (kHasParts) {
+            float scales[kNTiles][2];
+            load_scales(copies, span, false, scales);
+#pragma unroll
+            for (int i = 0; i < kNTiles * 4; ++i) {
+                latents[i / 4][i % 4] = scores[i / 4][i % 4] * scales[i / 4][i % 2];
+                scores[i / 4][i % 4] = 0.0f;
             }
         }
     }
@@ -84,7 +100,10 @@ struct TileScores {
 #pragma unroll
         for (int k = 0; k < kNTiles * 2; ++k) {
             float& score = scores[k / 2][half * 2 + k % 2];
-            const float scaled = score * scales[k / 2][k % 2];
+            float scaled = score * scales[k / 2][k % 2];
+            if constexpr (kHasParts) {
+                scaled += latents[k / 2][half * 2 + k % 2];
+            }
             const float capped = kIsCapped ? soft_capped(scaled, op.softcap) : scaled;
             score = range.has(start + slot_of(k / 2, k % 2)) ? capped : minus_infinity();
         }

@@ -8,12 +8,18 @@
 namespace outrider::cuda {
 namespace {
 
-/// Computes one float32 output of one gathered row, if its expert is in the table.
+/// Computes one float32 output of one of the rows of all matrices, if its expert is in the table.
 struct ExpertValue {
     ExpertTable table;
 
     __device__ void operator()(int64_t place) const {
         const int64_t row = place / table.kind.out_features;
+        if (!table.op.first_rows) {
+            const auto index = static_cast<int>(row / table.op.rows);
+            write_product(table.product(index), table.weight(index), row % table.op.rows,
+                          place % table.kind.out_features);
+            return;
+        }
         for (int index = 0; index < table.count; ++index) {
             const int64_t own_row = row - table.first_row(index);
             if (own_row >= 0 && own_row < table.rows(index)) {
@@ -27,7 +33,7 @@ struct ExpertValue {
 
 void multiply(const Stream& stream, const ExpertTable& table) {
     if (table.kind.format == WeightFormat::f32) {
-        for_each(stream, table.op.rows * table.kind.out_features, ExpertValue{table});
+        for_each(stream, table.all_rows() * table.kind.out_features, ExpertValue{table});
     } else {
         with_tile(table.kind.format, [&]<typename Tile>(Tile) { expert_tile_products<Tile>(stream, table); });
     }

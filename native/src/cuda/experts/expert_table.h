@@ -32,10 +32,8 @@ struct ExpertTable {
         ++count;
     }
 
-    OUTRIDER_HOST_DEVICE int64_t first_row(int index) const { return op.first_rows[experts[index]]; }
-    OUTRIDER_HOST_DEVICE int64_t rows(int index) const {
-        return op.first_rows[experts[index] + 1] - first_row(index);
-    }
+    OUTRIDER_HOST_DEVICE int64_t first_row(int index) const { return op.rows_of(experts[index]).first; }
+    OUTRIDER_HOST_DEVICE int64_t rows(int index) const { return op.rows_of(experts[index]).count; }
 
     OUTRIDER_HOST_DEVICE WeightView weight(int index) const {
         WeightView view = kind;
@@ -47,20 +45,27 @@ struct ExpertTable {
     /// The product of one matrix. The input's rows are bf16 if the weights are tiles.
     OUTRIDER_HOST_DEVICE Product product(int index) const {
         const int64_t first = first_row(index);
+        const int64_t from = first * op.input.stride + experts[index] * op.in_step;
         const int64_t bytes = op.input.format == Format::f32 ? 4 : 2;
         Product product;
         product.input = op.input;
-        product.input.data = static_cast<char*>(op.input.data) + first * op.input.stride * bytes;
+        product.input.data = static_cast<char*>(op.input.data) + from * bytes;
         product.bias = biases[index];
-        product.out = op.out + first * op.out_stride + first_column;
+        product.out = op.out + first * op.out_stride + experts[index] * op.out_step + first_column;
         product.out_stride = op.out_stride;
         product.rows = static_cast<int>(rows(index));
         return product;
     }
 
+    /// The rows of all matrices together.
+    int64_t all_rows() const { return op.first_rows ? op.rows : int64_t{op.rows} * count; }
+
     /// The greatest possible number of tiles of `tile_rows` rows: each matrix that has rows may have a
     /// partial one.
     int64_t most_tiles(int64_t tile_rows) const {
+        if (!op.first_rows) {
+            return count * ((op.rows + tile_rows - 1) / tile_rows);
+        }
         const int64_t begun = std::min<int64_t>(op.rows, count);
         return begun + (op.rows - begun) / tile_rows;
     }

@@ -62,7 +62,7 @@ void launch_expert_tiles(const Stream& stream, const ExpertTable& table) {
 /// Chooses one of three shapes by the average number of rows per expert; all give the same bits.
 template <typename Tile>
 void expert_tile_products(const Stream& stream, const ExpertTable& table) {
-    const int64_t average = table.op.rows / table.count;
+    const int64_t average = table.all_rows() / table.count;
     if (average > kMostSlicedRows) {
         launch_expert_tiles<WideProduct<Tile, kFewRows<Tile, 8>>>(stream, table);
     } else if (average > kNTileRows / 2) {

@@ -1,10 +1,11 @@
-// Operations of a warp: every lane must call, at the same place. (PTX ISA, sections on shfl and mma; compute
+// Operations of a warp: every lane must call, at the same place. (PTX ISA, sections on shfl, mma and ldmatrix; compute
 // capability 8.0.)
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/gpu/launch.cuh"
+#include "cuda/values/words.h"
 
 namespace outrider::cuda {
 
@@ -41,6 +42,18 @@ __device__ inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], co
         "{%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// Four 8 x 8 matrices of 16-bit values in shared memory, transposed. Lane 8 j + r has the address of row r of matrix j.
+/// With g = lane / 4 and c = lane % 4, word j of a lane holds column g of rows 2c and 2c + 1 of matrix j.
+__device__ inline Words<4> load_transposed(const char* row) {
+    const auto place = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    Words<4> to;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
+                 : "r"(place)
+                 : "memory");
+    return to;
 }
 
 }  // namespace outrider::cuda

@@ -3,6 +3,7 @@
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/primitives/launch.cuh"
+#include "cuda/rotary/quantise.cuh"
 #include "cuda/rotary/rotary.h"
 #include "cuda/values/elementary.cuh"
 #include "cuda/values/values.cuh"
@@ -181,8 +182,7 @@ struct RotateAndStoreValue {
     }
 };
 
-/// Quantises one head's key or value for a format with scales, by a warp; the largest magnitude becomes the
-/// format's. If a value is not finite, the scale is NaN, so that results computed from it are NaN too.
+/// Quantises one head's key or value for a format with scales, by a warp.
 template <int kColumns>
 struct QuantiseHead {
     static constexpr int kThreads = 256;
@@ -202,40 +202,16 @@ struct QuantiseHead {
         const int head_dim = op.cache.head_dim;
         const float* values = op.qkv + (row * num_heads_of_row(op) + op.num_heads + head) * head_dim;
         float own[kColumns];
-        float largest = 0.0f;
-        int is_finite = 1;
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
             const int column = i * kWarp + block.lane();
             own[i] = column < head_dim ? values[column] : 0.0f;
-            const float magnitude = own[i] < 0.0f ? -own[i] : own[i];
-            largest = magnitude > largest ? magnitude : largest;
-            is_finite = magnitude < bit_cast<float>(0x7F800000u) ? is_finite : 0;
         }
-        store_head(block, row, head, own, reduce_warp(largest, Greater()),
-                   reduce_warp(is_finite, Less()) != 0);
-    }
-
-    __device__ void store_head(const Block& block, int64_t row, int head, const float (&own)[kColumns],
-                               float largest, bool is_finite) const {
         const int position = op.places.positions[row];
         const bool is_key = head < op.cache.num_kv_heads;
         const KvBlock kv = find_block(op.cache, table_of(op.places, row)[position / kBlockSize],
                                       head % op.cache.num_kv_heads);
-        constexpr float kSmallest = 1e-30f;  // below it the factor could be infinite
-        const float factor = is_finite && largest > kSmallest ? kv.largest() / largest : 0.0f;
-        const int slot = position % kBlockSize;
-        if (block.lane() == 0) {
-            const float scale = factor > 0.0f ? largest / kv.largest() : 0.0f;
-            kv.set_scale(is_key, slot, is_finite ? scale : bit_cast<float>(0x7FC00000u));
-        }
-#pragma unroll
-        for (int i = 0; i < kColumns; ++i) {
-            const int column = i * kWarp + block.lane();
-            if (column < op.cache.head_dim) {
-                kv.set_scaled(is_key, slot, column, factor != 0.0f ? own[i] : 0.0f, factor);
-            }
-        }
+        store_quantised(block, kv, is_key, is_key, position % kBlockSize, 0, head_dim, own);
     }
 };
 

@@ -49,7 +49,8 @@ def _read_glm4_moe(config: JsonFields, context_length: int) -> ModelConfig:
 def read_shared_size(config: JsonFields, experts: Experts) -> int:
     """Read how many experts all tokens share, which are one MLP; returns its size, 0 if there are none."""
     most = min(_MOST_SHARED, MOST_INTERMEDIATE // experts.size)
-    return config.integer("n_shared_experts", 1, minimum=0, maximum=most) * experts.size
+    has_field = "n_shared_experts" in config
+    return (config.integer_or_zero("n_shared_experts", maximum=most) if has_field else 1) * experts.size
 
 
 MTP = MtpNames(

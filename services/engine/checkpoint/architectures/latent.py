@@ -18,6 +18,7 @@ from services.engine.files.json_fields import JsonFields, shown
 
 _UNIT = 32  # of the sizes of a head's parts, whose rows lie beside each other
 _MOST_RANK = 1 << 14
+_MOST_TURNING = 128
 _NORM_EPS = 1e-6  # of the vectors in the middle, whatever rms_norm_eps says
 _COUNT = "n_routed_experts"
 _DENSE, _SPARSE = "dense", "sparse"
@@ -53,7 +54,7 @@ def _read_latent_decoder(config: JsonFields, context_length: int) -> ModelConfig
         raise config.error("attention_bias", "only false is supported")
     if not config.flag("rope_interleave", True):
         raise config.error("rope_interleave", "only true is supported")
-    turning = _read_size(config, "qk_rope_head_dim")
+    turning = _read_size(config, "qk_rope_head_dim", _MOST_TURNING)
     shape = LatentAttention(
         query_rank=config.integer_or_zero("q_lora_rank", maximum=_MOST_RANK),
         rank=_read_size(config, "kv_lora_rank"),
@@ -70,8 +71,8 @@ def _read_latent_decoder(config: JsonFields, context_length: int) -> ModelConfig
     )
 
 
-def _read_size(config: JsonFields, field: str) -> int:
-    size = config.integer(field, maximum=MOST_HEAD_DIM)
+def _read_size(config: JsonFields, field: str, most: int = MOST_HEAD_DIM) -> int:
+    size = config.integer(field, maximum=most)
     if size % _UNIT:
         raise config.error(field, f"must be a multiple of {_UNIT}, is {size}")
     return size

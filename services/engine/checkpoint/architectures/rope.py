@@ -76,9 +76,10 @@ def longest_context(config: JsonFields) -> int:
 def read_score_scale(config: JsonFields) -> float:
     """Return by how much scores grow beside YaRN where DeepSeek says so (arXiv 2309.00071, section 3.4); else 1."""
     settings = _read_settings(config)
-    if settings.raw(_type_field(settings)) != "yarn" or "mscale_all_dim" not in settings:
+    if settings.raw(_type_field(settings)) != "yarn" or settings.raw("mscale_all_dim") in (None, 0):
         return 1.0
-    return rope_scaling.grown(settings.number("factor"), settings.number("mscale_all_dim")) ** 2
+    stretch = config.integer("max_position_embeddings") / read_original_length(settings, config)
+    return rope_scaling.grown(settings.number("factor", stretch), settings.number("mscale_all_dim")) ** 2
 
 
 def read_original_length(settings: JsonFields, config: JsonFields) -> int:

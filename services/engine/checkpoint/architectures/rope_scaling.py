@@ -91,7 +91,7 @@ def yarn(
 
 
 def _yarn_scale(settings: JsonFields, factor: float) -> float:
-    if "mscale" in settings and "mscale_all_dim" in settings:
+    if all(settings.raw(name) not in (None, 0) for name in ("mscale", "mscale_all_dim")):
         scale, of_all = (settings.number(name) for name in ("mscale", "mscale_all_dim"))
         return grown(factor, scale) / grown(factor, of_all)
     return grown(factor, 1.0)

@@ -32,7 +32,8 @@ from services.engine.checkpoint.model_config import GatedDelta, LatentAttention,
 from services.engine.files.json_fields import JsonFields, shown
 
 _FAMILIES = (
-    *(LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, QWEN3_5, QWEN3_NEXT, MIXTURES, LATENT),
+    *(LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2),
+    *(QWEN3_5, QWEN3_NEXT, MIXTURES, LATENT),
 )
 ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 

@@ -48,6 +48,7 @@ _REASONS = (
     (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5|LongT5|Blenderbot|ProphetNet", _READS),
     (r"\w*(?:Bert|[Rr]oberta|Electra|Deberta|MPNet|XLNet|Longformer|RoFormer|BigBird|DPR|Camembert|Funnel)", _ENCODES),
     (rf"\w+For(?:{_TASKS_OF_TEXTS})$", _ENCODES),
+    (r"DeepseekForCausalLM$", _MIXES),
     (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
     (r"\w*(?:Moe|MoE|moe|MiniMaxM2|Mixtral|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
     (

@@ -13,9 +13,9 @@ from services.engine.checkpoint.gguf.gemmas import translate_gemma2, translate_g
 from services.engine.checkpoint.gguf.hyperparameters import SIGMOID, Fields, Hyperparameters
 from services.engine.checkpoint.gguf.mixtures import (
     translate_deepseek_v2,
-    translate_deepseek_v3,
     translate_glm4_moe,
     translate_gpt_oss,
+    translate_latents,
     translate_mixtral,
     translate_olmoe,
     translate_qwen2_moe,
@@ -96,7 +96,11 @@ def _kind_of_olmo2(found: Hyperparameters) -> GgufArchitecture:
 
 
 def _kind_of_deepseek2(found: Hyperparameters) -> GgufArchitecture:
-    return DEEPSEEK_V3 if found["expert_gating_func"] == SIGMOID else GGUF_ARCHITECTURES["deepseek2"]
+    """Tell apart how experts are scored; the first files of GLM 4.7 Flash do not say it."""
+    function = found["expert_gating_func"]
+    has_bias = any(name.endswith(CHOICE_BIAS) for name in found.tensors)
+    is_scored = has_bias if function is None else function == SIGMOID
+    return DEEPSEEK_V3 if is_scored else GGUF_ARCHITECTURES["deepseek2"]
 
 
 def _translate_llama(found: Hyperparameters) -> Fields:
@@ -252,7 +256,7 @@ MIXTRAL = GgufArchitecture(
     "MixtralForCausalLM", "mixtral", translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
 )
 DEEPSEEK_V3 = GgufArchitecture(
-    "DeepseekV3ForCausalLM", "deepseek_v3", translate_deepseek_v3, GGUF_DEEPSEEK_NAMES, keys=_OF_DEEPSEEK_V3
+    "DeepseekV3ForCausalLM", "deepseek_v3", translate_latents, GGUF_DEEPSEEK_NAMES, keys=_OF_DEEPSEEK_V3
 )
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),

@@ -1,8 +1,9 @@
 """Translates the hyperparameters of mixtures of experts, and of models with states, to the fields of a config.json."""
 
 from services.engine.checkpoint.gguf.hyperparameters import MOST_LISTED, Fields, Hyperparameters
-from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS, FIRST_QUERY_NORM
-from services.engine.files.json_fields import is_number
+from services.engine.checkpoint.gguf.names import FIRST_QUERY_BIAS, FIRST_QUERY_NORM, KEYS_AND_VALUES
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.json_fields import is_number, shown
 
 
 def translate_qwen3_5(found: Hyperparameters) -> Fields:
@@ -112,36 +113,33 @@ def translate_scored_experts(
 
 def translate_deepseek_v2(found: Hyperparameters) -> Fields:
     """Return the fields of DeepSeek V2; raises CheckpointError for a bad key."""
-    fields = _translate_latents(found)
+    fields = translate_latents(found)
     return fields | {"topk_method": "greedy" if fields["n_group"] == 1 else "group_limited_greedy"}
 
 
-def translate_deepseek_v3(found: Hyperparameters) -> Fields:
-    """Return the fields of DeepSeek V3 and GLM 4.7 Flash; raises CheckpointError for a bad key."""
-    return _translate_latents(found)
-
-
-def _translate_latents(found: Hyperparameters) -> Fields:
-    """Return the fields of attention to latent vectors, and of its experts.
+def translate_latents(found: Hyperparameters) -> Fields:
+    """Return the fields of attention to latent vectors, and of its experts: those of DeepSeek V3 and GLM 4.7 Flash.
 
     The width of a position's row is that of keys, and the vector of values is a part of it. Files say how scores grow
-    beside YaRN by a tenth of its factor, which is that of cosine and sine too.
+    beside YaRN by a tenth of its factor, which is that of cosine and sine too. Raises CheckpointError for a bad key.
     """
-    rank, turning = found["attention.kv_lora_rank"], found["rope.dimension_count"]
-    key_dim, scaling = found["attention.key_length_mla"], found.rope_scaling()
-    growth = found["rope.scaling.yarn_log_multiplier"]
-    if scaling and is_number(growth) and growth > 0:
+    if KEYS_AND_VALUES in found.tensors:
+        problem = "is of an older conversion, which is not supported: convert the model with a newer llama.cpp"
+        raise CheckpointError(f"{found.metadata.path}: tensor {KEYS_AND_VALUES!r} {problem}")
+    turning, key_dim = found["rope.dimension_count"], found["attention.key_length_mla"]
+    if not isinstance(turning, int) or not isinstance(key_dim, int) or key_dim <= turning:
+        problem = f"must be a whole number above rope.dimension_count, {shown(turning)}, is {shown(key_dim)}"
+        raise found.error("attention.key_length_mla", problem)
+    scaling, growth = found.rope_scaling(), found["rope.scaling.yarn_log_multiplier"]
+    if scaling and growth is not None:
+        if not is_number(growth) or growth < 0:
+            raise found.error("rope.scaling.yarn_log_multiplier", f"must be a number from 0 on, is {shown(growth)}")
         scaling |= dict.fromkeys(("mscale", "mscale_all_dim"), round(10 * growth, 6))
-    still = key_dim - turning if isinstance(key_dim, int) and isinstance(turning, int) else None
-    if still is not None and still < 1:
-        raise found.error("attention.key_length_mla", f"must be above rope.dimension_count, {turning}, is {key_dim}")
-    fields = translate_glm4_moe(found)
-    del fields["use_qk_norm"]
-    return fields | {
+    return _translate_scored_groups(found) | {
         "q_lora_rank": found["attention.q_lora_rank"],
-        "kv_lora_rank": rank,
+        "kv_lora_rank": found["attention.kv_lora_rank"],
         "qk_rope_head_dim": turning,
-        "qk_nope_head_dim": still,
+        "qk_nope_head_dim": key_dim - turning,
         "v_head_dim": found["attention.value_length_mla"],
         "num_key_value_heads": found["attention.head_count"],
         "head_dim": None,
@@ -152,14 +150,26 @@ def _translate_latents(found: Hyperparameters) -> Fields:
 
 def translate_glm4_moe(found: Hyperparameters) -> Fields:
     """Return the fields of GLM 4.5 to 4.7; raises CheckpointError for a bad key."""
-    dense, shared = found["leading_dense_block_count"], found["expert_shared_count"]
-    groups, chosen = found["expert_group_count"], found["expert_group_used_count"]
-    return translate_scored_experts(found, are_normalised=False, count="n_routed_experts") | {
-        "num_hidden_layers": _num_layers(found),
+    return _translate_scored_groups(found) | {
         "attention_bias": FIRST_QUERY_BIAS in found.tensors,
         "use_qk_norm": FIRST_QUERY_NORM in found.tensors,
+    }
+
+
+def _translate_scored_groups(found: Hyperparameters) -> Fields:
+    """Return the fields of experts in groups, beside some for all tokens, after layers without."""
+    dense, shared = found["leading_dense_block_count"], found["expert_shared_count"]
+    groups, chosen = found["expert_group_count"], found["expert_group_used_count"]
+    if groups is None:
+        groups, chosen = _GROUPS.get((found["attention.kv_lora_rank"], found["expert_count"]), (None, None))
+    return translate_scored_experts(found, are_normalised=False, count="n_routed_experts") | {
+        "num_hidden_layers": _num_layers(found),
         "n_shared_experts": 0 if shared is None else shared,
         "first_k_dense_replace": 0 if dense is None else dense,
         "n_group": 1 if groups in (None, 0) else groups,
         "topk_group": 1 if chosen in (None, 0) else chosen,
     }
+
+
+_GROUPS: dict[tuple[object, object], tuple[int, int]] = {(512, 160): (8, 3), (512, 256): (8, 4)}
+"""Of DeepSeek V2 and V3, by their latent rank and experts, for files from before there were keys for them."""

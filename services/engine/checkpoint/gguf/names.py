@@ -187,7 +187,7 @@ MTP_NAMES = {
 MTP_COPIES = ("nextn.embed_tokens.weight", "nextn.shared_head_head.weight")
 
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
-FINAL_NORM = "output_norm.weight"
+FINAL_NORM, KEYS_AND_VALUES = "output_norm.weight", "blk.0.attn_kv_b.weight"
 FIRST_UP_BIAS, FIRST_MLP_NORM, FIRST_QUERY_NORM = (
     "blk.0.ffn_up.bias",
     "blk.0.ffn_norm.weight",

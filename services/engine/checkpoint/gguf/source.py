@@ -25,6 +25,7 @@ from services.engine.checkpoint.gguf.names import (
     SHORT_FACTORS,
 )
 from services.engine.checkpoint.gguf.tensors import GgufTensors
+from services.engine.checkpoint.latent_tensors import whole_name
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, orders_of_rows, taps_apart
 from services.engine.checkpoint.weight_shapes import weight_shapes
@@ -55,7 +56,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     if found.permutes_heads:
         _restore_heads(tensors, config)
     names = fitting_names((found.names, found.packed_names), config, {*tensors})
-    folder_names = expand_names(architecture.names, config)
+    folder_names = {whole_name(name): ours for name, ours in expand_names(architecture.names, config).items()}
     _restore_rows(tensors, config, names)
     _restore_taps(tensors, config, names)
     groups = delta.key_heads if (delta := config.delta) and found.permutes_value_heads else 1

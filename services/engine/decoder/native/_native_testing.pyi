@@ -104,7 +104,11 @@ class PackedWeight:
 class KvLayer:
     """One layer's paged keys and values, NaN wherever nothing has been stored."""
 
-    def __init__(self, device: Device, format: str, *, num_blocks: int, num_kv_heads: int, head_dim: int) -> None: ...
+    def __init__(
+        self, device: Device, format: str, *, num_blocks: int, num_kv_heads: int, head_dim: int, latent_rank: int = 0
+    ) -> None:
+        """`latent_rank`: the first numbers of the only head's keys are its values, and there are no others."""
+
     def rotate_and_store(
         self,
         qkv: NDArray[np.float32],  # [rows, (num_heads + 2 * num_kv_heads) * head_dim]
@@ -122,9 +126,25 @@ class KvLayer:
     ) -> NDArray[np.float32]:
         """Normalise, rotate and scale; store keys and values; return the new qkv, of the same shape."""
 
+    def store_latents(
+        self,
+        compressed: NDArray[np.float32],  # [rows, head_dim]
+        queries: NDArray[np.float32],  # [rows, num_heads, query_dim]
+        latent_queries: NDArray[np.float32],  # [rows, num_heads * head_dim]
+        positions: NDArray[np.int32],
+        sequences: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        *,
+        angles: NDArray[np.float32],  # [rows, 2, (head_dim - latent_rank) / 2]
+        norm: NDArray[np.float32],  # [latent_rank]
+        eps: float,
+        query_scale: float,
+    ) -> NDArray[np.float32]:
+        """Normalise and store latent vectors with the rotated part of the key; return the completed latent queries."""
+
     def attention(
         self,
-        qkv: NDArray[np.float32],
+        qkv: NDArray[np.float32],  # of latent vectors: queries only
         positions: NDArray[np.int32],
         sequences: NDArray[np.int32],
         block_tables: NDArray[np.int32],
@@ -137,7 +157,7 @@ class KvLayer:
     ) -> NDArray[np.float32]:
         """Return the attention of each row over its sequence's stored values, up to its position or its end.
 
-        # [rows, num_heads * head_dim]
+        # [rows, num_heads * head_dim], or [rows, num_heads * latent_rank]
         """
 
     def time_rotate_and_store(

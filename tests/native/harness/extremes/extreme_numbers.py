@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from services.engine.checkpoint.model_config import Attention, LatentAttention
+from services.engine.checkpoint.model_config import Attention
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.decoder.native import (
     Batch,
@@ -41,7 +41,7 @@ from tests.native.harness.extremes.extreme_groups import grouped_calls
 from tests.native.harness.extremes.extreme_places import PLACES, places, wrapped
 from tests.native.harness.extremes.extreme_states import state_calls
 from tests.native.harness.extremes.extreme_timings import timing_calls
-from tests.native.harness.random_models import PLAIN, PagedDecoder, random_tokens, rope
+from tests.native.harness.random_models import LATENT, PLAIN, PagedDecoder, random_tokens, rope
 from tests.native.harness.sampling_reference import EVERY_STEP
 
 NUMBERS = (
@@ -53,7 +53,6 @@ _NUMBERS_OF_GPUS = (-(2**31), -1, 0, 1, 2**12, 2**24, 2**28, 2**31 - 1, 2**32, 2
 REFUSALS = (ValueError, TypeError, IndexError, MemoryError, DeviceError)
 _MOST_MEMORY = 3 << 28  # bytes more than at the start: 2^28 floats never fit
 _VOCAB = PLAIN.vocab_size
-_LATENT = LatentAttention(query_rank=48, rank=64, turning=32, key_dim=64, value_dim=96, norm_eps=1e-6)
 
 Call = Callable[[int], object]
 
@@ -196,9 +195,9 @@ class World:
         return self._configure(layers=(Attention(), Attention(), Attention(**changes)))
 
     def _configure_latent(self, **changes: Any) -> DecoderConfig:
-        config = replace(PLAIN, layers=(_LATENT,), ropes=(rope(32),))
+        config = replace(PLAIN, layers=(LATENT,), ropes=(rope(32),))
         DecoderConfig(config)
-        return DecoderConfig(replace(config, layers=(replace(_LATENT, **changes),)))
+        return DecoderConfig(replace(config, layers=(replace(LATENT, **changes),)))
 
     def _new_decoder(self, num_blocks: int | None = None) -> Decoder:
         return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=num_blocks)
@@ -262,9 +261,9 @@ class World:
         weight = PackedWeight(device, "f32", 4, 3)
         yield "PackedWeight.store.first_row", lambda number: weight.store(number, ones)
         yield "PackedWeight.embed.token_ids", lambda number: weight.embed(np.array([wrapped(number)], np.int32), 1.0)
-        for argument in ("num_blocks", "num_kv_heads", "head_dim"):
+        for argument in ("num_blocks", "num_kv_heads", "head_dim", "latent_rank"):
             yield f"KvLayer.{argument}", lambda number, argument=argument: self._layer(**{argument: number})  # type: ignore[misc]
-        for method in ("rotate_and_store", "attention"):
+        for method in ("rotate_and_store", "attention", "store_latents"):
             for argument in PLACES:
                 yield (
                     f"KvLayer.{method}.{argument}",
@@ -280,13 +279,17 @@ class World:
             with suppress(*REFUSALS):
                 PackedWeight(self.device, weight_format, out_features, in_features)
 
-    def _layer(self, num_blocks: int = 2, num_kv_heads: int = 1, head_dim: int = 8) -> KvLayer:
+    def _layer(self, num_blocks: int = 2, num_kv_heads: int = 1, head_dim: int = 8, latent_rank: int = 0) -> KvLayer:
+        shape = {"num_blocks": num_blocks, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
         for kv_format in self.kv_formats:
-            layer = KvLayer(self.device, kv_format, num_blocks=num_blocks, num_kv_heads=num_kv_heads, head_dim=head_dim)
+            layer = KvLayer(self.device, kv_format, **shape, latent_rank=latent_rank)
             layer.attention(np.ones((1, 3 * 8), np.float32), *places(), window=0, softcap=0.0, format="f32")
         return layer
 
     def _attend(self, method: str, window: int = 0, end: int = 0, **where: int) -> None:
+        if method == "store_latents":
+            self._store_latents(**where)
+            return
         layer, qkv = self._layer(), np.ones((1, 3 * 8), np.float32)
         if method == "attention":
             ends = np.array([wrapped(end)], np.int32)
@@ -294,6 +297,13 @@ class World:
             return
         norms = {"qk_norm": "none", "q_norm": None, "k_norm": None, "eps": 0.0, "query_scale": 1.0}
         layer.rotate_and_store(qkv, *places(**where), angles=np.ones((1, 2, 4), np.float32), **norms)  # type: ignore[arg-type]
+
+    def _store_latents(self, **where: int) -> None:
+        for kv_format in self.kv_formats:
+            layer = KvLayer(self.device, kv_format, num_blocks=2, num_kv_heads=1, head_dim=96, latent_rank=64)
+            values, queries = np.ones((1, 96), np.float32), np.ones((1, 1, 40), np.float32)
+            numbers: Any = {"angles": np.ones((1, 2, 16), np.float32), "norm": np.ones(64, np.float32)}
+            layer.store_latents(values, queries, values, *places(**where), **numbers, eps=0.0, query_scale=1.0)
 
 
 def _ids(number: int) -> Any:

@@ -125,7 +125,13 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
         (["XLMRobertaModel", "RobertaForMaskedLM", "DPRQuestionEncoder", "Qwen3Model"], "encodes texts"),
         (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "output of an encoder"),
         (
-            ["GraniteMoeForCausalLM", "Ernie4_5_MoeForCausalLM", "PhimoeForCausalLM", "Dots1ForCausalLM"],
+            [
+                "DeepseekForCausalLM",
+                "GraniteMoeForCausalLM",
+                "Ernie4_5_MoeForCausalLM",
+                "PhimoeForCausalLM",
+                "Dots1ForCausalLM",
+            ],
             "mixture of experts",
         ),
         (["DeepseekV32ForCausalLM", "MiniCPM3ForCausalLM"], "latent"),

@@ -1,5 +1,6 @@
 """Attention to latent vectors: how the folders of GLM 4.7 Flash, DeepSeek V2 and V3 are read, and what is refused."""
 
+import json
 import math
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_quantised_folders_stand_for_the_same_values(tmp_path, way):
 
 
 @pytest.mark.parametrize("kind", [Further.GLM4_MOE_LITE, Further.DEEPSEEK_V3])
-def test_the_layer_for_multi_token_prediction_has_the_same_attention(tmp_path, kind):
+def test_its_own_layer_has_the_same_attention(tmp_path, kind):
     drafter = find_own_drafter(load_checkpoint(write_mtp_folder(kind, tmp_path)))
     assert drafter is not None
     (layer,) = drafter.checkpoint.config.layers
@@ -105,6 +106,7 @@ def test_the_layer_for_multi_token_prediction_has_the_same_attention(tmp_path, k
     [
         (Further.GLM4_MOE_LITE, {"kv_lora_rank": 40}, "'kv_lora_rank': must be a multiple of 32, is 40"),
         (Further.GLM4_MOE_LITE, {"v_head_dim": 0}, "'v_head_dim': must be a whole number from 1 to 8192, is 0"),
+        (Further.GLM4_MOE_LITE, {"qk_rope_head_dim": 160}, "'qk_rope_head_dim': must be a whole number from 1 to 128"),
         (Further.GLM4_MOE_LITE, {"qk_rope_head_dim": 48}, "'qk_rope_head_dim': must be a multiple of 32, is 48"),
         (Further.GLM4_MOE_LITE, {"q_lora_rank": -1}, "'q_lora_rank': must be a whole number from 0 to 16384, is -1"),
         (
@@ -173,7 +175,7 @@ def test_unsupported_fields_are_refused_by_name(tmp_path, kind, fields, problem)
     [
         (
             lambda name, tensors: tensors.pop(name),
-            "tensor 'model.layers.2.self_attn.kv_b_proj.weight (keys)' is missing",
+            "tensor 'model.layers.2.self_attn.kv_b_proj.weight' is missing",
         ),
         (
             lambda name, tensors: tensors.update({name: tensors[name][:-1].clone()}),
@@ -194,7 +196,16 @@ def test_keys_and_values_that_do_not_fit_are_refused(tmp_path, edit, problem):
 @pytest.mark.parametrize(
     ("kind", "keys", "problem"),
     [
-        (Further.DEEPSEEK_V3, {"attention__key_length_mla": 32}, "mla': must be above rope.dimension_count, 32, is 32"),
+        (
+            Further.DEEPSEEK_V3,
+            {"attention__key_length_mla": 32},
+            "mla': must be a whole number above rope.dimension_count, 32, is 32",
+        ),
+        (
+            Further.DEEPSEEK_V3,
+            {"rope__scaling__yarn_log_multiplier": -0.1},
+            "log_multiplier': must be a number from 0 on",
+        ),
         (
             Further.DEEPSEEK_V3,
             {"attention__key_length_mla": 100},
@@ -225,6 +236,32 @@ def test_keys_and_values_that_do_not_fit_are_refused(tmp_path, edit, problem):
 )
 def test_unsupported_keys_of_files_are_refused_by_name(tmp_path, kind, keys, problem):
     assert problem in refusal(write_gguf(further_checkpoint(kind), tmp_path / "model.gguf", **keys))
+
+
+def test_the_bias_of_choices_says_how_files_score_experts(tmp_path):
+    """As in the first files of GLM 4.7 Flash, which have no key for it."""
+    path = write_gguf(further_checkpoint(Further.GLM4_MOE_LITE), tmp_path / "model.gguf")
+    expected = load_checkpoint(path).config
+    path.write_bytes(path.read_bytes().replace(b"expert_gating_func", b"expert_gating_cnuf"))
+    assert load_checkpoint(path).config == expected
+    assert expected.experts is not None
+    assert expected.experts.scores is ExpertScores.SIGMOID
+
+
+def test_files_from_before_the_heads_were_apart_are_refused(tmp_path):
+    def add(writer):
+        writer.add_tensor("blk.0.attn_kv_b.weight", np.ones((640, 64), dtype=np.float32))
+
+    path = write_gguf(further_checkpoint(Further.DEEPSEEK_V2_LITE), tmp_path / "model.gguf", also=add)
+    assert "tensor 'blk.0.attn_kv_b.weight' is of an older conversion" in refusal(path)
+
+
+@pytest.mark.parametrize(("off", "expected"), [(0, 1.0), (None, 1.0), (1.4, (0.14 * math.log(8) + 1) ** 2)])
+def test_scores_do_not_grow_where_the_field_is_off(tmp_path, off, expected):
+    folder = copy_of(further_checkpoint(Further.DEEPSEEK_V3), tmp_path)
+    rope = json.loads((folder / "config.json").read_text())["rope_parameters"] | {"mscale_all_dim": off}
+    edit_json(folder / "config.json", rope_parameters=rope)
+    assert load_checkpoint(folder).config.query_scale == pytest.approx(96**-0.5 * expected)
 
 
 def test_the_published_configuration_of_glm_4_7_flash_is_read():
