@@ -103,6 +103,8 @@ class EngineLoop:
         future: Future[Answer] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # nobody waits any more
             try:
                 future.set_result(question())
             except Exception as error:

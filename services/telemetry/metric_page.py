@@ -8,7 +8,7 @@ from prometheus_client.utils import floatToGoString
 
 from services.telemetry.histogram import Histogram
 
-Values = float | Mapping[str, float] | Mapping[tuple[str, str], float]
+Values = float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, ...], float]
 OWN_PREFIX = "outrider"
 
 

@@ -119,7 +119,6 @@ def test_while_the_tokenizer_is_sent_others_get_their_turn(
 @pytest.mark.parametrize(
     ("method", "request_type"),
     [
-        ("Embed", vllm_engine_pb2.EmbedRequest),
         ("FlushCache", common_pb2.FlushCacheRequest),
         ("StartProfile", common_pb2.StartProfileRequest),
         ("StopProfile", common_pb2.StopProfileRequest),

@@ -3,7 +3,7 @@
 import logging
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -125,15 +125,19 @@ class RequestStatistics:
 
     def by_caller(self) -> dict[str, Counter[str]]:
         """For each caller the number of its generations that run, and that wait for their first pass."""
-        callers: dict[str, Counter[str]] = {}
-        for generation in self.live:
-            state = "running" if generation.timings.scheduled else "waiting"
-            callers.setdefault(generation.request.share.caller, Counter())[state] += 1
-        return callers
+        return _count_states((each.request.share.caller, each) for each in self.live)
 
-    def by_lora(self) -> Counter[str]:
-        """The number of generations that use each adapter, including those that wait."""
-        return Counter(lora.name for generation in self.live if (lora := generation.request.lora))
+    def by_lora(self) -> dict[str, Counter[str]]:
+        """The same for each adapter that generations use."""
+        return _count_states((lora.name, each) for each in self.live if (lora := each.request.lora))
+
+
+def _count_states(named: Iterable[tuple[str, Generation]]) -> dict[str, Counter[str]]:
+    """Count the generations of each name that run, and that wait for their first pass."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name, generation in named:
+        counts[name]["running" if generation.timings.scheduled else "waiting"] += 1
+    return counts
 
 
 def _observe(histogram: Histogram, value: float, times: int = 1) -> None:

@@ -1,5 +1,6 @@
 """TargetMetrics: the Prometheus metrics of one model of the target."""
 
+import time
 from collections.abc import Callable, Iterable
 from itertools import chain
 
@@ -57,9 +58,7 @@ class TargetMetrics(Collector):
         _add_requests(shared, self._statistics)
         add_shared(shared, stats)
         _add_callers(own, self._statistics)
-        loras = self._statistics.by_lora()
-        values = {name: loras[name] for name in self._engine.adapters}
-        own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", values, "lora")
+        self._add_loras(shared, own)
         add_predictions(own, figures)
         add_decisions(own, figures)
         add_seconds(own, figures.speculation_seconds)
@@ -82,6 +81,17 @@ class TargetMetrics(Collector):
         facts = self._engine.facts
         sizes = {(str(facts.block_size), str(facts.num_blocks)): 1}
         page.gauge("cache_config_info", "The KV cache, as labels.", sizes, "block_size", "num_gpu_blocks")
+
+    def _add_loras(self, shared: MetricPage, own: MetricPage) -> None:
+        """All adapters of the model may be in one pass; of several samples, pickers read the one of the latest time."""
+        adapters, states = [*self._engine.adapters], self._statistics.by_lora()
+        names = (",".join(name for name in adapters if name in states and states[name][state]) for state in _STATES)
+        values = {(str(len(adapters)), *names): time.time()} if adapters else {}
+        labels = ("max_lora", *(f"{state}_lora_adapters" for state in _STATES))
+        text = "The adapters that may run at once, that run and that wait, as labels; the value is the time."
+        shared.gauge("lora_requests_info", text, values, *labels)
+        totals = {name: states[name].total() if name in states else 0 for name in adapters}
+        own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", totals, "lora")
 
 
 def _add_requests(page: MetricPage, statistics: RequestStatistics) -> None:

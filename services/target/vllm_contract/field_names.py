@@ -9,6 +9,7 @@ _NAMES: Mapping[str, str] = {
     "prompt": "input",
     "prompt.text": "text",
     "prompt.token_ids.ids": "tokenized.input_ids",
+    "inputs[0].token_ids.ids": "tokenized.input_ids",
     "sampling": "sampling_params",
     "stop": "sampling_params",
     "stop.strings": "sampling_params.stop",

@@ -15,6 +15,7 @@ from services.target.models.served_model import ServedModel
 from services.target.vllm_contract.sampling import read_output, read_sampling, read_stops
 
 _READ = {"request_id", "tokenized", "text", "sampling_params", "stream", "data_parallel_rank"}
+_READ_OF_EMBEDDING = {"request_id", "tokenized"}
 _READ_OF_SAMPLING = {
     *(number.name for number in SAMPLING_NUMBERS),
     "max_tokens",
@@ -59,6 +60,18 @@ def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -
     )
     found.raise_if_any()
     return request
+
+
+def read_embed_request(message: vllm_engine_pb2.EmbedRequest, model: ServedModel) -> generation_pb2.EmbedRequest:
+    """The request for the generation service, which checks the rest; raises InvalidRequestError."""
+    found = Violations()
+    _check_fields(message, "", _READ_OF_EMBEDDING, found)
+    ids, most = message.tokenized.input_ids, model.context_length
+    if not 0 < len(ids) <= most:  # before they are walked
+        found.add(_PROMPT, f"is {len(ids)} tokens long", f"1 to {most}")
+    found.raise_if_any()
+    text = generation_pb2.TextToEmbed(token_ids=common_pb2.TokenIds(ids=ids))
+    return generation_pb2.EmbedRequest(inputs=[text], request_id=message.request_id or None)
 
 
 def _check_fields(message: Message, path: str, known: set[str], found: Violations) -> None:

@@ -14,7 +14,12 @@ from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2, vllm_engine_pb
 
 from outrider.v1 import generation_pb2
 from services.engine.range import Range
-from services.service.errors import InvalidRequestError, UnavailableError, UnimplementedError
+from services.service.errors import (
+    InvalidRequestError,
+    RequestCancelledError,
+    UnavailableError,
+    UnimplementedError,
+)
 from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer, Responses
 from services.target.api.stream_writer import StreamWriter
@@ -22,7 +27,7 @@ from services.target.vllm_contract.abortable_calls import AbortableCall, Abortab
 from services.target.vllm_contract.answers import Answers
 from services.target.vllm_contract.field_names import in_contract
 from services.target.vllm_contract.gbnf import GbnfReader
-from services.target.vllm_contract.request import read_request
+from services.target.vllm_contract.request import read_embed_request, read_request
 from services.target.vllm_contract.server_facts import write_loads, write_model_info, write_server_info
 from services.target.vllm_contract.tokenizer_archive import TokenizerArchive
 
@@ -134,9 +139,22 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
             for chunk in chunks:
                 await writer.write(chunk)
 
-    async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> NoReturn:
-        """Refuse with UNIMPLEMENTED: embeddings have an RPC of our own."""
-        raise UnimplementedError("this server makes no embeddings")
+    async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> vllm_engine_pb2.EmbedResponse:
+        """Return a text's vector: the last token's, of length 1, as engines of this contract pool decoders."""
+        self._heard_at = time.time()
+        serving, caller = await self._generation.enter(context), self._generation.callers.of(context)
+        with self._calls.begin(caller.name, request.request_id) as call:
+            try:
+                message = read_embed_request(request, serving.model)
+                response = await call.wait(lambda: self._generation.Embed(message, context))
+            except InvalidRequestError as error:
+                raise in_contract(error) from error
+            except CallAbortedError as error:
+                raise RequestCancelledError("the request was aborted by its name") from error
+        (vector,) = response.embeddings
+        return vllm_engine_pb2.EmbedResponse(
+            embedding=vector.values, prompt_tokens=vector.prompt_tokens, embedding_dim=len(vector.values)
+        )
 
     async def FlushCache(self, request: common_pb2.FlushCacheRequest, context: Context) -> NoReturn:
         """Refuse with UNIMPLEMENTED."""

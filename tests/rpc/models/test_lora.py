@@ -1,11 +1,13 @@
 """Adapters by RPC: a request gets one by either name, with its fingerprint, and is refused another one's."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
 
 import outrider
 from services.engine.config import ConfigError
@@ -93,11 +95,23 @@ def test_a_continuation_needs_the_same_adapter(adapted: RunningTarget) -> None:
         assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
+def gauge_of(target: RunningTarget, name: str) -> list[Sample]:
+    """A gauge's values with their labels."""
+    families: list[Metric] = [*ModelsMetrics(target.server.models, prefix="outrider").collect()]
+    (gauge,) = (family for family in families if family.name == f"outrider:{name}")
+    return gauge.samples
+
+
 def lora_requests(target: RunningTarget) -> dict[str, float]:
     """The gauge's value for each adapter."""
-    families: list[Metric] = [*ModelsMetrics(target.server.models, prefix="outrider").collect()]
-    (gauge,) = (family for family in families if family.name == "outrider:lora_requests")
-    return {sample.labels["lora"]: sample.value for sample in gauge.samples}
+    return {sample.labels["lora"]: sample.value for sample in gauge_of(target, "lora_requests")}
+
+
+def lora_states(target: RunningTarget) -> tuple[str, ...]:
+    """What endpoint pickers read: how many adapters may run, and the names of those that run and that wait."""
+    (sample,) = gauge_of(target, "lora_requests_info")
+    assert 0 <= time.time() - sample.value < 3600
+    return tuple(sample.labels[name] for name in ("max_lora", "running_lora_adapters", "waiting_lora_adapters"))
 
 
 def test_the_gauge_says_which_adapters_run(adapted: RunningTarget) -> None:
@@ -105,8 +119,10 @@ def test_the_gauge_says_which_adapters_run(adapted: RunningTarget) -> None:
     responses = adapted.stub.StreamGenerate(request, timeout=60)
     assert next(responses).HasField("started")
     assert lora_requests(adapted) == {"a": 0, "b": 1}
+    assert lora_states(adapted) == ("2", "b", "")
     responses.cancel()
     adapted.assert_all_free()
+    assert lora_states(adapted) == ("2", "", "")
 
 
 def test_two_adapters_of_one_name_are_refused(model: Path, loras: dict[str, Path]) -> None:

@@ -28,6 +28,7 @@ from tests.unit.sequences import make_request, make_stream
 SERVICES = Path(__file__).parents[3] / "services"
 STEMS = {
     *("num_requests_waiting", "num_requests_running", "kv_cache_usage_perc", "cache_config_info"),
+    "lora_requests_info",
     *("e2e_request_latency_seconds", "time_to_first_token_seconds", "inter_token_latency_seconds"),
     *("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"),
     *("request_prompt_tokens", "request_generation_tokens", "prompt_tokens", "generation_tokens"),

@@ -136,6 +136,20 @@ def test_a_question_is_answered_on_its_own_thread():
     loop.stop()
 
 
+def test_a_question_that_nobody_waits_for_is_dropped():
+    """Such as one of a call that is cancelled while a step is under way."""
+    worker = Gated()
+    loop = start(worker)
+    worker.is_busy.wait()
+    asked: list[int] = []
+    assert loop.ask(lambda: asked.append(1)).cancel()
+    worker.may_go_on.set()
+    assert loop.ask(lambda: 7).result() == 7
+    assert asked == []
+    loop.stop("bye")
+    assert worker.happened()[-1] == "bye"
+
+
 def test_the_pulse_distinguishes_a_step_from_sleep():
     worker = Gated()
     loop = start(worker)
