@@ -46,30 +46,13 @@ _ATTENDING = ModelConfig(
     qk_norm=QkNorm.HEAD,
     attention_gate=True,
 )
+_PLAIN = replace(_ATTENDING, qk_norm=QkNorm.NONE, attention_gate=False)
 _SHAPES = {
     "0.8b": replace(_ATTENDING, hidden_size=1024, intermediate_size=3584, num_heads=8, num_kv_heads=2),
     "4b": replace(_ATTENDING, hidden_size=2560, intermediate_size=9216, num_heads=16, num_kv_heads=4),
-    "flash": replace(
-        _ATTENDING,
-        hidden_size=2048,
-        intermediate_size=4096,
-        num_heads=20,
-        num_kv_heads=4,
-        head_dim=128,
-        qk_norm=QkNorm.NONE,
-        attention_gate=False,
-    ),
+    "flash": replace(_PLAIN, hidden_size=2048, intermediate_size=4096, num_heads=20, num_kv_heads=4, head_dim=128),
     "smallest": replace(_ATTENDING, hidden_size=64, intermediate_size=96, num_heads=2, num_kv_heads=1),
-    "tiny": replace(
-        _ATTENDING,
-        hidden_size=64,
-        intermediate_size=96,
-        num_heads=2,
-        num_kv_heads=1,
-        head_dim=64,
-        qk_norm=QkNorm.NONE,
-        attention_gate=False,
-    ),
+    "tiny": replace(_PLAIN, hidden_size=64, intermediate_size=96, num_heads=2, num_kv_heads=1, head_dim=64),
 }
 _VALUE_HEADS = {"0.8b": 16, "4b": 32, "smallest": 16}
 _LATENTS = {

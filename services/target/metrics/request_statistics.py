@@ -123,16 +123,16 @@ class RequestStatistics:
         """The generations whose readers are here."""
         return [*self._heard_at.copy()]
 
-    def by_caller(self) -> dict[str, Counter[str]]:
+    def by_caller(self) -> defaultdict[str, Counter[str]]:
         """For each caller the number of its generations that run, and that wait for their first pass."""
         return _count_states((each.request.share.caller, each) for each in self.live)
 
-    def by_lora(self) -> dict[str, Counter[str]]:
+    def by_lora(self) -> defaultdict[str, Counter[str]]:
         """The same for each adapter that generations use."""
         return _count_states((lora.name, each) for each in self.live if (lora := each.request.lora))
 
 
-def _count_states(named: Iterable[tuple[str, Generation]]) -> dict[str, Counter[str]]:
+def _count_states(named: Iterable[tuple[str, Generation]]) -> defaultdict[str, Counter[str]]:
     """Count the generations of each name that run, and that wait for their first pass."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, generation in named:

@@ -85,12 +85,12 @@ class TargetMetrics(Collector):
     def _add_loras(self, shared: MetricPage, own: MetricPage) -> None:
         """All adapters of the model may be in one pass; of several samples, pickers read the one of the latest time."""
         adapters, states = [*self._engine.adapters], self._statistics.by_lora()
-        names = (",".join(name for name in adapters if name in states and states[name][state]) for state in _STATES)
+        names = (",".join(name for name in adapters if states[name][state]) for state in _STATES)
         values = {(str(len(adapters)), *names): time.time()} if adapters else {}
         labels = ("max_lora", *(f"{state}_lora_adapters" for state in _STATES))
         text = "The adapters that may run at once, that run and that wait, as labels; the value is the time."
         shared.gauge("lora_requests_info", text, values, *labels)
-        totals = {name: states[name].total() if name in states else 0 for name in adapters}
+        totals = {name: states[name].total() for name in adapters}
         own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", totals, "lora")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 MODELS = ("demo", "llama", "qwen3", "gemma2")
 HELD = ("gptq", "awq", "packed", "mxfp4")  # as other tools have quantised them
 QUANTISED = (*HELD, "float8")
-MIXTURES = ("olmoe", "qwen3_moe", "mixtral", "qwen2_moe", "lfm2_moe", "glm4_moe", "glm4_moe_lite")
+MIXTURES = ("olmoe", "qwen3_moe", "mixtral", "qwen2_moe", "lfm2_moe", "glm4_moe", "glm4_moe_lite", "deepseek_v2")
 WITH_STATES = ("qwen3_5", "qwen3_5_pictures", "qwen3_5_moe", "qwen3_next")  # as drafts they do not translate
 FURTHER = (
     *("llama_biased", "ministral", "ministral3", "smollm3", "granite", "olmo3", "glm", "glm4", "phi4_mini"),
