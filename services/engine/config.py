@@ -82,6 +82,7 @@ class EngineConfig:
     kv_offload_memory: int | None = None  # bytes of host memory for blocks that the prefix cache evicts
     kv_offload_dir: Path | None = None  # or a folder for these blocks,
     kv_offload_disk: int | None = None  # and the bytes of disk to use
+    kv_events: bool = False  # whether others may follow what the prefix cache holds, with its token ids
     session_blocks: int | None = None  # the most that sessions hold; default: a quarter, if a full context fits beside
     context_length: int | None = None  # default: the model's, as far as the KV cache holds it
     max_rows: int = 512
@@ -249,6 +250,8 @@ class EngineConfig:
             raise ConfigError(f"kv_offload_dir is {self.kv_offload_dir}; it must not be set with kv_offload_memory")
         if not self.prefix_cache and (self.kv_offload_dir or self.kv_offload_memory):
             raise ConfigError("kv_offload_memory and kv_offload_dir must not be set without the prefix cache")
+        if self.kv_events and not self.prefix_cache:
+            raise ConfigError("kv_events must not be set without the prefix cache")
 
     def block_bytes(self, model: ModelConfig) -> int:
         """Return the bytes of one KV block, of all layers."""

@@ -29,6 +29,7 @@ class Work(enum.Enum):
     PROMPT_TOKENS = ("tokens of prompts", "TOO_MANY_PROMPT_TOKENS")
     REQUEST_BYTES = ("bytes of requests", "TOO_MANY_BYTES")
     TEXT_CALLS = ("calls", "TOO_MANY_CALLS")
+    SUBSCRIBERS = ("subscribers", "TOO_MANY_SUBSCRIBERS")
 
     @property
     def plural(self) -> str:

@@ -165,6 +165,18 @@ class ReaderStalledError(UnavailableError):
         return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
 
 
+class RangeError(RpcError):
+    """A number that the caller wants to go on from is not known."""
+
+    code = code_pb2.OUT_OF_RANGE
+
+
+class SubscriberLostError(RpcError):
+    """Events that a subscriber has not read are not kept any more."""
+
+    code = code_pb2.DATA_LOSS
+
+
 class UnimplementedError(RpcError):
     """This kind of service does not have this method or feature."""
 

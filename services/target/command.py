@@ -174,6 +174,12 @@ def _add_offload(group: "argparse._ArgumentGroup") -> None:
         help="folder for these prefixes instead, where the next start finds them; it reveals prompts (default: none)",
     )
     group.add_argument("--kv-offload-disk", type=gibibytes, metavar="GIB", help="disk space for these prefixes, in GiB")
+    group.add_argument(
+        "--kv-events",
+        action="store_true",
+        help="let routers with the scope kv-events follow by vLLM's contract what the prefix cache of the first model "
+        "holds, with the tokens of prompts",
+    )
 
 
 def _add_parser(group: "argparse._ArgumentGroup", kind: str, syntaxes: Iterable[str]) -> None:
@@ -250,7 +256,8 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
     if arguments.kv_offload_dir is not None and len(models) > 1:
         raise ConfigError("kv_offload_dir must not be set where several models are served")
     loras = loras_by_model(arguments.loras, [model.name for model in models])
-    return [_setup(arguments, model, loras[model.name]) for model in models]
+    setups = [_setup(arguments, model, loras[model.name]) for model in models]
+    return [setups[0], *(replace(each, engine=replace(each.engine, kv_events=False)) for each in setups[1:])]
 
 
 def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, Path]) -> ModelSetup:

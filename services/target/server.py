@@ -6,6 +6,7 @@ from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
+from services.engine.config import ConfigError
 from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
 from services.service.life.availability import Availability
@@ -74,6 +75,8 @@ class TargetServer:
 
     def _new_server(self, server: ServerConfig, vllm_contract: bool | None, fronts: int) -> RpcServer | Fronts:
         contract = open_contract(vllm_contract, self._servicer)
+        if contract is None and self.models.first.config.kv_events:
+            raise ConfigError("kv_events must not be set where vLLM's contract is not served, by which they are sent")
 
         def register(rpc: aio.Server) -> None:
             add_GenerationServiceServicer_to_server(self._servicer, rpc)

@@ -1,20 +1,17 @@
-"""BlockManager: the KV cache as a pool of blocks; sequences own blocks by their block tables, as in PagedAttention.
-
-Requests with the same prefix share blocks. Blocks of ended sequences stay findable (prefix cache) until the memory is
-needed: then the least recently used one is evicted.
-"""
+"""BlockManager: the KV cache as a pool of blocks; sequences own blocks by their block tables, as in PagedAttention."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 
+from services.engine.cache.cache_journal import CacheJournal
 from services.engine.cache.cached_tokens import CachedTokens, KeptState
 from services.engine.cache.kv_offload import KvOffload
-from services.engine.cache.prefix_cache import Key, PrefixCache
+from services.engine.cache.page_key import Key
+from services.engine.cache.prefix_cache import PrefixCache
 from services.engine.cache.state_checkpoints import StateCheckpoints
 
-Lengths = Seq[tuple[CachedTokens, int]]
-"""Sequences, and the number of tokens for which each is to have blocks."""
+Lengths = Seq[tuple[CachedTokens, int]]  # sequences, and the number of tokens for which each is to have blocks
 
 _FAR_APART = 1024  # tokens between two states that are kept of a long prompt
 
@@ -23,8 +20,8 @@ class BlockManager:
     """A pool of equal blocks of KV cache; a sequence's blocks hold its tokens in order.
 
     Several sequences may own a block. A block with several owners, or in the prefix cache, is not written any more: a
-    sequence that has to write into it gets a copy (copy-on-write). A free block in the prefix cache is taken only when
-    no empty block is left.
+    sequence that has to write into it gets a copy (copy-on-write). Blocks of ended sequences stay findable until no
+    empty block is left: then the least recently used one is evicted.
     """
 
     def __init__(
@@ -55,6 +52,12 @@ class BlockManager:
         self._checkpoints = checkpoints or StateCheckpoints()
         self.num_stateless = 0  # tokens found in the prefix cache in vain: no state was kept after them
 
+    def report_to(self, journal: CacheJournal) -> None:
+        """Note in this journal what the prefix cache and the offload hold from now on; both must be empty."""
+        self._cache.journal = journal
+        if self._offload is not None:
+            self._offload.store.report_to(journal)
+
     @property
     def num_free(self) -> int:
         """Blocks that no sequence owns."""
@@ -74,7 +77,7 @@ class BlockManager:
     @property
     def empty(self) -> list[int]:
         """The free blocks that are not in the prefix cache."""
-        return [*self._empty]
+        return self._empty.copy()
 
     @property
     def empty_slots(self) -> list[int]:
@@ -302,9 +305,9 @@ class BlockManager:
         """Raise AssertionError unless every block is free, or owned by as many texts as were counted; slots too."""
         texts = [*texts]
         owners = Counter(block for text in texts for block in text.blocks)
-        num_owners = [owners[block] for block in range(self.num_blocks)]
-        free = [block for block, count in enumerate(num_owners) if count == 0]
-        if num_owners != self._num_owners or sorted([*self._empty, *self._cache.idle]) != free:
+        free = [block for block in range(self.num_blocks) if not owners[block]]
+        is_counted = all(owners[block] == count for block, count in enumerate(self._num_owners))
+        if not is_counted or sorted([*self._empty, *self._cache.idle]) != free:
             raise AssertionError(f"KV blocks leaked or shared: {len(owners)} owned, {self.num_free} free")
         self._cache.check_integrity()
         self._check_slots(texts)
@@ -316,8 +319,7 @@ class BlockManager:
         held = [*self._checkpoints.empty, *self._checkpoints.slots]
         if sorted([*used, *self._slots, *held]) != list(range(len(used) + len(self._slots) + len(held))):
             raise AssertionError(f"slots of states leaked or shared: {used} in use, {self._slots} free, {held} kept")
-        if stale := [block for block in self._empty if block in self._checkpoints]:
-            raise AssertionError(f"states are kept at the ends of empty blocks: {stale}")
+        assert all(block not in self._checkpoints for block in self._empty), "states are kept at empty blocks' ends"
 
     def _is_cached(self, text: CachedTokens) -> bool:
         return self._keeps_prefixes and text.cache_scope is not None

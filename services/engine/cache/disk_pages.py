@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from services.engine.cache.cache_journal import CacheJournal
 from services.engine.cache.page_file import PageFile
 from services.engine.cache.page_index import PageIndex
 from services.engine.cache.page_key import PageKey
@@ -41,6 +42,10 @@ class DiskPages:
     def num_pages(self) -> int:
         """The number of pages that it holds."""
         return 0 if self.problem else len(self._index)
+
+    def report_to(self, journal: CacheJournal) -> None:
+        """Note in this journal each page that is held or dropped."""
+        self._index.journal = journal
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
         """Add a page, unless it is held already or too many wait to be written; returns whether it was added."""

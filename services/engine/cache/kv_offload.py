@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from services.engine.cache.page_key import PageKey, scope_digest
+from services.engine.cache.page_key import Key, PageKey, scope_digest
 from services.engine.cache.page_store import Page, PageStore
-from services.engine.cache.prefix_cache import Key
 from services.engine.cache.state_pages import StatePages
 
 

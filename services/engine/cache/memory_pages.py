@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from services.engine.cache.cache_journal import CacheJournal
 from services.engine.cache.page_index import PageIndex
 from services.engine.cache.page_key import PageKey
 from services.engine.cache.page_store import Page
@@ -25,6 +26,10 @@ class MemoryPages:
     def num_pages(self) -> int:
         """The number of pages that it holds."""
         return len(self._index)
+
+    def report_to(self, journal: CacheJournal) -> None:
+        """Note in this journal each page that is held or dropped."""
+        self._index.journal = journal
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
         """Add a page; returns False if it was held already."""

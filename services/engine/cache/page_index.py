@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from services.engine.cache.cache_journal import CacheJournal
 from services.engine.cache.page_key import PageKey
 
 
@@ -15,6 +16,8 @@ class PageIndex:
     def __init__(self, num_slots: int, held: Mapping[PageKey, int] | None = None) -> None:
         """`held` are the slots of pages that are there from the beginning, the least recently used first."""
         self._slots = OrderedDict(held or {})
+        self.journal: CacheJournal | None = None
+        """Where pages that are held or dropped are noted, if others follow them; not those that `clear` removes."""
         used = {*self._slots.values()}
         self._empty = [slot for slot in reversed(range(num_slots)) if slot not in used]
 
@@ -31,17 +34,24 @@ class PageIndex:
         if key not in self._slots:
             return False
         self._slots.move_to_end(key)
+        if self.journal is not None:
+            self.journal.hold_page(key)
         return True
 
     def add(self, key: PageKey) -> int:
         """Return a slot for a page that is not held: an empty one, or that of the least recently used page."""
-        slot = self._empty.pop() if self._empty else self._slots.popitem(last=False)[1]
-        self._slots[key] = slot
+        if not self._empty:
+            self.remove(next(iter(self._slots)))
+        self._slots[key] = slot = self._empty.pop()
+        if self.journal is not None:
+            self.journal.hold_page(key)
         return slot
 
     def remove(self, key: PageKey) -> None:
         """Remove a page that is held."""
         self._empty.append(self._slots.pop(key))
+        if self.journal is not None:
+            self.journal.drop_page(key)
 
     def clear(self) -> None:
         """Remove all pages."""

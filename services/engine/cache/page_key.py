@@ -6,6 +6,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 DIGEST_BYTES = 32
+Prefix = int | str
+"""What precedes a block: another block or, for the first block of a sequence, the cache scope."""
+Key = tuple[Prefix, tuple[int, ...]]
+"""What precedes a block in the KV cache, and the tokens of the block itself."""
 
 
 def scope_digest(scope: str) -> bytes:

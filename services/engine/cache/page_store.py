@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.cache.cache_journal import CacheJournal
 from services.engine.cache.page_key import PageKey
 
 Page = NDArray[np.uint8]
@@ -37,6 +38,9 @@ class PageStore(Protocol):
     @property
     def problem(self) -> str:
         """The error after which it holds nothing any more; "" if there was none."""
+
+    def report_to(self, journal: CacheJournal) -> None:
+        """Note in this journal each page that is held or dropped."""
 
     def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
         """Add a page, which `fill` fills in; returns False, without calling `fill`, if it is held already."""

@@ -3,9 +3,8 @@
 import math
 from collections import OrderedDict
 
-Prefix = int | str
-"""What precedes a block: another block or, for the first block of a sequence, the cache scope."""
-Key = tuple[Prefix, tuple[int, ...]]
+from services.engine.cache.cache_journal import CacheJournal
+from services.engine.cache.page_key import Key
 
 
 class PrefixCache:
@@ -20,6 +19,8 @@ class PrefixCache:
         self._blocks: dict[Key, int] = {}
         self._keys: dict[int, Key] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self.journal: CacheJournal | None = None
+        """Where additions and removals are noted, if others follow them."""
 
     def __contains__(self, block: int) -> bool:
         """Return whether a block is cached."""
@@ -47,6 +48,8 @@ class PrefixCache:
         """Cache an owned block; no other block may be cached by the same key."""
         self._blocks[key] = block
         self._keys[block] = key
+        if self.journal is not None:
+            self.journal.store(key, block)
 
     def give_up(self, block: int) -> None:
         """Note that the block has no owner any more; it is now the most recently used idle block."""
@@ -60,6 +63,8 @@ class PrefixCache:
         """Remove the least recently used idle block, and return it."""
         block, _ = self._idle.popitem(last=False)
         del self._blocks[self._keys.pop(block)]
+        if self.journal is not None:
+            self.journal.evict(block)
         return block
 
     def clear(self) -> list[int]:
@@ -67,6 +72,8 @@ class PrefixCache:
         idle = self.idle
         for forgotten in (self._blocks, self._keys, self._idle):
             forgotten.clear()
+        if self.journal is not None:
+            self.journal.clear()
         return idle
 
     def check_integrity(self) -> None:

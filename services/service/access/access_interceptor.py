@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 _CONTRACT = "vllm.grpc.engine.VllmEngine"
 _OPEN = health.SERVICE_NAME  # called by probes and balancers, which have no token
 _OPEN_METHOD = f"/{_CONTRACT}/HealthCheck"  # called by routers instead
+_TELLS_PROMPTS = f"/{_CONTRACT}/SubscribeKvEvents"
 _OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
 _NO_METHOD = "a method that does not exist"
 _TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService", _CONTRACT)
@@ -52,10 +53,19 @@ class AccessInterceptor(aio.ServerInterceptor):
         if service == _OPEN or method == _OPEN_METHOD:
             return
         caller = self._callers.by_token(metadata or ())
-        needed = None if service in _OF_ANY_TOKEN else Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
+        needed = _scope_of(method, service)
         if needed is not None and needed not in caller.scopes:
             has = ", ".join(sorted(scope.value for scope in caller.scopes))
             raise PermissionDeniedError(f"the token needs the scope {needed.value} for this method; it has {has}")
+
+
+def _scope_of(method: str, service: str) -> Scope | None:
+    """Return the scope that a method needs; None: any token will do."""
+    if service in _OF_ANY_TOKEN:
+        return None
+    if method == _TELLS_PROMPTS:
+        return Scope.KV_EVENTS
+    return Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
 
 
 def _refusing(error: RpcError) -> MethodHandler:

@@ -18,6 +18,7 @@ class Scope(enum.Enum):
 
     GENERATE = "generate"
     ADMIN = "admin"
+    KV_EVENTS = "kv-events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

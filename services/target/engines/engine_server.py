@@ -6,11 +6,13 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
+from services.engine.cache.cache_journal import CacheBatch, SnapshotFacts, Stored
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed
 from services.engine.hub.fetch import fetch
@@ -30,6 +32,7 @@ from services.target.frames import read_frames, to_frame
 from services.target.generation.engine import Order, TargetEngine
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, SequenceFigures
+from services.target.generation.journal_reader import JournalReader
 from services.target.speculation.link.draft_links import DraftLinks
 from services.telemetry.log_lines import configure_logging
 
@@ -154,6 +157,22 @@ class EngineServer:
         """Empty the prefix cache, and return how many blocks could be found in it."""
         return await asyncio.wrap_future(self.engine.forget_cache())
 
+    async def read_journal(self, after: int, seconds: float) -> Seq[CacheBatch]:
+        """Return batches of the prefix cache's journal; raises EventsLostError."""
+        return await self._journal.read(after, seconds)
+
+    async def begin_snapshot(self) -> SnapshotFacts:
+        """Begin a snapshot of the prefix cache."""
+        return await self._journal.begin_snapshot()
+
+    async def snapshot_part(self, last: int, index: int) -> Seq[Stored]:
+        """Return a part of a snapshot; raises EventsLostError."""
+        return await self._journal.part(last, index)
+
+    def end_snapshot(self, last: int) -> None:
+        """Forget a snapshot that is not read on."""
+        self._journal.end_snapshot(last)
+
     async def figures(self) -> tuple[EngineFigures, DraftLinks]:
         """What the engine has counted so far, and the state of all links to drafts."""
         has_drafts = self._own is not None and self._own.drafts is not None
@@ -198,6 +217,11 @@ class EngineServer:
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.engine.tokenizer
+
+    @property
+    def _journal(self) -> JournalReader:
+        assert self.engine.journal is not None
+        return self.engine.journal
 
     @property
     def _drafts(self) -> ModelDrafts:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
+from services.engine.cache.cache_journal import CacheBatch, SnapshotFacts, Stored
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Event, Failed, num_records
@@ -116,6 +117,11 @@ class RemoteEngine:
         return opening.result()
 
     @property
+    def journal(self) -> "RemoteJournalReader | None":
+        """What its prefix cache stores and removes, if `kv_events` is set."""
+        return RemoteJournalReader(self) if self.facts.config.kv_events else None
+
+    @property
     def process_id(self) -> int:
         """The id of the engine's process; for any thread."""
         return self._process.pid
@@ -149,7 +155,7 @@ class RemoteEngine:
                     self.cancel(number)
                 raise
         else:
-            self._tell(EngineServer.submit, numbered)
+            self.tell(EngineServer.submit, numbered)
         return generations
 
     def _expect(self, request: Request, *, has_own_prompt: bool) -> Generation:
@@ -164,23 +170,23 @@ class RemoteEngine:
         pins them.
         """
         self._streams.pop(number, None)
-        self._tell(EngineServer.cancel, number)
+        self.tell(EngineServer.cancel, number)
 
     def hold(self, number: int) -> None:
         """Keep the blocks that an ended generation pins findable in the prefix cache, even after it was cleared."""
-        self._tell(EngineServer.hold, number)
+        self.tell(EngineServer.hold, number)
 
     def let_go(self, number: int) -> None:
         """Release the blocks that a generation pins, whether it has ended or not."""
-        self._tell(EngineServer.let_go, number)
+        self.tell(EngineServer.let_go, number)
 
     def abandon(self, message: str) -> None:
         """End all generations with an error after which a client may continue on another server."""
-        self._tell(EngineServer.abandon, message)
+        self.tell(EngineServer.abandon, message)
 
     def abort(self, number: int, message: str) -> None:
         """End a generation for good after its last token, with an error for its reader."""
-        self._tell(EngineServer.abort, number, message)
+        self.tell(EngineServer.abort, number, message)
 
     def load_adapter(self, name: str, folder: Path) -> Adapter:
         """Load an adapter; may take long, and is for other threads. Raises CheckpointError."""
@@ -205,7 +211,7 @@ class RemoteEngine:
 
     def set_log_level(self, level: str) -> None:
         """Let its process log messages of this level or above."""
-        self._tell(EngineServer.set_log_level, level)
+        self.tell(EngineServer.set_log_level, level)
 
     def kill(self) -> None:
         """End the process at once; for any thread."""
@@ -248,7 +254,8 @@ class RemoteEngine:
         except (EngineFailedError, FutureTimeoutError):
             return otherwise
 
-    def _tell(self, method: Callable[[EngineServer, *Arguments], None], *arguments: *Arguments) -> None:
+    def tell(self, method: Callable[[EngineServer, *Arguments], None], *arguments: *Arguments) -> None:
+        """Call a method of the other process, which is not waited for."""
         if not self._is_gone:
             self._transport.write(to_frame(pickle_call(Call(0, method, arguments))))
 
@@ -259,7 +266,7 @@ class RemoteEngine:
 
     def _tell_taken(self) -> None:
         taken, self._taken = self._taken, {}
-        self._tell(EngineServer.take, taken)
+        self.tell(EngineServer.take, taken)
 
     def _take_answer(self, data: bytes) -> None:
         answer = Answer(*pickle.loads(data))
@@ -306,9 +313,32 @@ def _adapter_set(adapters: Mapping[str, Adapter], engine: RemoteEngine) -> Adapt
 
     def unload(adapter: Adapter) -> None:
         if (current := find()) is not None:
-            current._tell(EngineServer.unload_adapter, adapter)
+            current.tell(EngineServer.unload_adapter, adapter)
 
     return AdapterSet(adapters, unload)
+
+
+class RemoteJournalReader:
+    """The journal of an engine in another process."""
+
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    async def read(self, after: int, seconds: float) -> Seq[CacheBatch]:
+        """Return the next batches after that number; raises EventsLostError."""
+        return await self._engine.ask(EngineServer.read_journal, after, seconds)
+
+    async def begin_snapshot(self) -> SnapshotFacts:
+        """Begin a snapshot."""
+        return await self._engine.ask(EngineServer.begin_snapshot)
+
+    async def part(self, last: int, index: int) -> Seq[Stored]:
+        """Return a part of the snapshot; raises EventsLostError."""
+        return await self._engine.ask(EngineServer.snapshot_part, last, index)
+
+    def end_snapshot(self, last: int) -> None:
+        """Forget a snapshot that is not read on."""
+        self._engine.tell(EngineServer.end_snapshot, last)
 
 
 class _CountedStream(TokenStream):

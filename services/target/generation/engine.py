@@ -31,6 +31,7 @@ from services.target.generation.deliveries import Deliveries
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, OffloadFigures, SequenceFigures
 from services.target.generation.fingerprint import fingerprint_of
+from services.target.generation.journalled_step import with_journal
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
@@ -107,9 +108,9 @@ class TargetEngine:
         self._calls = DeferredCalls()
         self._deliveries = deliveries or self._calls
         self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), self.speculation, self._deliveries)
-        self._loop = EngineLoop(
-            self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry, pulse_memory=pulse_memory
-        )
+        worker, self.journal = with_journal(self._step, config, model.blocks, self.offload, self.ask)
+        expiry = self.scheduler.next_expiry
+        self._loop = EngineLoop(worker, on_failure=on_failure, next_expiry=expiry, pulse_memory=pulse_memory)
         self._threads = ThreadPoolExecutor(_MOST_PREPARED, "prepare")
         self._sequences: dict[int, Sequence] = {}  # by their numbers; for the engine thread
         self.unload_adapter = _unloader(model.adapter_loader, self._loop)

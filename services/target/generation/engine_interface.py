@@ -15,6 +15,7 @@ from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.generation.engine_facts import EngineFacts
 from services.target.generation.engine_figures import EngineFigures, EngineLoad, SequenceFigures
+from services.target.generation.journal_reader import JournalReader
 from services.target.sequence.generation import Generation
 from services.target.speculation.link.draft_links import DraftLinks
 
@@ -37,6 +38,10 @@ class Engine(Protocol):
     @property
     def adapters(self) -> AdapterSet:
         """The adapters that requests may name."""
+
+    @property
+    def journal(self) -> JournalReader | None:
+        """What its prefix cache stores and removes, if `kv_events` is set."""
 
     @property
     def pulse(self) -> Pulse:

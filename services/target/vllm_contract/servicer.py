@@ -5,7 +5,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import NoReturn
 
@@ -14,8 +14,10 @@ from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2, vllm_engine_pb
 
 from outrider.v1 import generation_pb2
 from services.engine.range import Range
+from services.service.admission import Admission, Work
 from services.service.errors import (
     InvalidRequestError,
+    ReaderStalledError,
     RequestCancelledError,
     UnavailableError,
     UnimplementedError,
@@ -23,15 +25,18 @@ from services.service.errors import (
 from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer, Responses
 from services.target.api.stream_writer import StreamWriter
+from services.target.generation.engine_interface import Engine
 from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
 from services.target.vllm_contract.answers import Answers
 from services.target.vllm_contract.field_names import in_contract
 from services.target.vllm_contract.gbnf import GbnfReader
+from services.target.vllm_contract.kv_events import follow
 from services.target.vllm_contract.request import read_embed_request, read_request
 from services.target.vllm_contract.server_facts import write_loads, write_model_info, write_server_info
 from services.target.vllm_contract.tokenizer_archive import TokenizerArchive
 
 _MOST_ABORTED = 1024  # requests by one call
+_MOST_SUBSCRIBERS = 16
 
 
 class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
@@ -40,6 +45,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     def __init__(self, generation: GenerationServicer) -> None:
         self._generation = generation
         self._calls, self._gbnf, self._tokenizer = AbortableCalls(), GbnfReader(), TokenizerArchive()
+        self._subscribers = Admission(Work.SUBSCRIBERS, _MOST_SUBSCRIBERS, _MOST_SUBSCRIBERS // 2)
         self._began, self._heard_at = time.monotonic(), 0.0
 
     def register(self, server: aio.Server) -> None:
@@ -168,6 +174,30 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         """Refuse with UNIMPLEMENTED."""
         raise UnimplementedError("this server has no profiler that calls stop")
 
-    async def SubscribeKvEvents(self, request: common_pb2.SubscribeKvEventsRequest, context: Context) -> NoReturn:
-        """Refuse with UNIMPLEMENTED."""
-        raise UnimplementedError("this server sends no events of its KV cache")
+    async def SubscribeKvEvents(self, request: common_pb2.SubscribeKvEventsRequest, context: Context) -> None:
+        """Write what the first model's prefix cache stores and removes, from a number on, or for 0 after a snapshot.
+
+        It does not load a model, and ends when another one takes its place.
+        """
+        engine = self._generation.serving().engine
+        if (journal := engine.journal) is None:
+            raise UnimplementedError("this server sends no events of its KV cache: it was started without --kv-events")
+        with self._subscribers.admit(1, self._generation.callers.of(context)):
+            try:
+                async with (
+                    self._generation.writer(context) as writer,
+                    aclosing(follow(journal, request.start_sequence_number)) as batches,
+                ):
+                    await writer.write_headers()
+                    self._check_engine(engine)
+                    async for batch in batches:
+                        self._check_engine(engine)  # else the server would wait for this call when it ends
+                        if batch is not None:
+                            await writer.write(batch)
+            except ReaderStalledError as error:
+                raise UnavailableError("the subscriber has taken nothing for too long: subscribe again") from error
+
+    def _check_engine(self, engine: Engine) -> None:
+        """Raise UnavailableError if another engine is served now, or none."""
+        if self._generation.serving().engine is not engine:
+            raise UnavailableError("the model was loaded again: subscribe again")
