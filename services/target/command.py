@@ -16,6 +16,7 @@ from services.service.options import OptionGroups, engine_config, gibibytes, ser
 from services.service.options import add_options as add_service_options
 from services.service.service_process import run_service
 from services.target.engines.model_setup import ModelSetup
+from services.target.kv_events.zmq_config import ZmqConfig
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
@@ -180,6 +181,17 @@ def _add_offload(group: "argparse._ArgumentGroup") -> None:
         help="let routers with the scope kv-events follow by vLLM's contract what the prefix cache of the first model "
         "holds, with the tokens of prompts",
     )
+    group.add_argument(
+        "--kv-events-zmq",
+        metavar="ADDRESS",
+        help="send them by ZMQ, too, as vLLM does: listen at tcp://*:PORT or ipc://PATH, or connect to tcp://HOST:PORT",
+    )
+    group.add_argument(
+        "--kv-events-replay", metavar="ADDRESS", help="where subscribers by ZMQ get batches that they have missed"
+    )
+    group.add_argument(
+        "--kv-events-topic", metavar="TOPIC", help="their topic by ZMQ (default: kv@HOST@MODEL, as llm-d reads it)"
+    )
 
 
 def _add_parser(group: "argparse._ArgumentGroup", kind: str, syntaxes: Iterable[str]) -> None:
@@ -212,6 +224,7 @@ def run(arguments: argparse.Namespace) -> int:
             vllm_contract=arguments.vllm_contract,
             telemetry=telemetry,
             fronts=num_fronts(arguments),
+            zmq=_zmq_config(arguments),
         )
 
     return run_service("target", make, log_format=arguments.log_format)
@@ -227,6 +240,15 @@ def num_fronts(arguments: argparse.Namespace) -> int:
     if chosen > 1 and is_path:
         raise ConfigError(f"fronts is {chosen}; it must be 0 or 1 where listen is unix:PATH")
     return int(chosen)
+
+
+def _zmq_config(arguments: argparse.Namespace) -> ZmqConfig | None:
+    endpoint, replay, topic = arguments.kv_events_zmq, arguments.kv_events_replay, arguments.kv_events_topic
+    if endpoint is not None:
+        return ZmqConfig(endpoint=endpoint, replay=replay, topic=topic)
+    if (replay, topic) != (None, None):
+        raise ConfigError("kv_events_replay and kv_events_topic must not be set without kv_events_zmq")
+    return None
 
 
 def _residency(arguments: argparse.Namespace) -> ResidencyConfig:

@@ -1,12 +1,14 @@
 """TargetServer: the life of the target service: listen, load, warm up, serve, drain."""
 
 from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING
 
 from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.engine.config import ConfigError
+from services.service.access.clear_text import check_clear_text
 from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
 from services.service.life.availability import Availability
@@ -19,6 +21,7 @@ from services.target.api.target_admin import TargetAdmin
 from services.target.engines.model_setup import ModelSetup
 from services.target.fronts.fronts import Fronts
 from services.target.generation.engine import TargetEngine
+from services.target.kv_events.zmq_config import ZmqConfig
 from services.target.metrics.request_traces import RequestTraces
 from services.target.models.models_metrics import ModelsMetrics
 from services.target.models.residency_config import ResidencyConfig
@@ -28,6 +31,9 @@ from services.target.vllm_contract.contract import open_contract
 from services.telemetry.call_metrics import CallMetrics
 from services.telemetry.telemetry import Telemetry
 from services.telemetry.telemetry_config import TelemetryConfig
+
+if TYPE_CHECKING:
+    from services.target.kv_events.zmq_publisher import ZmqPublisher
 
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 _SHUTTING_DOWN = "the server is shutting down"
@@ -45,16 +51,18 @@ class TargetServer:
         vllm_contract: bool | None = None,
         telemetry: TelemetryConfig | None = None,
         fronts: int = 0,
+        zmq: ZmqConfig | None = None,
     ) -> None:
         """The first of `models` serves requests that name none. `residency` is when models are loaded, by default all
         at the start; for `vllm_contract` see open_contract. With two `fronts` or more, so many other processes have
-        the connections of clients. Raises ConfigError.
+        the connections of clients. `zmq` is where KV events are published, too. Raises ConfigError.
         """
         self._telemetry, self.reload = Telemetry(telemetry, "outrider-target"), Reload()
         self._callers, self._drain_seconds = read_callers(server.tokens_file), server.drain_seconds
         self.availability = Availability(self._set_availability)
         self.models = TargetModels(models, server, self.availability, residency or ResidencyConfig())
         self._servicer = self._new_servicer(server)
+        self._publisher = self._new_publisher(zmq, server)
         self._server = self._new_server(server, vllm_contract, fronts)
         admin = TargetAdmin(
             self.availability,
@@ -75,8 +83,8 @@ class TargetServer:
 
     def _new_server(self, server: ServerConfig, vllm_contract: bool | None, fronts: int) -> RpcServer | Fronts:
         contract = open_contract(vllm_contract, self._servicer)
-        if contract is None and self.models.first.config.kv_events:
-            raise ConfigError("kv_events must not be set where vLLM's contract is not served, by which they are sent")
+        if contract is None and self._publisher is None and self.models.first.config.kv_events:
+            raise ConfigError("kv_events needs vLLM's contract or kv_events_zmq, by which events are sent")
 
         def register(rpc: aio.Server) -> None:
             add_GenerationServiceServicer_to_server(self._servicer, rpc)
@@ -89,6 +97,17 @@ class TargetServer:
         if fronts > 1:
             return Fronts(server, self._callers, services, register, progress, count=fronts, checks=checks)
         return RpcServer(server, self._callers, services, register, progress, checks=checks)
+
+    def _new_publisher(self, zmq: ZmqConfig | None, server: ServerConfig) -> "ZmqPublisher | None":
+        if zmq is None:
+            return None
+        if not self.models.first.config.kv_events:
+            raise ConfigError("kv_events_zmq must not be set without kv_events")
+        for option, address in zmq.network_addresses:
+            check_clear_text(option, address, "use ipc://PATH", is_allowed=server.insecure)
+        from services.target.kv_events.zmq_publisher import ZmqPublisher  # whose packages may be missing
+
+        return ZmqPublisher(zmq, self.models.first)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         tracing = self._telemetry.tracing
@@ -106,6 +125,8 @@ class TargetServer:
         metrics = ModelsMetrics(self.models, prefix=self._telemetry.config.metrics_prefix)
         self._telemetry.start(CallMetrics(self._server.calls), metrics, find_processes=self._process_ids)
         await self.admin.start()
+        if self._publisher is not None:
+            await self._publisher.start()
         return await self._server.start()
 
     async def open(self) -> None:
@@ -128,6 +149,8 @@ class TargetServer:
         """
         await self.availability.obstruct(_SHUTTING_DOWN)
         await self.models.drain(self._drain_seconds, _SHUTTING_DOWN)
+        if self._publisher is not None:
+            await self._publisher.close()
         await self._server.stop()
         await self.admin.stop()
         await self.models.close()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.models.checkpoints import Kind, random_checkpoint
+from tests.harness.models.lora_folders import write_adapter
 from tests.harness.servers.few_processes import few_processes  # noqa: F401
 from tests.harness.servers.server import RunningTarget, target_server
 
@@ -28,3 +29,8 @@ def target(shared_target: RunningTarget) -> Iterator[RunningTarget]:
     """The shared server; after the test no sequence and no KV block is left in it."""
     yield shared_target
     shared_target.assert_all_free()
+
+
+@pytest.fixture(scope="session")
+def loras(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {"a": write_adapter(tmp_path_factory.mktemp("loras") / "a", model, seed=1)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from smg_grpc_proto.generated import common_pb2
+from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2_grpc
 
 from services.engine.cache import cache_journal
 from services.engine.cache.cache_journal import CacheEvent, Cleared, Medium, Removed, Stored
@@ -16,12 +16,14 @@ from services.engine.config import ConfigError
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from tests.harness.cache_index import CacheIndex, cached_texts
-from tests.harness.models.lora_folders import write_adapter
+from services.target.vllm_contract import servicer
+from tests.harness.cache_index import CacheIndex
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
-from tests.rpc.harness.requests import stream, stream_request
 from tests.vllm_contract.asking import contract_request, stub_of
+from tests.vllm_contract.cache_work import generate, is_as_it_is, work
 
+NARROW = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
 _MEDIA = {
     common_pb2.KV_CACHE_TIER_DEVICE: Medium.DEVICE,
     common_pb2.KV_CACHE_TIER_HOST: Medium.HOST,
@@ -52,14 +54,14 @@ class Subscriber:
     """Reads in a thread of its own, and keeps an index."""
 
     def __init__(
-        self, target: RunningTarget, start: int = 0, metadata: Any = None, *, keeps_index: bool = True
+        self, target: RunningTarget, start: int = 0, metadata: Any = None, *, keeps_index: bool = True, stub: Any = None
     ) -> None:
         """From amid the events no index can be kept."""
         self._keeps_index = keeps_index
         self.index, self.batches, self.error = CacheIndex(), SimpleQueue[common_pb2.KvEventBatch](), ""
         self.last = 0
         request = common_pb2.SubscribeKvEventsRequest(start_sequence_number=start)
-        self._call = stub_of(target).SubscribeKvEvents(request, timeout=120, metadata=metadata)
+        self._call = (stub or stub_of(target)).SubscribeKvEvents(request, timeout=120, metadata=metadata)
         self._thread = Thread(target=self._read)
         self._thread.start()
 
@@ -84,21 +86,16 @@ class Subscriber:
         self._thread.join()
 
 
-def generate(target: RunningTarget, text: str, **fields: Any) -> None:
-    stream(target, stream_request(prompt={"text": text}, stop={"max_tokens": 40, "ignore_eos": True}, **fields))
+def tell_much(target: RunningTarget) -> None:
+    """Note more than any connection holds; of blocks that are not there."""
+    journal = journal_of(target)
 
+    def change() -> None:
+        for block in range(1000, 3000):
+            journal.store(("\0", (1 << 30,) * 500), block)
+            journal.publish()
 
-def work(target: RunningTarget) -> None:
-    """Share prefixes, evict, and use adapters and salts."""
-    for turn in range(4):
-        generate(target, "one two three four five six seven eight " * 3 + "nine " * turn)
-        generate(target, f"{turn} " * 60, cache={"salt": "some"} if turn % 2 else {})
-    generate(target, "one two three four five six seven eight " * 3, lora="a")
-
-
-@pytest.fixture(scope="module")
-def loras(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {"a": write_adapter(tmp_path_factory.mktemp("loras") / "a", model, seed=1)}
+    target.on_engine_thread(change)
 
 
 def journal_of(target: RunningTarget) -> cache_journal.CacheJournal:
@@ -111,17 +108,6 @@ def kept_snapshots(target: RunningTarget) -> bool:
     return bool(journal_of(target)._snapshots)
 
 
-def told_scope(scope: str) -> str:
-    """Without the hash of an adapter's files."""
-    adapter, _, salt = scope.partition("\0")
-    return f"{adapter.rpartition(' ')[0]}\0{salt}"
-
-
-def is_as_it_is(subscriber: Subscriber, target: RunningTarget) -> bool:
-    found = target.on_engine_thread(lambda: cached_texts(target.engine.blocks))
-    return subscriber.index.texts() == {(told_scope(scope), tokens) for scope, tokens in found}
-
-
 @pytest.mark.parametrize("offload", [None, 1 << 16], ids=["without offload", "with offload"])
 def test_an_index_of_events_alone_is_the_caches_own(model: Path, loras: dict[str, Path], offload: int | None) -> None:
     settings: dict[str, Any] = {"kv_blocks": 16, "kv_offload_memory": offload, "loras": loras}
@@ -129,13 +115,13 @@ def test_an_index_of_events_alone_is_the_caches_own(model: Path, loras: dict[str
         generate(target, "what was there before the subscriber came " * 3)
         subscriber = Subscriber(target)
         work(target)
-        wait_until(lambda: is_as_it_is(subscriber, target))
+        wait_until(lambda: is_as_it_is(subscriber.index, target))
         assert subscriber.index.texts()
         assert bool(subscriber.index.hashes(Medium.HOST)) == (offload is not None)
         target.engine.forget_cache().result()
         wait_until(lambda: not subscriber.index.copies)
         work(target)
-        wait_until(lambda: is_as_it_is(subscriber, target))
+        wait_until(lambda: is_as_it_is(subscriber.index, target))
         late = Subscriber(target)
         wait_until(lambda: late.index.copies == subscriber.index.copies)
         for each in (subscriber, late):
@@ -213,9 +199,9 @@ def test_a_subscriber_of_a_model_that_is_unloaded_is_told(model: Path) -> None:
         assert Subscriber(target).join() == "UNAVAILABLE"
 
 
-def has_room(target: RunningTarget) -> bool:
+def has_room(target: RunningTarget, stub: Any = None) -> bool:
     """Whether another subscriber of this caller is served, who leaves again; a place is given back after a call."""
-    another = Subscriber(target)
+    another = Subscriber(target, stub=stub, keeps_index=False)
     while another._thread.is_alive() and another.batches.empty():
         another._thread.join(0.01)
     another.leave()
@@ -232,6 +218,44 @@ def test_only_so_many_subscribers_of_one_caller_are_served(model: Path) -> None:
         wait_until(lambda: has_room(target))
         for each in served[1:]:
             each.leave()
+
+
+def test_a_subscriber_that_takes_nothing_is_dropped(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servicer, "_MOST_SUBSCRIBERS", 2)  # one for each caller
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, reader_timeout=0.5)
+    with (
+        target_server(model, kv_events=True, server=config) as target,
+        grpc.insecure_channel(target.address, NARROW) as channel,
+    ):
+        stub = vllm_engine_pb2_grpc.VllmEngineStub(channel)
+        call = stub.SubscribeKvEvents(common_pb2.SubscribeKvEventsRequest(), timeout=120)
+        next(call)
+        assert Subscriber(target, stub=stub).join() == "RESOURCE_EXHAUSTED"
+        tell_much(target)
+        wait_until(lambda: has_room(target, stub))
+        with pytest.raises(grpc.RpcError) as failure:
+            list(call)
+        assert (failure.value.code(), failure.value.details()) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the subscriber has taken nothing for too long: subscribe again",
+        )
+
+
+def test_a_call_that_is_cancelled_leaves_no_snapshot(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_journal, "_PART_BLOCKS", 1)
+    with target_server(model, kv_events=True) as target:
+        tell_much(target)
+        call = stub_of(target).SubscribeKvEvents(common_pb2.SubscribeKvEventsRequest(), timeout=120)
+        assert next(call).snapshot.count == 2000
+        assert kept_snapshots(target)
+        call.cancel()
+        wait_until(lambda: not kept_snapshots(target))
+
+
+def test_a_model_whose_layers_carry_states_is_refused() -> None:
+    folder = further_checkpoint(Further.QWEN3_5)
+    with pytest.raises(ConfigError, match="kv_events"), target_server(folder, kv_events=True):
+        pass
 
 
 def test_they_need_the_contract_and_a_prefix_cache(model: Path) -> None:

@@ -26,11 +26,12 @@ from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer, Responses
 from services.target.api.stream_writer import StreamWriter
 from services.target.generation.engine_interface import Engine
+from services.target.kv_events.follow import follow
 from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
 from services.target.vllm_contract.answers import Answers
 from services.target.vllm_contract.field_names import in_contract
 from services.target.vllm_contract.gbnf import GbnfReader
-from services.target.vllm_contract.kv_events import follow
+from services.target.vllm_contract.kv_events import write_batch
 from services.target.vllm_contract.request import read_embed_request, read_request
 from services.target.vllm_contract.server_facts import write_loads, write_model_info, write_server_info
 from services.target.vllm_contract.tokenizer_archive import TokenizerArchive
@@ -193,7 +194,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
                     async for batch in batches:
                         self._check_engine(engine)  # else the server would wait for this call when it ends
                         if batch is not None:
-                            await writer.write(batch)
+                            await writer.write(write_batch(batch))
             except ReaderStalledError as error:
                 raise UnavailableError("the subscriber has taken nothing for too long: subscribe again") from error
 

@@ -19,6 +19,7 @@ from services.service.server_config import ServerConfig
 from services.target.engines.model_drafts import ModelDrafts
 from services.target.engines.model_setup import ModelSetup
 from services.target.generation.engine import TargetEngine
+from services.target.kv_events.zmq_config import ZmqConfig
 from services.target.message.syntax import AUTO
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
@@ -41,10 +42,11 @@ class RunningTarget:
         vllm_contract: bool | None = None,
         residency: ResidencyConfig | None = None,
         fronts: int = 0,
+        zmq: ZmqConfig | None = None,
     ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(models, server, vllm_contract, residency, fronts))
+            self.server: TargetServer = self.call(_make(models, server, vllm_contract, residency, fronts, zmq))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -157,6 +159,7 @@ def target_server(
     lora_dir: Path | None = None,
     own_process: bool = False,
     fronts: int = 0,
+    zmq: ZmqConfig | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
@@ -177,7 +180,7 @@ def target_server(
         own_process=own_process,
     )
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget([setup, *further], server, vllm_contract, residency, fronts)
+    running = RunningTarget([setup, *further], server, vllm_contract, residency, fronts, zmq)
     try:
         if loads:
             running.call(running.server.open())
@@ -206,5 +209,6 @@ async def _make(
     vllm_contract: bool | None,
     residency: ResidencyConfig | None,
     fronts: int,
+    zmq: ZmqConfig | None,
 ) -> TargetServer:
-    return TargetServer(models, server, vllm_contract=vllm_contract, residency=residency, fronts=fronts)
+    return TargetServer(models, server, vllm_contract=vllm_contract, residency=residency, fronts=fronts, zmq=zmq)

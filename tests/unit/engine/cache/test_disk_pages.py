@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from services.engine.cache.cache_journal import CacheJournal, Medium, Removed, Stored
 from services.engine.cache.disk_pages import DiskPages
 from services.engine.cache.page_file import PageFile, PageFileInUseError
 from services.engine.cache.page_key import PageKey, scope_digest
@@ -124,6 +125,22 @@ def test_a_page_whose_slot_is_being_overwritten_is_dropped(tmp_path: Path) -> No
     store = DiskPages(page_file(tmp_path))
     assert held(store) == [1, 2, 3]
     assert store.num_dropped == 1
+    store.close()
+
+
+def test_who_follows_the_cache_is_told_of_a_damaged_page(tmp_path: Path) -> None:
+    store, journal = DiskPages(page_file(tmp_path)), CacheJournal(Medium.DISK)
+    store.report_to(journal)
+    journal.store(("", KEYS[0].token_ids), 0)
+    journal.evict(0)
+    put(store, 0)
+    store.flush()
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes().replace(page(0).tobytes(), page(1).tobytes()))
+    assert held(store) == []
+    (*_, stored, removed) = journal._pending
+    assert isinstance(stored, Stored)
+    assert (stored.medium, removed) == (Medium.DISK, Removed(stored.hash, Medium.DISK))
     store.close()
 
 
