@@ -24,6 +24,7 @@ _GROUPS = {
         "chat": ("services.cli.chat.command", "hold a conversation with the model, in a terminal or through a pipe"),
         "embed": ("services.cli.calls.embed", "print embeddings of texts"),
         "score": ("services.cli.calls.score", "print how likely texts are after a prompt"),
+        "verify": ("services.cli.calls.verify", "ask a server whether an answer is what the model gives"),
         "session": ("services.cli.calls.session", "keep the beginning of prompts on a server, under a name"),
     },
     "operate": {

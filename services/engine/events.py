@@ -39,6 +39,7 @@ class PredictionSource(Enum):
     DRAFT = auto()
     LOOKUP = auto()
     ATTACHED = auto()
+    EXPECTED = auto()  # by the request
 
 
 class TokenRecord(NamedTuple):  # which is made faster than a frozen dataclass
@@ -225,7 +226,10 @@ class SpeculationSeconds:
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Counts of the predictions of one sequence; position i counts the i-th prediction of each pass."""
+    """Counts of the predictions of one sequence; position i counts the i-th prediction of each pass.
+
+    Those that the request expects are many, and are counted by their source only.
+    """
 
     passes: int = 0  # passes that sampled at least one token
     offered: list[int] = field(default_factory=list)
@@ -248,6 +252,8 @@ class SpeculationStats:
             stats.passes += 1
             stats.offered += num_offered
             stats.accepted += num_accepted
+        if source is PredictionSource.EXPECTED:
+            return
         self._reach(num_offered)
         for position in range(num_offered):
             self.offered[position] += 1

@@ -41,6 +41,7 @@ class SpeculationPolicy:
     mode: SpeculationMode = SpeculationMode.AUTO
     num_predictions: int | None = None  # the most in each pass; None: the source decides
     lookup: bool = True  # whether predictions may be taken from repetitions in the text
+    expected: tuple[int, ...] = ()  # the tokens with which the answer may begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

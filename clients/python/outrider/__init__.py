@@ -40,6 +40,7 @@ from outrider.errors import (
     Violation,
 )
 from outrider.generate_options import GenerateOptions, Loop
+from outrider.proof import Proof
 from outrider.request import Prompt
 from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
@@ -67,6 +68,7 @@ from outrider.types import (
     Timings,
     Usage,
 )
+from outrider.verification import Verdict
 from outrider.vocabulary_match import VocabularyMatch
 
 __version__ = "0.1.0"  # of the server too
@@ -111,6 +113,7 @@ __all__ = [
     "PredictionSource",
     "Prefill",
     "Prompt",
+    "Proof",
     "ReasoningDelta",
     "Received",
     "RejectedPrediction",
@@ -138,6 +141,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Usage",
+    "Verdict",
     "Violation",
     "VocabularyMatch",
 ]

@@ -14,6 +14,8 @@ from outrider.chat.options import ChatOptions
 from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
 from outrider.errors import NotFound, as_error
 from outrider.generate_options import GenerateOptions
+from outrider.generation import Generation
+from outrider.proof import Proof
 from outrider.request import (
     Prompt,
     build_detokenize_request,
@@ -38,6 +40,7 @@ from outrider.v1.generation_pb2 import (
     ListSessionsRequest,
 )
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+from outrider.verification import Verdict, Verification
 
 Answer = TypeVar("Answer")
 
@@ -120,6 +123,17 @@ class Client:
             for _ in stream:
                 pass
             return stream.result
+
+    def verify(self, proof: Proof, *, timeout: float | None = None) -> Verdict:
+        """Return whether an answer (`Result.proof`) is what the model gives; raises FingerprintMismatch if no server
+        has its fingerprint.
+        """
+        verification = Verification(proof)
+        with Stream(self._pool, Generation(verification.request, self._pool.attempts(timeout))) as stream:
+            for chunk in stream:
+                if verification.take(chunk):
+                    return verification.end()
+            return verification.end(stream.result)
 
     def score(
         self,

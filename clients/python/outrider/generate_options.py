@@ -123,6 +123,8 @@ class GenerateOptions(ChatOptions, total=False):
     """Predictions to verify in each pass, with `speculation="always"`."""
     lookup: bool | None
     """Whether the text may be predicted from its own repetitions."""
+    expected_token_ids: Sequence[int] | None
+    """The tokens that the answer may begin with, which are verified as predictions."""
     prefix_cache: bool | None
     """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
     cache_salt: str | None

@@ -3,6 +3,7 @@
 from outrider.chat.decode import parse_deltas
 from outrider.chat.message import MessageDelta, message_of
 from outrider.errors import FingerprintMismatch, OutriderError, Unavailable
+from outrider.proof import Proof
 from outrider.response import (
     parse_chunk,
     parse_finish_reason,
@@ -68,15 +69,35 @@ class Generation:
         """The request to send now: the original one until the generation has started, then its continuation."""
         if self.started is None:
             return self._request
+        request = self._continuation(self.started)
+        request.continue_from.token_ids.extend(self._token_ids)
+        return request
+
+    def _continuation(self, started: Started) -> generation_pb2.StreamGenerateRequest:
+        """The request to continue without any tokens."""
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
         self.set_prompt(request)
         request.ClearField("best_of")  # what has started is the best already
-        request.sampling.seed = self.started.seed
-        request.request_id = self.started.request_id
-        request.continue_from.fingerprint = self.started.fingerprint
-        request.continue_from.token_ids.extend(self._token_ids)
+        request.sampling.seed = started.seed
+        request.request_id = started.request_id
+        request.continue_from.fingerprint = started.fingerprint
         return request
+
+    def _proof(self, started: Started, finished: generation_pb2.Finished) -> Proof:
+        request = self._continuation(started)
+        for name in ("request_id", "priority", "cache", "speculation", "output"):
+            request.ClearField(name)
+        request.stop.ClearField("time_limit")
+        if self._request.output.show_special_tokens:
+            request.output.show_special_tokens = True
+        return Proof(
+            request=request,
+            request_digest=finished.proof.request_digest,
+            token_ids=tuple(self._token_ids),
+            text="".join(self._text),
+            finish_reason=parse_finish_reason(finished.reason),
+        )
 
     def set_prompt(self, request: generation_pb2.StreamGenerateRequest) -> None:
         """Have a request begin with the ids of the prompt, once the generation has started.
@@ -149,7 +170,8 @@ class Generation:
 
     def failed(self, error: OutriderError) -> float:
         """Seconds to wait before the next call; raises the error if there is to be none."""
-        return self._attempts.failed(error, resuming=self.started is not None)
+        is_resuming = self.started is not None or self._request.HasField("continue_from")
+        return self._attempts.failed(error, resuming=is_resuming)
 
     def received(self) -> Received:
         """All that has arrived so far."""
@@ -183,4 +205,5 @@ class Generation:
             suppressed=tuple(self._suppressed),
             resumed=self.resumed,
             message=message_of(self._deltas) if self._request.output.message_deltas else None,
+            proof=self._proof(self.started, finished) if finished.HasField("proof") else None,
         )

@@ -51,6 +51,7 @@ _FIELDS = {
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
     "lookup": "speculation.lookup",
+    "expected_token_ids": "speculation.expected.ids",
     "tools": "prompt.chat.tools",
     "tool_choice": "prompt.chat.tool_choice",
     "parallel_tool_calls": "prompt.chat.tool_choice.parallel",

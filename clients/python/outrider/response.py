@@ -48,6 +48,7 @@ _SOURCES: dict[int, PredictionSource] = {
     common_pb2.PREDICTION_SOURCE_DRAFT: PredictionSource.DRAFT,
     common_pb2.PREDICTION_SOURCE_LOOKUP: PredictionSource.LOOKUP,
     common_pb2.PREDICTION_SOURCE_ATTACHED: PredictionSource.ATTACHED,
+    common_pb2.PREDICTION_SOURCE_EXPECTED: PredictionSource.EXPECTED,
 }
 
 

@@ -22,6 +22,8 @@ class PredictionSource(StrEnum):
     """An earlier place of the prompt and the answer that reads the same."""
     ATTACHED = "attached"
     """A drafter that is attached to the target."""
+    EXPECTED = "expected"
+    """By the request, to verify an answer."""
     UNKNOWN = "unknown"
     """The server named a source that this version of the client does not know."""
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from outrider.chat.message import Message, MessageDelta
 from outrider.notebook.html import answer_html, table_html
+from outrider.proof import Proof
 from outrider.token_record import PredictionSource, RejectedPrediction, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
 
@@ -218,6 +219,8 @@ class Result:
     """Of several samples all but the first."""
     message: Message | None = None
     """The answer as a message of a conversation, if asked for."""
+    proof: Proof | None = None
+    """By which any server of the fingerprint can verify it; None if the server is older than this client."""
 
     def _repr_html_(self) -> str:
         answers = (self, *self.further_samples)

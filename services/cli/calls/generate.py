@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence as Seq
+from pathlib import Path
 from typing import cast
 
 from outrider import Client, GenerateOptions, Loop, MessageDelta, Prompt, Result, Token, ToolCall, ToolCallStart
@@ -22,6 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
         result = _generate(arguments, out, err)
         _list((*result.prompt_records, *result.tokens), out)
         err.note(summary(result))
+        if arguments.proof is not None:
+            _write_proof(result, arguments.proof)
         return 0
 
     return exit_code("generate", act)
@@ -43,6 +46,12 @@ def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: 
             raise
     out.text("\n")
     return stream.result
+
+
+def _write_proof(result: Result, path: Path) -> None:
+    if result.proof is None:
+        raise ValueError("--proof: the server is older, and sends none")
+    path.write_text(result.proof.to_json() + "\n")
 
 
 def _shown(delta: MessageDelta) -> str:

@@ -167,6 +167,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     _add_flag(group, "logprobs", rows)
     _add_flag(group, "prompt_logprobs", "the tokens of the prompt too")
     group.add_argument("--top-candidates", type=int, metavar="N", help="the N best candidates below each token")
+    proof = "write the answer with all that it depends on to this file, for `outrider verify`"
+    group.add_argument("--proof", type=Path, metavar="FILE", help=proof)
 
 
 def _add_flag(group: "argparse._ArgumentGroup", name: str, text: str) -> None:

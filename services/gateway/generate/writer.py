@@ -17,7 +17,8 @@ from services.gateway.openai.problem_body import problem_body
 
 _SENT_BEFORE = ("started", "text", "token_ids", "tokens", "pass_reports", "prompt_records")
 _NOT_REQUESTED = ("further_samples", "message")
-_END = [field.name for field in fields(Result) if field.name not in (*_SENT_BEFORE, *_NOT_REQUESTED)]
+_WRITTEN_APART = ("proof",)  # which repeats the answer
+_END = [field.name for field in fields(Result) if field.name not in (*_SENT_BEFORE, *_NOT_REQUESTED, *_WRITTEN_APART)]
 
 
 class GenerateWriter:
@@ -71,7 +72,8 @@ class GenerateWriter:
 
 
 def _end(result: Result) -> Json:
-    return _json({name: getattr(result, name) for name in _END})
+    digest = "" if result.proof is None else result.proof.request_digest
+    return _json({name: getattr(result, name) for name in _END} | {"request_digest": digest})
 
 
 def _json(value: dict[str, Any]) -> Json:

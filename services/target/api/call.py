@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Self
 
 from outrider.v1 import generation_pb2
-from services.engine.events import Aborted, Failed, Progress, Refused, Scheduled
+from services.engine.events import Aborted, Failed, Finished, Progress, Refused, Scheduled
 from services.engine.request import Request
 from services.service.access.caller import Caller
 from services.service.admission import Reservation
 from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, Violation
 from services.target.api.answer_reader import AnswerReader
 from services.target.api.request_messages import GenerationRequest
-from services.target.api.responses import write_event, write_starts
+from services.target.api.responses import write_event, write_proof, write_starts
 from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_traces import RequestTrace
 from services.target.models.served_model import ServedModel
@@ -159,6 +159,8 @@ async def response_stream(
                 raise bad_continuation(event.message)
             for response in write_event(event, generations[sample].request, model.tokenizer):
                 response.sample = sample
+                if isinstance(event, Finished):
+                    response.finished.proof.CopyFrom(await write_proof(generations[sample].request, model))
                 if readers is not None:
                     readers[sample].complete(response)
                 yield response

@@ -13,6 +13,7 @@ _SOURCES = {
     PredictionSource.DRAFT: common_pb2.PREDICTION_SOURCE_DRAFT,
     PredictionSource.LOOKUP: common_pb2.PREDICTION_SOURCE_LOOKUP,
     PredictionSource.ATTACHED: common_pb2.PREDICTION_SOURCE_ATTACHED,
+    PredictionSource.EXPECTED: common_pb2.PREDICTION_SOURCE_EXPECTED,
 }
 
 

@@ -1,5 +1,6 @@
 """Responses: writes the events of a generation as messages, and its text as the parts of a chat message."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
@@ -24,6 +25,7 @@ from services.engine.events import (
 )
 from services.engine.grammar.source import GrammarSource
 from services.engine.request import Request
+from services.engine.request_digest import request_digest
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.records import write_records, write_source
 from services.target.api.request_messages import GenerationRequest
@@ -106,6 +108,14 @@ def write_event(
             yield response(chunk=_write_chunk(event, tokenizer))
         case Finished():
             yield response(finished=_write_finished(event))
+
+
+async def write_proof(request: Request, model: ServedModel) -> generation_pb2.AnswerProof:
+    """What the answer's bytes depend on."""
+    digest = await asyncio.to_thread(request_digest, request)  # of a prompt that may be long
+    return generation_pb2.AnswerProof(
+        fingerprint=model.fingerprint.digest, seed=request.sampling.seed, request_digest=digest
+    )
 
 
 def write_whole(
@@ -232,7 +242,8 @@ def _write_rejected(token_id: int, tokenizer: Tokenizer) -> common_pb2.RejectedP
 
 def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
     """The message of one generation's speculation statistics."""
-    predicted, accepted = sum(stats.offered), sum(stats.accepted)
+    predicted = sum(source.offered for source in stats.by_source.values())
+    accepted = sum(source.accepted for source in stats.by_source.values())
     histogram = _histogram(stats)
     num_spec_steps = sum(histogram)
     message = common_pb2.SpeculationStats(
@@ -248,7 +259,7 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
         draft_losses=stats.losses,
         draft_returns=stats.returns,
         num_spec_steps=num_spec_steps,
-        mean_acceptance_length=1 + accepted / num_spec_steps if num_spec_steps else 0,
+        mean_acceptance_length=1 + sum(stats.accepted) / num_spec_steps if num_spec_steps else 0,
         draft_acceptance_rate=accepted / predicted if predicted else 0,
         acceptance_histogram=histogram,
         by_source=_write_sources(stats),
@@ -258,7 +269,7 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
         message.expected_speedup = stats.seconds.expected / seconds
     if stats.vocabulary is not None:
         message.draft_vocabulary = write_vocabulary_match(stats.vocabulary)
-    if not stats.offered and stats.why_not is not None:
+    if not predicted and stats.why_not is not None:
         message.no_speculation_reason = _NO_SPECULATION[stats.why_not]
         message.no_speculation_detail = stats.detail
     return message

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.config import EngineConfig
+from services.engine.config import MOST_PREDICTIONS, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import Batch
 from services.engine.events import Failed
@@ -83,7 +83,7 @@ class TargetEngine:
         Raises ConfigError for an offload that is not possible.
         """
         self._policy = policy or PolicyConfig()
-        self._rehearsal_seeds = count()
+        self._rehearsal_seeds, self._numbers = count(), count()
         self.config = config
         fingerprint = fingerprint_of(model, config)
         self.offload = open_offload(config, model, str(fingerprint))
@@ -104,6 +104,7 @@ class TargetEngine:
             vocab_size=model.checkpoint.config.vocab_size,
             config=self._policy,
             padded=model.decoder.padded_rows,
+            most_expected=MOST_PREDICTIONS if model.blocks.has_states else config.resolve_prefill_chunk(),
         )
         self._calls = DeferredCalls()
         self._deliveries = deliveries or self._calls
@@ -115,7 +116,6 @@ class TargetEngine:
         self._sequences: dict[int, Sequence] = {}  # by their numbers; for the engine thread
         self.unload_adapter = _unloader(model.adapter_loader, self._loop)
         self.adapters = AdapterSet(model.adapters, self.unload_adapter)
-        self._numbers = count()
 
     @classmethod
     def open(

@@ -67,8 +67,10 @@ class TargetStep:
             self._end(sequence)
         self._renewing = [each for each in self._renewing if each in self._outputs and not _is_ready(each)]
         batch = self._scheduler.schedule()
-        spare_rows = self._scheduler.spare_rows
-        for rows, predictions in self._speculation.predict(batch, spare_rows=spare_rows, before_waiting=self._deliver):
+        spare, expected = self._scheduler.spare_rows, self._scheduler.expected_rows(batch)
+        for rows, predictions in self._speculation.predict(
+            batch, spare_rows=spare, expected_rows=expected, before_waiting=self._deliver
+        ):
             self._scheduler.add_predictions(rows, predictions)
             if not rows.predictions:
                 self._speculation.withdraw(rows)

@@ -75,7 +75,7 @@ async def _snapshot(journal: JournalReader) -> AsyncGenerator[Followed, None]:
 
 
 def runs(events: Iterable[CacheEvent]) -> Iterator[list[CacheEvent]]:
-    """Yield events of one kind that routers are told as one: a text's blocks in turn, or removals from a medium."""
+    """Yield events of one kind that routers get as one: a text's blocks in turn, or removals from a medium."""
     run: list[CacheEvent] = []
     for event in events:
         if run and not _continues(run[-1], event):

@@ -1,4 +1,4 @@
-"""ZmqPublisher: sends KV events to whoever subscribes by ZMQ, and again to those who ask."""
+"""ZmqPublisher: sends KV events to all subscribers by ZMQ, and again to those that ask."""
 
 import asyncio
 import logging

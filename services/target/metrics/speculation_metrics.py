@@ -10,7 +10,7 @@ from services.telemetry.metric_page import MetricPage
 
 def add_shared(page: MetricPage, stats: SpeculationStats) -> None:
     """The metrics that other engines have too."""
-    passes = sum(counts.passes for counts in stats.by_source.values())
+    passes = sum(counts.passes for source, counts in stats.by_source.items() if source is not PredictionSource.EXPECTED)
     page.counter("spec_decode_num_drafts", "Passes of sequences with predictions.", passes)
     page.counter("spec_decode_num_draft_tokens", "Predictions that were verified.", sum(stats.offered))
     page.counter("spec_decode_num_accepted_tokens", "Predictions that were accepted.", sum(stats.accepted))

@@ -5,7 +5,7 @@ import time
 from bisect import insort
 
 from services.engine.cache.block_manager import BlockManager, Lengths
-from services.engine.events import FinishReason, Scheduled
+from services.engine.events import FinishReason, PredictionSource, Scheduled
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
 from services.target.scheduling.limits import SchedulerConfig, StepLimit
@@ -52,6 +52,14 @@ class Scheduler:
     def spare_rows(self) -> int:
         """The rows left in the pass that was scheduled last."""
         return self._spare_rows
+
+    def expected_rows(self, batch: list[ScheduledRows]) -> int:
+        """The rows of them for tokens that requests of the pass expect, which are as many as those of prompts."""
+        decoding = [bool(rows.sequence.request.speculation.expected) for rows in batch if rows.is_decode]
+        num_expecting = sum(decoding)
+        if not num_expecting:
+            return 0
+        return int(min(self._spare_rows, self._pace.most_rows(len(decoding) - num_expecting, num_expecting)))
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
@@ -120,7 +128,7 @@ class Scheduler:
         """Learn from a pass over `batch` that took `seconds`."""
         decode_rows = prompt_rows = 0
         for rows in batch:
-            if rows.is_decode:
+            if rows.is_decode and rows.source is not PredictionSource.EXPECTED:
                 decode_rows += rows.num_rows
             else:
                 prompt_rows += rows.num_rows

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from itertools import compress
 
+from services.engine.config import MOST_PREDICTIONS
 from services.engine.events import NoSpeculation, PredictionSource, SpeculationSeconds, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.attached_predictor import AttachedPredictor
+from services.target.speculation.expected_tokens import expected_tokens
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
@@ -42,12 +44,15 @@ class Speculation:
         vocab_size: int,
         config: PolicyConfig | None = None,
         padded: Callable[[int], int] = int,
+        most_expected: int = MOST_PREDICTIONS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step.
 
-        `padded` returns the rows that the device computes for a pass of so many.
+        `padded` returns the rows that the device computes for a pass of so many; in each pass at most `most_expected`
+        tokens are verified that a request expects.
         """
+        self._most_expected = most_expected
         self._config = config = config or PolicyConfig()
         self._clock = clock
         self._passes = PassCost(config, padded)
@@ -107,21 +112,30 @@ class Speculation:
                 source.follow(sequence)
 
     def predict(
-        self, batch: Seq[ScheduledRows], *, spare_rows: int, before_waiting: Callable[[], None] = _nothing
+        self,
+        batch: Seq[ScheduledRows],
+        *,
+        spare_rows: int,
+        expected_rows: int = 0,
+        before_waiting: Callable[[], None] = _nothing,
     ) -> list[Run]:
-        """The predictions for decoding rows of the pass that was just scheduled, which has `spare_rows` rows left.
+        """The predictions for decoding rows of the pass that was just scheduled, which has `spare_rows` rows left, of
+        them `expected_rows` for tokens that requests expect.
 
         `before_waiting` is called before any wait for predictions.
         """
         self._step = StepRecord(began=self._clock())  # also without sources, which may have just been removed
+        expected = self._expected(batch, expected_rows)
         if not self._sources:
-            return []
+            return expected
         for rows in batch:
             if rows.is_decode and rows.sequence is not self.rehearsal:
                 self._regret.join(rows.sequence)
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
-        runs: list[Run] = []
-        num_rows = sum(rows.num_rows for rows in batch)
+        runs = expected
+        num_new = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in expected)
+        num_rows = sum(rows.num_rows for rows in batch) + num_new
+        spare_rows = max(0, spare_rows - num_new)
         prompt_rows = sum(rows.num_rows for rows in batch if not rows.is_decode)
         self._put_faster_first(decoding, StepSize(num_rows, spare_rows, len(batch) - len(decoding), prompt_rows))
         for source in self._sources:
@@ -144,7 +158,7 @@ class Speculation:
     def withdraw(self, rows: ScheduledRows) -> None:
         """Note that there was no room for the predictions of a sequence."""
         rows.source = None
-        del self._step.serving[rows.sequence]
+        self._step.serving.pop(rows.sequence, None)
         if not rows.sequence.speculation.offered:
             _explain(rows.sequence, NoSpeculation.UNAVAILABLE, "there was no room for predictions")
 
@@ -161,8 +175,11 @@ class Speculation:
         self.follow(sequence)
 
     def observe(self, batch: Seq[ScheduledRows]) -> None:
-        """Let the controllers learn from a step: its time, and the time that predictions saved or lost."""
-        if not self._sources:
+        """Let the controllers learn from a step: its time, and the time that predictions saved or lost.
+
+        A pass with expected tokens is as long as one with a prompt, which says nothing of others.
+        """
+        if not self._sources or any(rows.source is PredictionSource.EXPECTED for rows in batch):
             return
         step = self._step
         computing = self._clock() - step.began - step.drafting - sum(rows.waiting for rows in batch)
@@ -201,6 +218,19 @@ class Speculation:
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)
+
+    def _expected(self, batch: Seq[ScheduledRows], spare_rows: int) -> list[Run]:
+        """The tokens that requests expect."""
+        runs: list[Run] = []
+        for rows in batch:
+            if rows.is_decode and rows.sequence.request.speculation.expected and not rows.sequence.is_healing:
+                num_texts = len(rows.sequence.texts)
+                most = min(self._most_expected, spare_rows // num_texts)
+                if valid := self._valid(rows.sequence, expected_tokens(rows.sequence, most)):
+                    rows.source = PredictionSource.EXPECTED
+                    spare_rows -= num_texts * len(valid)
+                    runs.append((rows, valid))
+        return runs
 
     def _source(self, predictor: Predictor) -> Source:
         if isinstance(predictor, AttachedPredictor):

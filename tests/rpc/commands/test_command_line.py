@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,23 @@ def test_generate_lists_tokens_with_their_probabilities(target: RunningTarget) -
     assert done.returncode == 0
     row = r"^ *\d+  +-?\d+\.\d{4}  +-?\d+\.\d{4} +\d+  +\d+\.\d{4}  ['\"].*['\"]$"
     assert len(re.findall(row, done.stdout, re.MULTILINE)) == 24
+
+
+def test_an_answer_is_written_and_verified(target: RunningTarget, tmp_path: Path) -> None:
+    path = tmp_path / "answer.json"
+    done = generate(target, "--ignore-eos", "--proof", str(path), PROMPT)
+    assert done.returncode == 0
+    verified = outrider_run("verify", str(path), "--address", target.address)
+    assert (verified.returncode, verified.stdout) == (0, "equal: 24 tokens in 2 passes\n")
+    proof = outrider.Proof.from_json(path.read_text())
+    path.write_text(replace(proof, token_ids=proof.token_ids[:9]).to_json())
+    verified = outrider_run("verify", str(path), "--address", target.address)
+    right = f"where the model gives token {proof.token_ids[9]}"
+    said = f"not equal: the answer has the end at position 9, {right}\n"
+    assert (verified.returncode, verified.stdout) == (1, said)
+    path.write_text("7")
+    verified = outrider_run("verify", str(path), "--address", target.address)
+    assert (verified.returncode, "a proof is a JSON object" in verified.stderr) == (1, True)
 
 
 def test_generate_lists_the_prompt_and_the_candidates(target: RunningTarget) -> None:

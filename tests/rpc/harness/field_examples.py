@@ -206,6 +206,10 @@ GOOD = {
         {"sampling": OFTEN, "speculation": {"mode": ALWAYS, "lookup": False}},
         lambda seen: seen.streamed.finished.speculation.predicted == 0,
     ),
+    "speculation.expected.ids": Good(
+        lambda plain: {"speculation": {"mode": ALWAYS, "expected": {"ids": plain.token_ids}}},
+        lambda seen: seen.streamed.finished.speculation.accepted > 0 and seen.streamed.finished.speculation.passes < 4,
+    ),
     "cache.prefix": Good(
         {"prompt": LONG, "cache": {"prefix": False}}, lambda seen: seen.whole.started.cached_tokens == 0
     ),

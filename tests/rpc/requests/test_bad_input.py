@@ -190,6 +190,16 @@ BAD = {
     "best of none": ({"best_of": 0}, "best_of", "is 0; allowed: at least 1, at most 16"),
     "best of too many": ({"best_of": 17}, "best_of", "is 17; allowed: at least 1, at most 16"),
     "long salt": ({"cache": {"salt": "ä" * 65}}, "cache.salt", "has 130 bytes; allowed: at most 128 bytes"),
+    "expected with NEVER": (
+        {"speculation": {"mode": 1, "expected": {"ids": [1]}}},
+        "speculation.expected",
+        "is set; allowed: not to be",
+    ),
+    "expected ids beyond the vocabulary": (
+        {"speculation": {"expected": {"ids": [1, 512]}}},
+        "speculation.expected.ids[1]",
+        "is 512; allowed: 0 to 511",
+    ),
     "lookup with NEVER": (
         {"speculation": {"mode": 1, "lookup": True}},
         "speculation.lookup",

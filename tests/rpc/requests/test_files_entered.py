@@ -9,7 +9,7 @@ from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.harness.file_trace import FileTrace
 from tests.rpc.harness.requests import stream, stream_request
 
-MOST_FILES = 46
+MOST_FILES = 47
 
 
 @pytest.fixture

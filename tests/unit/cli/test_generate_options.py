@@ -31,5 +31,5 @@ def test_each_options_help_ends_with_the_servers_default() -> None:
 
 def test_every_option_of_generate_is_one_of_the_client() -> None:
     arguments = vars(parser_of_generate().parse_args(["a prompt"]))
-    elsewhere = {"prompt", "chat", "address", "tls_ca", "tls_cert", "tls_key", "token_file", "wait", "timeout"}
+    elsewhere = {"prompt", "chat", "address", "tls_ca", "tls_cert", "tls_key", "token_file", "wait", "timeout", "proof"}
     assert {*arguments} - elsewhere <= GenerateOptions.__optional_keys__

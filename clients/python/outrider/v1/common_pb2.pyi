@@ -191,6 +191,8 @@ class _PredictionSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pred
     """An earlier occurrence of the same text in the prompt and the answer (prompt lookup)."""
     PREDICTION_SOURCE_ATTACHED: _PredictionSource.ValueType  # 3
     """A drafter that is attached to the target."""
+    PREDICTION_SOURCE_EXPECTED: _PredictionSource.ValueType  # 4
+    """The request (`SpeculationPolicy.expected`)."""
 
 class PredictionSource(_PredictionSource, metaclass=_PredictionSourceEnumTypeWrapper):
     """The source of a prediction."""
@@ -203,6 +205,8 @@ PREDICTION_SOURCE_LOOKUP: PredictionSource.ValueType  # 2
 """An earlier occurrence of the same text in the prompt and the answer (prompt lookup)."""
 PREDICTION_SOURCE_ATTACHED: PredictionSource.ValueType  # 3
 """A drafter that is attached to the target."""
+PREDICTION_SOURCE_EXPECTED: PredictionSource.ValueType  # 4
+"""The request (`SpeculationPolicy.expected`)."""
 Global___PredictionSource: _TypeAlias = PredictionSource  # noqa: Y015
 
 class _FinishReason:
@@ -1687,6 +1691,7 @@ class SpeculationPolicy(_message.Message):
     MODE_FIELD_NUMBER: _builtins.int
     NUM_PREDICTIONS_FIELD_NUMBER: _builtins.int
     LOOKUP_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     mode: Global___SpeculationMode.ValueType
     """How it is decided whether predictions are verified. Default: SPECULATION_MODE_AUTO."""
     num_predictions: _builtins.int
@@ -1697,16 +1702,25 @@ class SpeculationPolicy(_message.Message):
     """Whether tokens may be predicted from earlier occurrences of the same text (prompt lookup). May not be true with
     SPECULATION_MODE_NEVER. A server with prompt lookup switched off uses it for no request. Default: true.
     """
+    @_builtins.property
+    def expected(self) -> Global___TokenIds:
+        """The tokens that the answer is expected to begin with, such as those of an earlier answer. They are verified like
+        predictions until one is wrong: as many in a pass as the server computes of a prompt with SPECULATION_MODE_ALWAYS,
+        and at most 16 more than were right with SPECULATION_MODE_AUTO. At most the context length of the model. May not be
+        set with SPECULATION_MODE_NEVER. Default: none.
+        """
+
     def __init__(
         self,
         *,
         mode: Global___SpeculationMode.ValueType = ...,
         num_predictions: _builtins.int | None = ...,
         lookup: _builtins.bool | None = ...,
+        expected: Global___TokenIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "lookup", b"lookup", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "lookup", b"lookup", "num_predictions", b"num_predictions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "lookup", b"lookup", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "lookup", b"lookup", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lookup: _TypeAlias = _typing.Literal["lookup"]  # noqa: Y015
     _WhichOneofArgType__lookup: _TypeAlias = _typing.Literal["_lookup", b"_lookup"]  # noqa: Y015

@@ -461,6 +461,7 @@ class Finished(_message.Message):
     SPECULATION_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     """The reason why it ended."""
     stop_string: _builtins.str
@@ -490,6 +491,10 @@ class Finished(_message.Message):
     def message_deltas(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageDelta]:
         """The last parts of the answer, parsed as a message, that were held back until the end."""
 
+    @_builtins.property
+    def proof(self) -> Global___AnswerProof:
+        """Everything that the bytes of the answer depend on."""
+
     def __init__(
         self,
         *,
@@ -501,16 +506,52 @@ class Finished(_message.Message):
         speculation: _common_pb2.SpeculationStats | None = ...,
         text: _builtins.str = ...,
         message_deltas: _abc.Iterable[_common_pb2.MessageDelta] | None = ...,
+        proof: Global___AnswerProof | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "proof", b"proof", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "message_deltas", b"message_deltas", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "message_deltas", b"message_deltas", "proof", b"proof", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_matched_stop: _TypeAlias = _typing.Literal["stop_string", "stop_token_id"]  # noqa: Y015
     _WhichOneofArgType_matched_stop: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_matched_stop) -> _WhichOneofReturnType_matched_stop | None: ...
 
 Global___Finished: _TypeAlias = Finished  # noqa: Y015
+
+@_typing.final
+class AnswerProof(_message.Message):
+    """Everything that the bytes of an answer depend on. Every server gives the same answer for the same proof, so that any
+    server of the fingerprint can verify an answer: it expects its tokens (`SpeculationPolicy.expected`).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
+    fingerprint: _builtins.str
+    """As `Started.fingerprint`."""
+    seed: _builtins.int
+    """As `Started.seed`."""
+    request_digest: _builtins.str
+    """The SHA-256 hash, in hexadecimal digits, of the token ids of the prompt and of all options that change tokens or
+    text. The time limit does not count. It is the same for all requests with the same meaning, and comparable between
+    servers of one fingerprint only.
+    """
+    def __init__(
+        self,
+        *,
+        fingerprint: _builtins.str = ...,
+        seed: _builtins.int = ...,
+        request_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "request_digest", b"request_digest", "seed", b"seed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerProof: _TypeAlias = AnswerProof  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):

@@ -15,13 +15,14 @@ from services.target.api.responses import write_pass_report, write_speculation
 from tests.unit.sequences import byte_tokenizer
 
 FROM_A_NEWER_SERVER = 99
+EXPECTED = EngineSource.EXPECTED  # which is counted apart
 
 
 @st.composite
 def passes(draw: st.DrawFn) -> tuple[EngineSource | None, int, int]:
     """A pass: the source of its predictions, how many there were, and how many were right."""
     num_offered = draw(st.integers(0, 15))
-    source = draw(st.sampled_from(EngineSource)) if num_offered else None
+    source = draw(st.sampled_from([each for each in EngineSource if each is not EXPECTED])) if num_offered else None
     return source, num_offered, draw(st.integers(0, num_offered))
 
 
@@ -47,6 +48,16 @@ def test_figures_are_those_of_the_passes(all_passes: list[tuple[EngineSource | N
         )
     sources = [entry.source for entry in message.by_source]
     assert sources == sorted({source.value for source, _, _ in all_passes if source is not None})
+
+
+def test_expected_tokens_are_counted_by_their_source_only() -> None:
+    stats = SpeculationStats()
+    for one in ((EngineSource.DRAFT, 3, 1), (EXPECTED, 256, 250), (None, 0, 0)):
+        stats.count(*one)
+    message = write_speculation(stats)
+    assert (message.passes, message.predicted, message.accepted, message.tokens_per_pass) == (3, 259, 251, 1 + 251 / 3)
+    assert (message.num_spec_steps, message.mean_acceptance_length, len(message.by_position)) == (1, 2, 3)
+    assert [(each.predicted, each.accepted) for each in message.by_source] == [(3, 1), (256, 250)]
 
 
 def test_an_example_as_vllm_reports_it() -> None:

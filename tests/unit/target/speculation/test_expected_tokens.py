@@ -1,0 +1,84 @@
+"""Tokens that a request expects: as many as were right and some more, all with ALWAYS, none after a wrong one."""
+
+import pytest
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.events import PredictionSource
+from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduler import Scheduler
+from services.target.sequence.sequence import Sequence
+from services.target.speculation.expected_tokens import expected_tokens
+from services.target.speculation.speculation import Speculation
+from tests.unit.sequences import VOCAB_SIZE, draw, make_request, make_sequence
+from tests.unit.target.speculation.test_speculation import make_scheduler
+
+TEXT = b"abcdefghijklmnopqrstuvwxyz" * 10
+
+
+def expecting(answer: bytes = b"", mode: SpeculationMode = SpeculationMode.AUTO, **options: int) -> Sequence:
+    """A sequence that expects TEXT, with this answer so far."""
+    policy = SpeculationPolicy(mode=mode, expected=tuple(TEXT))
+    sequence = make_sequence(make_request(b"x", speculation=policy, max_tokens=500, **options))
+    if answer:
+        draw(sequence, answer)
+    return sequence
+
+
+@pytest.mark.parametrize(("num_right", "most"), [(0, 16), (1, 17), (17, 33), (100, 116), (200, 60), (260, 0), (300, 0)])
+async def test_with_auto_a_few_more_than_were_right_are_verified(num_right: int, most: int) -> None:
+    answer = (TEXT * 2)[:num_right]
+    assert bytes(expected_tokens(expecting(answer), 256)) == TEXT[num_right : num_right + most]
+
+
+async def test_with_always_as_many_as_there_is_room_for() -> None:
+    sequence = expecting(b"ab", SpeculationMode.ALWAYS)
+    assert bytes(expected_tokens(sequence, 200)) == TEXT[2:202]
+    assert expected_tokens(sequence, 0) == ()
+
+
+@pytest.mark.parametrize("answer", [b"x", b"abcx", b"abxd", b"xbcd"])
+async def test_nothing_is_expected_after_a_wrong_token(answer: bytes) -> None:
+    assert expected_tokens(expecting(answer, SpeculationMode.ALWAYS), 200) == ()
+
+
+async def test_the_last_token_of_all_is_never_a_prediction() -> None:
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, expected=tuple(TEXT))
+    sequence = make_sequence(make_request(b"x", speculation=policy, max_tokens=10))
+    assert bytes(expected_tokens(sequence, 200)) == TEXT[:9]
+
+
+async def test_they_have_the_rows_of_prompts_and_need_no_predictor() -> None:
+    scheduler = make_scheduler(num_blocks=200, max_rows=64)
+    sequences = [expecting(b"a", SpeculationMode.ALWAYS) for _ in range(3)]
+    speculation = Speculation([], vocab_size=VOCAB_SIZE, most_expected=40)
+    for sequence in sequences:
+        sequence.text.num_computed = 1
+        scheduler.add(sequence)
+        speculation.open(sequence)
+    batch = scheduler.schedule()
+    assert scheduler.expected_rows(batch) == 61
+    for rows, token_ids in speculation.predict(
+        batch, spare_rows=scheduler.spare_rows, expected_rows=scheduler.expected_rows(batch)
+    ):
+        scheduler.add_predictions(rows, token_ids)
+    assert [len(rows.predictions) for rows in batch] == [40, 21, 0]
+    assert [rows.source for rows in batch] == [PredictionSource.EXPECTED, PredictionSource.EXPECTED, None]
+    assert sum(rows.num_rows for rows in batch) == 64
+
+
+async def test_beside_others_they_are_as_few_as_the_rows_of_prompts() -> None:
+    config = SchedulerConfig(max_rows=64, prefill_chunk=16, max_sequences=8, prompt_slowdown=2.0)
+    scheduler = Scheduler(config, BlockManager(num_blocks=200, block_size=4))
+    others = [make_sequence(make_request(b"x")) for _ in range(3)]
+    expected = expecting(b"a", SpeculationMode.ALWAYS)
+    expected.text.num_computed = 1
+    for sequence in (*others, expected):
+        scheduler.add(sequence)
+    batch = scheduler.schedule()
+    assert scheduler.expected_rows(batch[:3]) == 0
+    assert scheduler.expected_rows(batch) == 60
+    scheduler.observe(batch, 0.010)
+    batch[3].predictions, batch[3].source = [1] * 39, PredictionSource.EXPECTED
+    scheduler.observe(batch, 0.410)  # each of its rows takes 10 ms
+    assert scheduler.expected_rows(batch) == 8  # the fewest
