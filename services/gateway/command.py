@@ -47,6 +47,8 @@ def _add_limits(group: "argparse._ArgumentGroup") -> None:
     for name, description in _NUMBERS.items():
         default, text = _DEFAULTS[name], f"{description} (default: %(default)s)"
         group.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, metavar="N", help=text)
+    hedge = "seconds without a token after which the next target is asked too; the one ahead answers (default: never)"
+    group.add_argument("--hedge-seconds", type=float, metavar="N", help=hedge)
 
 
 def _add_security(group: "argparse._ArgumentGroup") -> None:
@@ -134,5 +136,6 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
         allowed_hosts=tuple(arguments.allowed_hosts),
         otlp_endpoint=arguments.otlp_endpoint,
         demo_controls=arguments.allow_demo_controls,
+        hedge_seconds=arguments.hedge_seconds,
         **{name: getattr(arguments, name) for name in _NUMBERS},
     )

@@ -10,6 +10,7 @@ from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import check_address
 
 _LARGEST_BODY = 1 << 30
+_FEWEST_HEDGED = 2
 _HOST = re.compile(r"\*|[\w.-]+", re.ASCII)
 _LOCAL = ("localhost", "host.docker.internal")  # the second is the name of the host machine in containers
 
@@ -37,6 +38,7 @@ class GatewayConfig:
     drain_seconds: float = 5.0  # for running answers when the gateway stops
     connect_seconds: float = 2.5  # in which a request must reach a target
     max_retries: int = 10  # failures in a row of each target before an answer fails
+    hedge_seconds: float | None = None  # without a token, after which another target is asked too
     demo_controls: str | None = None  # a target's admin address on this machine, if callers may disconnect its drafts
 
     def __post_init__(self) -> None:
@@ -61,6 +63,10 @@ class GatewayConfig:
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
         check_range("connect_seconds", self.connect_seconds, 0.1, 3600)
         check_range("max_retries", self.max_retries, 0, 1000)
+        if self.hedge_seconds is not None:
+            check_range("hedge_seconds", self.hedge_seconds, 0.01, 3600)
+            if len(self.targets) < _FEWEST_HEDGED:
+                raise ConfigError(f"hedge_seconds is {self.hedge_seconds}; it must not be set with one target only")
 
     @property
     def hosts(self) -> frozenset[str] | None:

@@ -56,4 +56,5 @@ class Gateway:
             token=caller.key,
             max_retries=self._config.max_retries,
             connect_timeout=self._config.connect_seconds,
+            hedge_after=self._config.hedge_seconds,
         )

@@ -7,6 +7,8 @@ import grpc
 import openai
 import pytest
 
+from services.engine.config import ConfigError
+from services.gateway.config import GatewayConfig
 from tests.gateway.harness.events import read_events
 from tests.gateway.harness.running_gateway import RunningGateway
 from tests.harness.servers.scripted_server import Fault, ScriptedServer
@@ -119,3 +121,29 @@ def test_anthropics_client_raises(breaking: RunningGateway):
         pytest.raises(anthropic.APIStatusError, match=MESSAGE),
     ):
         list(client.messages.create(model="toy", messages=SAID, max_tokens=9, stream=True))
+
+
+def test_another_target_goes_on_with_the_same_text() -> None:
+    body = {"prompt": "abc", "seed": 5, "max_tokens": 20}
+    with ScriptedServer() as alone, RunningGateway(alone.address) as gateway:
+        expected = gateway.post("/v1/completions", body).json()["choices"]
+    with (
+        ScriptedServer(Fault(4, how="hang")) as slow,
+        ScriptedServer() as fast,
+        RunningGateway(slow.address, fast.address, hedge_seconds=0.05) as gateway,
+    ):
+        assert gateway.post("/v1/completions", body).json()["choices"] == expected
+        assert slow.servicer.ended.wait(60)
+        assert len(fast.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("targets", "seconds", "said"),
+    [
+        (("a:1", "a:2"), 0.0, "hedge_seconds is 0"),
+        (("a:1",), 1.0, "hedge_seconds is 1.0; it must not be set with one target only"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(targets: tuple[str, ...], seconds: float, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        GatewayConfig(targets=targets, hedge_seconds=seconds)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from services.engine.cache.cache_journal import CacheJournal
 from tests.harness.cache_index import CacheIndex, cached_texts
 from tests.harness.servers.server import RunningTarget
 from tests.rpc.harness.requests import stream, stream_request
@@ -28,3 +29,22 @@ def _told_scope(scope: str) -> str:
 def is_as_it_is(index: CacheIndex, target: RunningTarget) -> bool:
     found = target.on_engine_thread(lambda: cached_texts(target.engine.blocks))
     return index.texts() == {(_told_scope(scope), tokens) for scope, tokens in found}
+
+
+def tell_much(target: RunningTarget) -> None:
+    """Note more than any connection holds; of blocks that are not there."""
+    journal = journal_of(target)
+
+    def change() -> None:
+        for block in range(1000, 3000):
+            journal.store(("\0", (1 << 30,) * 500), block)
+            journal.publish()
+
+    target.on_engine_thread(change)
+
+
+def journal_of(target: RunningTarget) -> CacheJournal:
+    """The journal that the target's engine writes."""
+    reader = target.engine.journal
+    assert reader is not None
+    return reader._journal

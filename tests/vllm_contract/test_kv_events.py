@@ -21,7 +21,7 @@ from tests.harness.cache_index import CacheIndex
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.vllm_contract.asking import contract_request, stub_of
-from tests.vllm_contract.cache_work import generate, is_as_it_is, work
+from tests.vllm_contract.cache_work import generate, is_as_it_is, journal_of, tell_much, work
 
 NARROW = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
 _MEDIA = {
@@ -84,24 +84,6 @@ class Subscriber:
     def leave(self) -> None:
         self._call.cancel()
         self._thread.join()
-
-
-def tell_much(target: RunningTarget) -> None:
-    """Note more than any connection holds; of blocks that are not there."""
-    journal = journal_of(target)
-
-    def change() -> None:
-        for block in range(1000, 3000):
-            journal.store(("\0", (1 << 30,) * 500), block)
-            journal.publish()
-
-    target.on_engine_thread(change)
-
-
-def journal_of(target: RunningTarget) -> cache_journal.CacheJournal:
-    reader = target.engine.journal
-    assert reader is not None
-    return reader._journal
 
 
 def kept_snapshots(target: RunningTarget) -> bool:

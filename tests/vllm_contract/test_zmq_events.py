@@ -16,7 +16,7 @@ from services.target.kv_events.zmq_config import ZmqConfig
 from tests.harness.cache_index import CacheIndex
 from tests.harness.servers.loop_thread import PATIENCE_SECONDS
 from tests.harness.servers.server import target_server, wait_until
-from tests.vllm_contract.cache_work import generate, is_as_it_is, work
+from tests.vllm_contract.cache_work import generate, is_as_it_is, tell_much, work
 
 MEDIA = {"GPU": Medium.DEVICE, "CPU": Medium.HOST, "STORAGE": Medium.DISK}
 END = b"\xff" * 8
@@ -171,17 +171,35 @@ def test_a_gap_is_filled_with_what_was_missed_or_a_snapshot(
             assert is_as_it_is(index, target)
 
 
-def test_a_model_that_is_loaded_again_begins_with_a_snapshot(model: Path, config: ZmqConfig) -> None:
-    with target_server(model, kv_events=True, zmq=config) as target:
+@pytest.mark.parametrize("own_process", [False, True], ids=["own", "another process"])
+def test_a_model_that_is_loaded_again_begins_with_a_snapshot(model: Path, config: ZmqConfig, own_process: bool) -> None:
+    with target_server(model, kv_events=True, zmq=config, own_process=own_process) as target:
         subscriber = Subscriber(config)
         wait_until(lambda: (generate(target, "one two three four " * 8), subscriber.index.copies))
+        last = subscriber.last
         target.call(target.model.close())
-        assert asked_again(config, subscriber.last + 1) == []
+        assert asked_again(config, last + 1) == []
         target.call(target.model.open())
-        wait_until(lambda: is_as_it_is(subscriber.index, target))
+        wait_until(lambda: subscriber.last > last and not subscriber.index.copies)
         generate(target, "one two three four " * 8)
-        wait_until(lambda: subscriber.index.copies and is_as_it_is(subscriber.index, target))
+        wait_until(lambda: subscriber.index.copies)
         subscriber.leave()
+
+
+def test_an_idle_client_does_not_hold_up_anothers_replay(
+    model: Path, config: ZmqConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_journal, "_PART_BLOCKS", 1)
+    with target_server(model, kv_events=True, zmq=config) as target, zmq.Context() as context:
+        tell_much(target)
+        with context.socket(zmq.DEALER) as idle:
+            idle.setsockopt(zmq.LINGER, 0)
+            idle.setsockopt(zmq.RCVHWM, 1)
+            idle.connect(config.replay)
+            idle.send_multipart([b"", (0).to_bytes(8, "big")])
+            assert idle.poll(PATIENCE_SECONDS * 1000)
+            for _ in range(2):
+                assert len(asked_again(config, 0)) == 2000
 
 
 @pytest.mark.parametrize("frames", [[b""], [b"", b"1234"], [b"12345678"], [b"", b"", b"12345678"]])

@@ -1,8 +1,9 @@
 """AsyncClient: talks to Outrider from asyncio."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -14,7 +15,7 @@ from outrider.async_stream import AsyncStream
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
 from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
-from outrider.errors import NotFound, as_error
+from outrider.errors import InvalidArgument, NotFound, as_error
 from outrider.generate_options import GenerateOptions
 from outrider.generation import Generation
 from outrider.proof import Proof
@@ -66,6 +67,7 @@ class AsyncClient:
         connect_timeout: float | None = None,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
+        hedge_after: float | None = None,
     ) -> None:
         """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials. A
         `token` shows who calls; raises ValueError where it would leave this machine in the clear.
@@ -80,7 +82,12 @@ class AsyncClient:
         then there is no limit, as a server may be restarting. `math.inf` waits for servers that start later too.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
+        A stream without further tokens for `hedge_after` seconds, before the first one too, is also asked of the next
+        address: since both give the same bytes, it continues with the one that is ahead, and the other is cancelled.
         """
+        if hedge_after is not None and not hedge_after > 0:
+            raise ValueError(f"hedge_after must be above 0 seconds, not {hedge_after}")
+        self._hedge_after = hedge_after
         self._channels: list[grpc.aio.Channel] = []
         is_encrypted = credentials is not None
         options = channel_options(channel_arguments, is_encrypted=is_encrypted, connect_timeout=connect_timeout)
@@ -126,9 +133,11 @@ class AsyncClient:
         Raises TypeError and InvalidArgument at once for what cannot even be sent.
         """
         request = build_stream_request(prompt, options)
+        if self._hedge_after is not None and not request.sampling.HasField("seed"):
+            request.sampling.seed = secrets.randbits(64)  # both servers need the same one
         metadata = prefix_metadata(request) if self._routes_by_prefix else ()
         generation = new_generation(request, self._pool.attempts(timeout))
-        return AsyncStream(self._pool, generation, metadata, traceparent)
+        return AsyncStream(self._pool, generation, metadata, traceparent, self._hedge_after)
 
     async def generate(
         self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
@@ -141,13 +150,18 @@ class AsyncClient:
 
     async def verify(self, proof: Proof, *, timeout: float | None = None) -> Verdict:
         """Return whether an answer (`Result.proof`) is what the model gives; raises FingerprintMismatch if no server
-        has its fingerprint.
+        has its fingerprint, DeadlineExceeded if time runs out before the verdict, and ValueError if the proof lacks
+        something.
         """
         verification = Verification(proof)
         async with AsyncStream(self._pool, Generation(verification.request, self._pool.attempts(timeout))) as stream:
-            async for chunk in stream:
-                if verification.take(chunk):
-                    return verification.end()
+            try:
+                async with aclosing(stream.__aiter__()) as chunks:
+                    async for chunk in chunks:
+                        if (verdict := verification.take(chunk, stream.started)) is not None:
+                            return verdict
+            except InvalidArgument as error:
+                return verification.refused(error)
             return verification.end(stream.result)
 
     async def score(

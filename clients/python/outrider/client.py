@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
 from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
-from outrider.errors import NotFound, as_error
+from outrider.errors import InvalidArgument, NotFound, as_error
 from outrider.generate_options import GenerateOptions
 from outrider.generation import Generation
 from outrider.proof import Proof
@@ -126,13 +126,17 @@ class Client:
 
     def verify(self, proof: Proof, *, timeout: float | None = None) -> Verdict:
         """Return whether an answer (`Result.proof`) is what the model gives; raises FingerprintMismatch if no server
-        has its fingerprint.
+        has its fingerprint, DeadlineExceeded if time runs out before the verdict, and ValueError if the proof lacks
+        something.
         """
         verification = Verification(proof)
         with Stream(self._pool, Generation(verification.request, self._pool.attempts(timeout))) as stream:
-            for chunk in stream:
-                if verification.take(chunk):
-                    return verification.end()
+            try:
+                for chunk in stream:
+                    if (verdict := verification.take(chunk, stream.started)) is not None:
+                        return verdict
+            except InvalidArgument as error:
+                return verification.refused(error)
             return verification.end(stream.result)
 
     def score(

@@ -1,5 +1,8 @@
 """Generation: what has arrived of one stream, and how to take it up again. It does no input or output itself."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from outrider.chat.decode import parse_deltas
 from outrider.chat.message import MessageDelta, message_of
 from outrider.errors import FingerprintMismatch, OutriderError, Unavailable
@@ -56,6 +59,10 @@ class Generation:
         """Index of the address to call."""
         return self._attempts.address
 
+    def move_to(self, address: int) -> None:
+        """Note that another server has gone on."""
+        self._attempts.address = address
+
     @property
     def is_finished(self) -> bool:
         """Whether the last event has arrived."""
@@ -85,19 +92,14 @@ class Generation:
         return request
 
     def _proof(self, started: Started, finished: generation_pb2.Finished) -> Proof:
-        request = self._continuation(started)
-        for name in ("request_id", "priority", "cache", "speculation", "output"):
-            request.ClearField(name)
-        request.stop.ClearField("time_limit")
-        if self._request.output.show_special_tokens:
-            request.output.show_special_tokens = True
-        return Proof(
-            request=request,
+        whole = Proof(
+            request=self._continuation(started),
             request_digest=finished.proof.request_digest,
             token_ids=tuple(self._token_ids),
             text="".join(self._text),
             finish_reason=parse_finish_reason(finished.reason),
         )
+        return replace(whole, request=whole.question())
 
     def set_prompt(self, request: generation_pb2.StreamGenerateRequest) -> None:
         """Have a request begin with the ids of the prompt, once the generation has started.
@@ -133,6 +135,15 @@ class Generation:
                 self._finished = event.finished
                 return self._receive_last_text(event.finished)
         return None
+
+    def starts_alike(self, events: Sequence[generation_pb2.StreamGenerateResponse]) -> bool:
+        """Whether another call, which begins with these events, continues with the same bytes; before the start any
+        bytes will do.
+        """
+        if self.started is None or not events:
+            return True
+        started = events[0].started
+        return (started.fingerprint, started.seed) == (self.started.fingerprint, self.started.seed)
 
     def _receive_started(self, started: Started) -> None:
         if self.started is None:
@@ -170,8 +181,8 @@ class Generation:
 
     def failed(self, error: OutriderError) -> float:
         """Seconds to wait before the next call; raises the error if there is to be none."""
-        is_resuming = self.started is not None or self._request.HasField("continue_from")
-        return self._attempts.failed(error, resuming=is_resuming)
+        seeks = self._request.HasField("continue_from")  # a server of that fingerprint
+        return self._attempts.failed(error, resuming=self.started is not None, seeks_fingerprint=seeks)
 
     def received(self) -> Received:
         """All that has arrived so far."""

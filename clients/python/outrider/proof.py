@@ -8,6 +8,7 @@ from google.protobuf import json_format
 
 from outrider.v1 import generation_pb2
 
+_ASKED = ("prompt", "sampling", "stop", "grammar", "guidance", "model", "lora")
 _KEYS = ("request", "request_digest", "token_ids", "text", "finish_reason")
 
 
@@ -22,6 +23,28 @@ class Proof:
     token_ids: tuple[int, ...]
     text: str
     finish_reason: str
+
+    def question(self) -> generation_pb2.StreamGenerateRequest:
+        """Return the request with nothing that changes no token; raises ValueError if the seed, the fingerprint or the
+        prompt's token ids are missing.
+        """
+        question, asked = generation_pb2.StreamGenerateRequest(), self.request
+        question.CopyFrom(asked)
+        for field in question.DESCRIPTOR.fields:
+            if field.name not in _ASKED:
+                question.ClearField(field.name)  # type: ignore[arg-type]
+        question.stop.ClearField("time_limit")
+        if asked.output.show_special_tokens:
+            question.output.show_special_tokens = True
+        question.continue_from.fingerprint = asked.continue_from.fingerprint
+        for name, is_there in (
+            ("sampling.seed", asked.sampling.HasField("seed")),
+            ("continue_from.fingerprint", bool(asked.continue_from.fingerprint)),
+            ("prompt.token_ids", asked.prompt.HasField("token_ids")),
+        ):
+            if not is_there:
+                raise ValueError(f"the request of a proof has no {name}")
+        return question
 
     def to_json(self) -> str:
         """Return it as a JSON object, which `from_json` reads."""
@@ -49,4 +72,6 @@ class Proof:
         if not isinstance(ids, list) or not all(type(each) is int and 0 <= each < 1 << 32 for each in ids):
             raise ValueError("token_ids must be a list of numbers from 0 to 4294967295")
         others = {key: str(found[key]) for key in ("request_digest", "text", "finish_reason")}
-        return cls(request=request, token_ids=tuple(ids), **others)
+        proof = cls(request=request, token_ids=tuple(ids), **others)
+        proof.question()
+        return proof

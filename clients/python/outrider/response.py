@@ -62,6 +62,7 @@ def parse_started(message: generation_pb2.Started) -> Started:
         cached_tokens=message.cached_tokens,
         model=message.model,
         fingerprint=message.fingerprint,
+        request_digest=message.request_digest,
     )
 
 

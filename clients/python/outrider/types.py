@@ -93,6 +93,8 @@ class Started:
     cached_tokens: int
     model: str
     fingerprint: str
+    request_digest: str = ""
+    """Of all that the answer depends on beside fingerprint and seed."""
 
 
 @dataclass(frozen=True, slots=True)

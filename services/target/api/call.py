@@ -1,5 +1,6 @@
 """Call: one call that the engine computes for, the server resources that it holds, and its answer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack, aclosing
@@ -10,12 +11,13 @@ from typing import Self
 from outrider.v1 import generation_pb2
 from services.engine.events import Aborted, Failed, Finished, Progress, Refused, Scheduled
 from services.engine.request import Request
+from services.engine.request_digest import request_digest
 from services.service.access.caller import Caller
 from services.service.admission import Reservation
 from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, Violation
 from services.target.api.answer_reader import AnswerReader
 from services.target.api.request_messages import GenerationRequest
-from services.target.api.responses import write_event, write_proof, write_starts
+from services.target.api.responses import write_event, write_starts
 from services.target.generation.engine_interface import Engine
 from services.target.metrics.request_traces import RequestTrace
 from services.target.models.served_model import ServedModel
@@ -141,14 +143,14 @@ async def response_stream(
     Raises UnavailableError, RequestCancelledError, and InvalidRequestError for received tokens that are not the
     generation's.
     """
-    has_started = False
+    has_started, digest = False, await asyncio.to_thread(request_digest, generations[0].request)  # while it is computed
     async with aclosing(interleaved(generations)) as events:
         async for sample, event in events:
             serving.statistics.observe(generations[sample], event)
             if not isinstance(event, Scheduled):
                 waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
             if not has_started:  # the number of cached tokens is known once the scheduler has taken the sequence up
-                for response in write_starts(generations, model, message):
+                for response in write_starts(generations, model, message, digest):
                     yield response
                 has_started = True
             if isinstance(event, Failed):
@@ -160,7 +162,9 @@ async def response_stream(
             for response in write_event(event, generations[sample].request, model.tokenizer):
                 response.sample = sample
                 if isinstance(event, Finished):
-                    response.finished.proof.CopyFrom(await write_proof(generations[sample].request, model))
+                    proof = response.finished.proof
+                    proof.fingerprint, proof.request_digest = model.fingerprint.digest, digest
+                    proof.seed = generations[sample].request.sampling.seed
                 if readers is not None:
                     readers[sample].complete(response)
                 yield response

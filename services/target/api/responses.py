@@ -1,6 +1,5 @@
 """Responses: writes the events of a generation as messages, and its text as the parts of a chat message."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
@@ -25,7 +24,6 @@ from services.engine.events import (
 )
 from services.engine.grammar.source import GrammarSource
 from services.engine.request import Request
-from services.engine.request_digest import request_digest
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.records import write_records, write_source
 from services.target.api.request_messages import GenerationRequest
@@ -53,9 +51,9 @@ _NO_SPECULATION = {
 
 
 def write_starts(
-    generations: Seq[Generation], model: ServedModel, message: GenerationRequest
+    generations: Seq[Generation], model: ServedModel, message: GenerationRequest, digest: str
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    """The start of each sample; the number of cached prompt tokens must be known."""
+    """The start of each sample; the number of cached prompt tokens must be known. `digest` is that of the request."""
     num_cached = generations[0].num_cached
     with_prompt = message.output.prompt_token_ids
     for index, generation in enumerate(generations):
@@ -66,6 +64,7 @@ def write_starts(
             with_prompt=with_prompt,
             own_grammar=read_source(message.grammar) if message.HasField("grammar") else None,
         )
+        response.started.request_digest = digest
         response.sample = index
         yield response
 
@@ -108,14 +107,6 @@ def write_event(
             yield response(chunk=_write_chunk(event, tokenizer))
         case Finished():
             yield response(finished=_write_finished(event))
-
-
-async def write_proof(request: Request, model: ServedModel) -> generation_pb2.AnswerProof:
-    """What the answer's bytes depend on."""
-    digest = await asyncio.to_thread(request_digest, request)  # of a prompt that may be long
-    return generation_pb2.AnswerProof(
-        fingerprint=model.fingerprint.digest, seed=request.sampling.seed, request_digest=digest
-    )
 
 
 def write_whole(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.config import MOST_PREDICTIONS, EngineConfig
+from services.engine.config import MOST_EXPECTED, MOST_PREDICTIONS, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import Batch
 from services.engine.events import Failed
@@ -104,7 +104,7 @@ class TargetEngine:
             vocab_size=model.checkpoint.config.vocab_size,
             config=self._policy,
             padded=model.decoder.padded_rows,
-            most_expected=MOST_PREDICTIONS if model.blocks.has_states else config.resolve_prefill_chunk(),
+            most_expected=MOST_PREDICTIONS if model.blocks.has_states else MOST_EXPECTED,
         )
         self._calls = DeferredCalls()
         self._deliveries = deliveries or self._calls

@@ -1,12 +1,22 @@
 """follow: the journal of the prefix cache, from a number or a snapshot on."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple
 
-from services.engine.cache.cache_journal import CacheEvent, Cleared, EventsLostError, Medium, Removed, Stored
+from services.engine.cache.cache_journal import (
+    CacheEvent,
+    Cleared,
+    EventsLostError,
+    Medium,
+    Removed,
+    SnapshotFacts,
+    Stored,
+)
 from services.service.errors import RangeError, SubscriberLostError
 from services.target.generation.journal_reader import JournalReader
 
@@ -61,7 +71,7 @@ async def follow(journal: JournalReader, start: int) -> AsyncGenerator[Followed 
 
 async def _snapshot(journal: JournalReader) -> AsyncGenerator[Followed, None]:
     """Yield the parts of a snapshot; raises SubscriberLostError if there are too many at once."""
-    facts = await journal.begin_snapshot()
+    facts = await _begun(journal)
     count = facts.last + 1 - facts.first
     try:
         for index in range(count):
@@ -72,6 +82,21 @@ async def _snapshot(journal: JournalReader) -> AsyncGenerator[Followed, None]:
         raise SubscriberLostError("the snapshot is not kept any more: subscribe again") from error
     finally:
         journal.end_snapshot(facts.last)
+
+
+async def _begun(journal: JournalReader) -> SnapshotFacts:
+    """Begin a snapshot, which is forgotten if nobody waits for it any more."""
+    beginning = asyncio.ensure_future(journal.begin_snapshot())
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        beginning.add_done_callback(partial(_forget, journal))
+        raise
+
+
+def _forget(journal: JournalReader, begun: "asyncio.Future[SnapshotFacts]") -> None:
+    if not begun.cancelled() and begun.exception() is None:
+        journal.end_snapshot(begun.result().last)
 
 
 def runs(events: Iterable[CacheEvent]) -> Iterator[list[CacheEvent]]:

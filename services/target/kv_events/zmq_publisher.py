@@ -11,7 +11,7 @@ import zmq
 import zmq.asyncio
 
 from services.engine.config import ConfigError
-from services.service.errors import RangeError, RpcError, SubscriberLostError
+from services.service.errors import EngineFailedError, RangeError, RpcError, SubscriberLostError
 from services.target.kv_events.follow import Followed, follow
 from services.target.kv_events.zmq_config import ZmqConfig
 from services.target.kv_events.zmq_messages import END, encode, number_bytes, read_number
@@ -23,7 +23,10 @@ Send = Callable[[list[bytes]], Awaitable[None]]
 
 _MOST_WAITING = 256  # messages for a subscriber; what is beyond is lost to it, and the numbers show that
 _POLL_SECONDS = 1.0  # while no model is loaded
-_STALL_SECONDS = 10.0  # for one who has asked for batches, and does not read them
+_MOST_REPLAYS = 8  # at once
+_REPLAY_SECONDS = 30.0  # for one of them, however slowly its client reads
+_RETRY_SECONDS = 0.01  # until a client may have room again
+_LARGEST_REQUEST = 64  # bytes
 
 
 class ZmqPublisher:
@@ -38,6 +41,7 @@ class ZmqPublisher:
         self._config, self._model = config, model
         self._context: zmq.asyncio.Context | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._replays: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Open the addresses; raises ConfigError if one can't be."""
@@ -49,15 +53,17 @@ class ZmqPublisher:
             raise
 
     def _open(self, context: zmq.asyncio.Context) -> None:
+        context.setsockopt(zmq.IPV6, 1)
         publisher, address = context.socket(zmq.PUB), self._config.endpoint
         publisher.set_hwm(_MOST_WAITING)
-        does_listen = address.startswith(("ipc://", "tcp://*"))
+        does_listen = address.startswith(("ipc://", "tcp://*", "tcp://[::]"))
         _open("kv_events_zmq", publisher.bind if does_listen else publisher.connect, address)
         self._begin(self._publish(publisher))
         if self._config.replay is not None:
             replayer = context.socket(zmq.ROUTER)
             replayer.set_hwm(_MOST_WAITING)
             replayer.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else what a slow reader does not take is lost
+            replayer.setsockopt(zmq.MAXMSGSIZE, _LARGEST_REQUEST)
             _open("kv_events_replay", replayer.bind, self._config.replay)
             self._begin(self._replay(replayer))
 
@@ -68,9 +74,10 @@ class ZmqPublisher:
 
     async def close(self) -> None:
         """Send no more."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._replays]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._context is not None:
             self._context.destroy(linger=0)
 
@@ -82,9 +89,10 @@ class ZmqPublisher:
                     async for batch in batches:
                         if batch is not None:
                             await publisher.send_multipart([self._topic(), *_frames(batch)])
+                            await asyncio.sleep(0)  # let others have their turn: nothing else here waits
             except SubscriberLostError as error:
                 logger.warning("KV events by ZMQ begin again with a snapshot: %s", error)
-            except RpcError as error:
+            except (RpcError, EngineFailedError) as error:
                 logger.debug("KV events by ZMQ end until a model is loaded: %s", error)
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -102,24 +110,29 @@ class ZmqPublisher:
         return (self._config.topic or f"kv@{socket.gethostname()}@{self._model.name}").encode()
 
     async def _replay(self, replayer: zmq.asyncio.Socket) -> None:
-        """Answer one request after the other: [client, "", number], to which each answer is [client, "", …]."""
+        """Answer requests: [client, "", number], to which each answer is [client, "", …]."""
         while True:
             client, *rest = await replayer.recv_multipart()
             start = read_number(rest[-1]) if len(rest) == 2 else None
             if start is None:
                 logger.warning("a request for KV events must be one number of 8 bytes, after an empty frame")
                 continue
-            try:
-                await self._send_again(partial(_answer, replayer, client), start)
-            except (zmq.ZMQError, TimeoutError, RpcError) as error:
-                logger.warning("a request for KV events from number %s on ends early: %r", start, error)
+            if len(self._replays) == _MOST_REPLAYS:
+                await asyncio.wait(self._replays, return_when=asyncio.FIRST_COMPLETED)
+            replay = asyncio.create_task(self._send_again(partial(_answer, replayer, client), start))
+            self._replays.add(replay)
+            replay.add_done_callback(self._replays.discard)
 
     async def _send_again(self, send: Send, start: int) -> None:
         """Send what there is from that number on, or else a snapshot and what follows it."""
         try:
-            await self._send_from(send, start)
-        except RangeError:
-            await self._send_from(send, 0)
+            async with asyncio.timeout(_REPLAY_SECONDS):
+                try:
+                    await self._send_from(send, start)
+                except RangeError:
+                    await self._send_from(send, 0)
+        except (zmq.ZMQError, TimeoutError, RpcError, EngineFailedError) as error:
+            logger.warning("a request for KV events from number %s on ends early: %r", start, error)
 
     async def _send_from(self, send: Send, start: int) -> None:
         async with aclosing(self._follow(start)) as batches:
@@ -131,8 +144,14 @@ class ZmqPublisher:
 
 
 async def _answer(replayer: zmq.asyncio.Socket, client: bytes, frames: list[bytes]) -> None:
-    async with asyncio.timeout(_STALL_SECONDS):
-        await replayer.send_multipart([client, b"", *frames])
+    while True:
+        try:
+            await replayer.send_multipart([client, b"", *frames], zmq.DONTWAIT)
+        except zmq.Again:  # this client has no room; others may have
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            await asyncio.sleep(0)
+            return
 
 
 def _report(task: asyncio.Task[None]) -> None:

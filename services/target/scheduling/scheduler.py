@@ -54,12 +54,14 @@ class Scheduler:
         return self._spare_rows
 
     def expected_rows(self, batch: list[ScheduledRows]) -> int:
-        """The rows of them for tokens that requests of the pass expect, which are as many as those of prompts."""
-        decoding = [bool(rows.sequence.request.speculation.expected) for rows in batch if rows.is_decode]
-        num_expecting = sum(decoding)
+        """The rows left for tokens that requests of the pass expect; they count as those of prompts."""
+        decoding = [bool(rows.sequence.expected(1)) for rows in batch if rows.is_decode]
+        num_expecting, num_prompts = sum(decoding), len(batch) - len(decoding)
         if not num_expecting:
             return 0
-        return int(min(self._spare_rows, self._pace.most_rows(len(decoding) - num_expecting, num_expecting)))
+        most = self._pace.most_rows(len(decoding) - num_expecting, num_expecting + num_prompts)
+        prompt_rows = sum(rows.num_rows for rows in batch if not rows.is_decode)
+        return max(0, int(min(self._spare_rows, _MAX_PROMPT_LOGITS, most - prompt_rows)))
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""

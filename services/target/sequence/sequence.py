@@ -2,12 +2,14 @@
 
 import math
 import time
+from collections.abc import Sequence as Seq
 
 from services.engine.cache.cached_tokens import CachedTokens
 from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
 from services.engine.request import Request
 from services.target.sequence.draw_state import DrawState
 from services.target.sequence.event_sink import EventSink
+from services.target.sequence.expected_tokens import ExpectedTokens
 from services.target.sequence.feedback_replay import FeedbackReplay
 from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
@@ -52,6 +54,7 @@ class Sequence:
         self.expires_at = min(time_limit, deadline)  # seconds on the monotonic clock
         self.num_preemptions = 0
         self.speculation = SpeculationStats()
+        self._expected = ExpectedTokens(request.speculation)
 
     def append(self, token_id: int) -> None:
         """Add a token to all texts."""
@@ -62,6 +65,14 @@ class Sequence:
         """Take back the last tokens of all texts."""
         for text in self.texts:
             del text.tokens[len(text.tokens) - num_tokens :]
+
+    def expected(self, most: int) -> Seq[int]:
+        """At most so many of the next tokens, as the request expects them; the last token of all is always the target's
+        own.
+        """
+        if not self.request.speculation.expected or self.is_healing:
+            return ()
+        return self._expected.after(self.tokens, self.num_prompt, max(0, min(most, self.num_remaining - 1)))
 
     @property
     def num_generated(self) -> int:

@@ -12,7 +12,6 @@ from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.attached_predictor import AttachedPredictor
-from services.target.speculation.expected_tokens import expected_tokens
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.regret import Regret
@@ -136,7 +135,7 @@ class Speculation:
         num_new = sum(len(rows.sequence.texts) * len(token_ids) for rows, token_ids in expected)
         num_rows = sum(rows.num_rows for rows in batch) + num_new
         spare_rows = max(0, spare_rows - num_new)
-        prompt_rows = sum(rows.num_rows for rows in batch if not rows.is_decode)
+        prompt_rows = sum(rows.num_rows for rows in batch if not rows.is_decode) + num_new
         self._put_faster_first(decoding, StepSize(num_rows, spare_rows, len(batch) - len(decoding), prompt_rows))
         for source in self._sources:
             unserved = _unserved(source, decoding)
@@ -159,7 +158,7 @@ class Speculation:
         """Note that there was no room for the predictions of a sequence."""
         rows.source = None
         self._step.serving.pop(rows.sequence, None)
-        if not rows.sequence.speculation.offered:
+        if not rows.sequence.speculation.by_source:
             _explain(rows.sequence, NoSpeculation.UNAVAILABLE, "there was no room for predictions")
 
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
@@ -222,14 +221,16 @@ class Speculation:
     def _expected(self, batch: Seq[ScheduledRows], spare_rows: int) -> list[Run]:
         """The tokens that requests expect."""
         runs: list[Run] = []
-        for rows in batch:
-            if rows.is_decode and rows.sequence.request.speculation.expected and not rows.sequence.is_healing:
-                num_texts = len(rows.sequence.texts)
-                most = min(self._most_expected, spare_rows // num_texts)
-                if valid := self._valid(rows.sequence, expected_tokens(rows.sequence, most)):
-                    rows.source = PredictionSource.EXPECTED
-                    spare_rows -= num_texts * len(valid)
-                    runs.append((rows, valid))
+        for rows in batch if spare_rows > 0 else ():
+            sequence, num_texts = rows.sequence, len(rows.sequence.texts)
+            if not (rows.is_decode and sequence.request.speculation.expected):
+                continue
+            # A row's logits are large, and wait for their reader.
+            most = MOST_PREDICTIONS if sequence.request.output.logits else self._most_expected
+            if valid := self._valid(sequence, sequence.expected(min(most, spare_rows // num_texts))):
+                rows.source = PredictionSource.EXPECTED
+                spare_rows -= num_texts * len(valid)
+                runs.append((rows, valid))
         return runs
 
     def _source(self, predictor: Predictor) -> Source:
@@ -284,7 +285,7 @@ class Speculation:
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
         """Record the reason if a sequence has had no predictions so far although there was room for them."""
         has_room = min(spare_rows, sequence.num_remaining - 1) > 0
-        if sequence.speculation.offered or not has_room:
+        if sequence.speculation.by_source or not has_room:
             return
         reasons = [
             source.why_none(sequence, plan)

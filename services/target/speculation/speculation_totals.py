@@ -29,7 +29,7 @@ class SpeculationTotals:
             with self._lock:
                 self._live.remove(sequence)
                 self._ended.add(stats)
-            if not stats.offered and stats.why_not is not None:
+            if not stats.by_source and stats.why_not is not None:
                 self.unpredicted[stats.why_not] += 1
 
     def total(self) -> SpeculationStats:

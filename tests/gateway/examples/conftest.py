@@ -25,10 +25,10 @@ def python_of(name: str, needed: list[str]) -> str:
     return sys.executable
 
 
-def run_example(name: str, where: str) -> str:
+def run_example(name: str, *where: str) -> str:
     """What a program of examples/ prints."""
     program = EXAMPLES / f"{name}.py"
-    command = [python_of(name, requirements(program)), str(program), where]
+    command = [python_of(name, requirements(program)), str(program), *where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=Path("/"))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

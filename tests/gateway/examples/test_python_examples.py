@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from outrider import Client
 from tests.gateway.examples.conftest import python_of, run_example
 from tests.gateway.harness.running_gateway import RunningGateway
+from tests.harness.servers.scripted_server import Fault, ScriptedServer
 from tests.harness.servers.server import RunningTarget
 
 
 def test_json_extraction_follows_its_schema(demo: RunningTarget):
     assert json.loads(run_example("json_extraction", demo.address)).keys() == {"language", "lines", "tested"}
+
+
+def test_a_hedged_stream_is_not_held_up():
+    with ScriptedServer(Fault(9, how="hang")) as slow, ScriptedServer() as fast:
+        text, told = run_example("hedged_stream", slow.address, fast.address).rsplit("\n", 2)[:2]
+    with ScriptedServer() as alone, Client(alone.address) as client:
+        expected = client.generate("def quicksort(items):", max_tokens=60, seed=7)
+    assert text == expected.text
+    assert told == f"{len(expected.token_ids)} tokens, continued by another server 1 times"
 
 
 def test_langchain_streams_the_bytes_of_the_rpc(chat_gateway: RunningGateway):

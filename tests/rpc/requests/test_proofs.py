@@ -13,6 +13,7 @@ import outrider
 from outrider import FinishReason, Message, PredictionSource, Proof, Result, Verdict
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.lora_folders import write_adapter
+from tests.harness.network.cutting_proxy import CuttingProxy
 from tests.harness.servers.server import RunningTarget, target_server
 
 TEXT = "one two three four "
@@ -88,7 +89,7 @@ def test_another_server_verifies_an_answer(answerer: RunningTarget, verifier: Ru
     assert len(result.token_ids) > 1
     verdict = verify(verifier, proof_of(result))
     assert (verdict.is_equal, verdict.reason) == (True, "")
-    assert 0 < verdict.passes <= 3 + len(result.suppressed)
+    assert 0 < verdict.passes <= 4 + len(result.suppressed)
 
 
 def test_answers_of_conversations_and_tools_are_verified(answerer: RunningTarget, verifier: RunningTarget) -> None:
@@ -137,7 +138,7 @@ def test_another_text_end_or_question_is_not_equal(answerer: RunningTarget, veri
     proof = proof_of(answer(answerer, seed=5, **LONG))
     verdict = verify(verifier, replace(proof, text=proof.text + "!"))
     assert (verdict.is_equal, verdict.position) == (False, None)
-    assert verdict.reason.startswith("the text is")
+    assert verdict.reason == f"the text differs from character {len(proof.text)} on"
     verdict = verify(verifier, replace(proof, finish_reason="stop_token"))
     assert verdict.reason == "the reason of the end is 'stop_token' instead of 'max_tokens'"
     asked = json.loads(proof.to_json())
@@ -150,11 +151,67 @@ def test_an_answer_that_time_ended_is_verified_as_far_as_it_goes(
     answerer: RunningTarget, verifier: RunningTarget
 ) -> None:
     result = answer(answerer, seed=5, **LONG)
-    cut = replace(proof_of(result), token_ids=result.token_ids[:100], finish_reason=FinishReason.TIME_LIMIT)
+    shorter = answer(answerer, seed=5, **{**LONG, "max_tokens": 100})
+    text = shorter.text.rstrip("\ufffd")
+    cut = replace(proof_of(result), token_ids=result.token_ids[:100], text=text, finish_reason=FinishReason.TIME_LIMIT)
     assert verify(verifier, cut).is_equal
+    assert verify(verifier, replace(cut, text=text + "\ufffd")).is_equal  # part of a character
     ids = (*result.token_ids[:99], (result.token_ids[99] + 1) % 200)
     verdict = verify(verifier, replace(cut, token_ids=ids))
     assert (verdict.is_equal, verdict.position) == (False, 99)
+    for forged in (text + "!", text[:40] + "!" + text[41:], text + "forged" * 1000):
+        verdict = verify(verifier, replace(cut, text=forged))
+        assert (verdict.is_equal, verdict.reason[:16]) == (False, "the text differs"), forged
+    for finish_reason in (FinishReason.TIME_LIMIT, FinishReason.MAX_TOKENS):
+        verdict = verify(verifier, replace(cut, request_digest="0" * 64, finish_reason=finish_reason))
+        assert verdict.reason.startswith("the digest of the request is")
+    assert verify(verifier, replace(cut, token_ids=(), text="")).is_equal
+
+
+def test_a_verifier_whose_time_runs_out_gives_no_verdict(answerer: RunningTarget, verifier: RunningTarget) -> None:
+    proof = proof_of(answer(answerer, seed=5, **LONG))
+    with outrider.Client(verifier.address) as client, verifier.held():
+        for each in (proof, replace(proof, finish_reason=FinishReason.TIME_LIMIT)):
+            with pytest.raises(outrider.DeadlineExceeded):
+                client.verify(each, timeout=0.5)
+    result = answer(answerer, seed=5, time_limit=0.001, **LONG)
+    assert verify(verifier, proof_of(result)).is_equal
+
+
+def test_only_the_question_of_a_proof_is_asked(answerer: RunningTarget, verifier: RunningTarget) -> None:
+    proof = proof_of(answer(answerer, seed=5, **LONG))
+    forged = json.loads(proof.to_json())
+    forged["request"] |= {"best_of": 5, "num_samples": 3, "cache": {"salt": "x"}, "speculation": {"lookup": False}}
+    forged["request"]["continue_from"]["token_ids"] = [1, 2, 3]
+    forged["request"]["stop"]["time_limit"] = "0.001s"
+    read = Proof.from_json(json.dumps(forged))
+    assert verify(verifier, read).is_equal
+    verdict = verify(verifier, replace(read, token_ids=(1, 2, 3, *proof.token_ids[3:])))
+    assert (verdict.is_equal, verdict.position) == (False, 0)
+    for path, name in (("sampling", "seed"), ("continue_from", "fingerprint"), ("prompt", "token_ids")):
+        lacking = json.loads(proof.to_json())
+        del lacking["request"][path][name]
+        with pytest.raises(ValueError, match=f"the request of a proof has no {path}.{name}"):
+            Proof.from_json(json.dumps(lacking))
+
+
+def test_tokens_that_no_model_gives_are_not_equal(answerer: RunningTarget, verifier: RunningTarget) -> None:
+    proof = proof_of(answer(answerer, seed=5, **LONG))
+    for ids in ((*proof.token_ids, 99999), proof.token_ids * 100):
+        verdict = verify(verifier, replace(proof, token_ids=ids))
+        assert not verdict.is_equal
+        assert verdict.reason.startswith("no answer has these tokens")
+
+
+def test_a_resumed_answer_is_verified(answerer: RunningTarget, verifier: RunningTarget) -> None:
+    port = int(answerer.address.rpartition(":")[2])
+    with CuttingProxy(port, max_bytes=2000) as proxy, outrider.Client(proxy.address, answerer.address) as client:
+        stream = client.stream(TEXT, seed=5, min_tokens=40, logit_bias={1: 0.5}, **LONG)
+        for number, _ in enumerate(stream):
+            if number == 0:
+                proxy.cut()
+    assert stream.result.resumed == 1
+    assert verify(verifier, proof_of(stream.result)).is_equal
 
 
 def test_a_server_of_another_fingerprint_refuses(answerer: RunningTarget, other: Path) -> None:

@@ -102,18 +102,18 @@ class Attempts:
         """Count retries anew."""
         self._failures = self._num_broken = 0
 
-    def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
+    def failed(self, error: OutriderError, *, resuming: bool = False, seeks_fingerprint: bool = False) -> float:
         """Move to the next address and return the seconds to wait before using it; raises when it is time to stop.
 
-        A server that is full is asked again when it says, if it does, after the others. One that does not say, or has
-        another fingerprint, is passed over only when there is something to resume. A call that one server after another
-        breaks down at is not carried on to all of them.
+        A server that is full is asked again when it says, if it does, after the others. One that does not say is passed
+        over only when there is something to resume, one of another fingerprint also if a fingerprint is sought. A call
+        that one server after another breaks down at is not carried on to all of them.
         """
         if not (_is_unreached(error) or isinstance(error, DeadlineExceeded)):  # which is also said while connecting
             self.answered()
         if isinstance(error, Unavailable) and error.broke:
             self._check_broken(error, resuming=resuming)
-        if resuming and isinstance(error, FingerprintMismatch):
+        if (resuming or seeks_fingerprint) and isinstance(error, FingerprintMismatch):
             self._refused.add(self.address)
         elif isinstance(error, ResourceExhausted):
             if not resuming and error.retry_after is None:

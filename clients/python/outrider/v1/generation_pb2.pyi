@@ -298,6 +298,7 @@ class Started(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The name of the request."""
     seed: _builtins.int
@@ -310,6 +311,8 @@ class Started(_message.Message):
     """The name of the model that answers."""
     fingerprint: _builtins.str
     """Identifies everything besides the request that the bytes of the answer depend on, as in `GetModelInfoResponse`."""
+    request_digest: _builtins.str
+    """As `AnswerProof.request_digest`."""
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The token ids of the prompt as the model receives them. Set if `OutputOptions.prompt_token_ids` is."""
@@ -332,10 +335,11 @@ class Started(_message.Message):
         model: _builtins.str = ...,
         fingerprint: _builtins.str = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        request_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "fingerprint", b"fingerprint", "grammar", b"grammar", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "fingerprint", b"fingerprint", "grammar", b"grammar", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "request_digest", b"request_digest", "request_id", b"request_id", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -535,7 +539,7 @@ class AnswerProof(_message.Message):
     """As `Started.seed`."""
     request_digest: _builtins.str
     """The SHA-256 hash, in hexadecimal digits, of the token ids of the prompt and of all options that change tokens or
-    text. The time limit does not count. It is the same for all requests with the same meaning, and comparable between
+    text. The time limit does not count. It is the same for a request and its continuations, and comparable between
     servers of one fingerprint only.
     """
     def __init__(

@@ -204,6 +204,8 @@ class RemoteSequence:
             self._counts += FollowCounts(alternates=1)
         self._end_credit()
         self.asked_at = time.monotonic()
+        if self.phase is Phase.FOLLOWED and self.is_behind:  # by tokens that the request expected
+            self.phase = Phase.READING
         if self.chain.tokens or self.phase is Phase.RELEASED:
             self.answer = Answer.UNTIMED
         elif self.window:
