@@ -54,7 +54,7 @@ class Sequence:
         self.expires_at = min(time_limit, deadline)  # seconds on the monotonic clock
         self.num_preemptions = 0
         self.speculation = SpeculationStats()
-        self._expected = ExpectedTokens(request.speculation)
+        self._expected = ExpectedTokens(request.speculation) if request.speculation.expected else None
 
     def append(self, token_id: int) -> None:
         """Add a token to all texts."""
@@ -70,7 +70,7 @@ class Sequence:
         """At most so many of the next tokens, as the request expects them; the last token of all is always the target's
         own.
         """
-        if not self.request.speculation.expected or self.is_healing:
+        if self._expected is None or self.is_healing:
             return ()
         return self._expected.after(self.tokens, self.num_prompt, max(0, min(most, self.num_remaining - 1)))
 
