@@ -28,7 +28,8 @@ class Smg:
         self._num_targets = len(targets)
         self._log = folder / "smg.log"
         command = [str(binary()), "launch", "--host", host, "--port", str(port), "--log-level", "info"]
-        command += ["--prometheus-port", str(free_port())]
+        self._metrics = f"http://{host}:{(metrics_port := free_port())}/metrics"
+        command += ["--prometheus-port", str(metrics_port)]
         command += ["--worker-urls", *(f"grpc://{target}" for target in targets)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
@@ -54,6 +55,11 @@ class Smg:
             return bool(httpx2.post(f"{self.url}/v1/completions", json=body, timeout=10).status_code == 200)
         except httpx2.HTTPError:
             return False
+
+    def count(self, metric: str, label: str) -> float:
+        """The sum of a metric's counters with this label."""
+        lines = httpx2.get(self._metrics, timeout=10).text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{metric}{{") and label in line)
 
     def kill(self) -> None:
         """End its process at once."""
