@@ -134,7 +134,7 @@ def test_another_target_goes_on_with_the_same_text() -> None:
     ):
         assert gateway.post("/v1/completions", body).json()["choices"] == expected
         assert slow.servicer.ended.wait(60)
-        assert len(fast.requests) == 1
+        assert fast.requests
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ class Generation:
         request.ClearField("session")  # whose tokens are among those of the prompt
         if (chat := request.prompt.chat).tool_choice.mode != common_pb2.TOOL_CHOICE_MODE_NONE:
             request.output.tools.MergeFrom(chat.tools)
+        request.prompt.token_ids.SetInParent()  # also if there are none
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         if self._grammar is not None:
             request.grammar.CopyFrom(self._grammar)

@@ -72,8 +72,7 @@ class GenerateWriter:
 
 
 def _end(result: Result) -> Json:
-    digest = "" if result.proof is None else result.proof.request_digest
-    return _json({name: getattr(result, name) for name in _END} | {"request_digest": digest})
+    return _json({name: getattr(result, name) for name in _END} | {"request_digest": result.started.request_digest})
 
 
 def _json(value: dict[str, Any]) -> Json:

@@ -143,7 +143,8 @@ async def response_stream(
     Raises UnavailableError, RequestCancelledError, and InvalidRequestError for received tokens that are not the
     generation's.
     """
-    has_started, digest = False, await asyncio.to_thread(request_digest, generations[0].request)  # while it is computed
+    has_started = False
+    digest = await asyncio.to_thread(request_digest, generations[0].request)  # while the engine computes the prompt
     async with aclosing(interleaved(generations)) as events:
         async for sample, event in events:
             serving.statistics.observe(generations[sample], event)

@@ -11,6 +11,7 @@ import pytest
 
 import outrider
 from outrider import FinishReason, Message, PredictionSource, Proof, Result, Verdict
+from outrider.verification import Verification
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.lora_folders import write_adapter
 from tests.harness.network.cutting_proxy import CuttingProxy
@@ -169,7 +170,11 @@ def test_an_answer_that_time_ended_is_verified_as_far_as_it_goes(
 
 
 def test_a_verifier_whose_time_runs_out_gives_no_verdict(answerer: RunningTarget, verifier: RunningTarget) -> None:
-    proof = proof_of(answer(answerer, seed=5, **LONG))
+    result = answer(answerer, seed=5, **LONG)
+    proof = proof_of(result)
+    for by_time in (FinishReason.DEADLINE, FinishReason.TIME_LIMIT):  # as a server ends its own answer
+        with pytest.raises(outrider.DeadlineExceeded):
+            Verification(proof).end(replace(result, finish_reason=by_time))
     with outrider.Client(verifier.address) as client, verifier.held():
         for each in (proof, replace(proof, finish_reason=FinishReason.TIME_LIMIT)):
             with pytest.raises(outrider.DeadlineExceeded):
