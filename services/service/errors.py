@@ -165,6 +165,24 @@ class ReaderStalledError(UnavailableError):
         return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
 
 
+class NotFoundError(RpcError):
+    """What the call names is not there."""
+
+    code = code_pb2.NOT_FOUND
+
+
+class AlreadyExistsError(RpcError):
+    """What the call would make is there, and different."""
+
+    code = code_pb2.ALREADY_EXISTS
+
+
+class PreconditionError(RpcError):
+    """This server was not started with what the call needs."""
+
+    code = code_pb2.FAILED_PRECONDITION
+
+
 class RangeError(RpcError):
     """A number that the caller wants to go on from is not known."""
 

@@ -178,8 +178,8 @@ def _add_offload(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--kv-events",
         action="store_true",
-        help="let routers with the scope kv-events follow by vLLM's contract what the prefix cache of the first model "
-        "holds, with the tokens of prompts",
+        help="let routers with the scope kv-events follow by vLLM's contract or OpenEngine what the prefix cache of "
+        "the first model holds, with the tokens of prompts",
     )
     group.add_argument(
         "--kv-events-zmq",
@@ -189,9 +189,7 @@ def _add_offload(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--kv-events-replay", metavar="ADDRESS", help="where subscribers by ZMQ get batches that they have missed"
     )
-    group.add_argument(
-        "--kv-events-topic", metavar="TOPIC", help="their topic by ZMQ (default: kv@HOST@MODEL, as llm-d reads it)"
-    )
+    group.add_argument("--kv-events-topic", metavar="TOPIC", help="their topic by ZMQ (default: kv@HOST@MODEL)")
 
 
 def _add_parser(group: "argparse._ArgumentGroup", kind: str, syntaxes: Iterable[str]) -> None:

@@ -18,14 +18,22 @@ from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.target.api.servicer import GenerationServicer
 from services.target.api.target_admin import TargetAdmin
+from services.target.contracts.subscribers import Subscribers
 from services.target.engines.model_setup import ModelSetup
 from services.target.fronts.fronts import Fronts
 from services.target.generation.engine import TargetEngine
 from services.target.kv_events.zmq_config import ZmqConfig
 from services.target.metrics.request_traces import RequestTraces
+from services.target.models.lora_changes import LoraChanges
 from services.target.models.models_metrics import ModelsMetrics
 from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_models import TargetModels
+from services.target.openengine.contract import CONTROL, INFERENCE, register
+from services.target.openengine.contract import SERVICES as OPENENGINE
+from services.target.openengine.control import Control
+from services.target.openengine.inference import Inference
+from services.target.openengine.loras import Loras
+from services.target.openengine.running_requests import RunningRequests
 from services.target.vllm_contract.contract import SERVICE as CONTRACT
 from services.target.vllm_contract.contract import open_contract
 from services.telemetry.call_metrics import CallMetrics
@@ -63,6 +71,7 @@ class TargetServer:
         self.models = TargetModels(models, server, self.availability, residency or ResidencyConfig())
         self._servicer = self._new_servicer(server)
         self._publisher = self._new_publisher(zmq, server)
+        self._lora_changes = LoraChanges(self.models)
         self._server = self._new_server(server, vllm_contract, fronts)
         admin = TargetAdmin(
             self.availability,
@@ -72,6 +81,7 @@ class TargetServer:
             self._servicer,
             server,
             self._follow_log_level,
+            self._lora_changes,
         )
         self.admin = AdminServer(server, self._callers, admin, self.models.first.progress)
 
@@ -82,21 +92,25 @@ class TargetServer:
         return engine if isinstance(engine, TargetEngine) else None
 
     def _new_server(self, server: ServerConfig, vllm_contract: bool | None, fronts: int) -> RpcServer | Fronts:
-        contract = open_contract(vllm_contract, self._servicer)
-        if contract is None and self._publisher is None and self.models.first.config.kv_events:
-            raise ConfigError("kv_events needs vLLM's contract or kv_events_zmq, by which events are sent")
+        subscribers, requests = Subscribers(self._servicer), RunningRequests()
+        contract = open_contract(vllm_contract, self._servicer, subscribers)
+        inference = Inference(self._servicer, requests)
+        loras = Loras(self.models.first, self._lora_changes)
+        control = Control(self._servicer, self.models, requests, subscribers, loras)
 
-        def register(rpc: aio.Server) -> None:
+        def register_all(rpc: aio.Server) -> None:
             add_GenerationServiceServicer_to_server(self._servicer, rpc)
+            register(rpc, INFERENCE, inference)
+            register(rpc, CONTROL, control)
             if contract is not None:
                 contract.register(rpc)
 
-        services = [SERVICE, CONTRACT] if contract else [SERVICE]
+        services = [SERVICE, *OPENENGINE, *([CONTRACT] if contract else [])]
         checks = {f"/{SERVICE}/StreamGenerate": self._servicer.check}
         progress = self.models.first.progress
         if fronts > 1:
-            return Fronts(server, self._callers, services, register, progress, count=fronts, checks=checks)
-        return RpcServer(server, self._callers, services, register, progress, checks=checks)
+            return Fronts(server, self._callers, services, register_all, progress, count=fronts, checks=checks)
+        return RpcServer(server, self._callers, services, register_all, progress, checks=checks)
 
     def _new_publisher(self, zmq: ZmqConfig | None, server: ServerConfig) -> "ZmqPublisher | None":
         if zmq is None:

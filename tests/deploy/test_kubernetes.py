@@ -1,90 +1,44 @@
 """deploy/kubernetes: what Kubernetes takes, and options that the services really have."""
 
 import argparse
-import functools
 import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import yaml
 
 from services.cli import health
-from services.draft import command as draft
-from services.draft.server import SERVICE as DRAFT_SERVICE
 from services.gateway import command as gateway
 from services.service.options import server_config, telemetry_config
-from services.target import command as target
-from services.target.server import SERVICE as TARGET_SERVICE
+from tests.deploy.manifests import (
+    OVERLAYS,
+    ROOT,
+    SERVICES,
+    container,
+    is_selected,
+    needs_kubectl,
+    options,
+    parsed,
+    pods,
+    port_of,
+    resources,
+)
 
-ROOT = Path(__file__).parents[2] / "deploy/kubernetes"
-OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
-SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
 OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
 ON_CORES = ("cpu", "http")
 WITH_HTTP = ("http", "secured-http")
 SECURED = [name for name in OVERLAYS if name.startswith("secured")]
 ALERTS = ROOT.parent / "observability/rules.yaml"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="KUBECTL IS NOT INSTALLED: NO MANIFEST IS BUILT"
-)
-
-
-@functools.cache
-def resources(overlay: str) -> dict[tuple[str, str], dict[str, Any]]:
-    command = ["kubectl", "kustomize", str(ROOT / "overlays" / overlay)]
-    manifests = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(manifests)}
-
-
-def pods(overlay: str) -> dict[str, dict[str, Any]]:
-    """The pod template of each service."""
-    every = resources(overlay)
-    return {
-        name: every[kind, name]["spec"]["template"]
-        for kind, name in (("Deployment", "target"), ("StatefulSet", "draft"))
-    }
-
-
-def container(overlay: str, name: str, *, of: str = "") -> dict[str, Any]:
-    """The container of that name, in the pod of the same name or of another one."""
-    (found,) = (each for each in pods(overlay)[of or name]["spec"]["containers"] if each["name"] == name)
-    return found
-
-
-def options(overlay: str, name: str) -> argparse.Namespace:
-    """The settings that the service reads from its arguments; a refusal ends the test."""
-    return parsed(SERVICES[name][0], container(overlay, name)["args"])
-
-
-def parsed(command: ModuleType, arguments: list[str]) -> argparse.Namespace:
-    return parser_of(command).parse_args(arguments)
-
-
-@functools.cache
-def parser_of(command: ModuleType) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    command.add_options(parser)
-    return parser
+pytestmark = needs_kubectl
 
 
 def files(arguments: argparse.Namespace) -> set[Path]:
     """The files that the options name, but for the model."""
     return {value for name, value in vars(arguments).items() if isinstance(value, Path) and name != "model"}
-
-
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
-
-
-def is_selected(selector: dict[str, str], pod: dict[str, Any]) -> bool:
-    return selector.items() <= pod["metadata"]["labels"].items()
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -105,10 +59,10 @@ def test_services_take_their_options_and_probes_find_their_ports(overlay: str, n
     arguments, its = options(overlay, name), container(overlay, name)
     server = server_config(arguments)
     scraped = port_of(telemetry_config(arguments).metrics_listen or "")
-    assert {port["name"]: port["containerPort"] for port in its["ports"]} == {
-        "grpc": port_of(server.listen),
-        "metrics": scraped,
-    }
+    named = {"grpc": port_of(server.listen), "metrics": scraped}
+    if getattr(arguments, "kv_events_zmq", None) is not None:
+        named["kv-events"] = port_of(arguments.kv_events_zmq)
+    assert {port["name"]: port["containerPort"] for port in its["ports"]} == named
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         if server.tls_certificate is None:
             assert its[probe]["grpc"] == {"port": port_of(server.listen), "service": SERVICES[name][1]}
@@ -210,8 +164,8 @@ def test_drafts_and_targets_know_each_other_by_certificates(overlay: str) -> Non
 def test_a_secured_pool_is_the_same_pool() -> None:
     plain, secured = "draft-pool", "secured-draft-pool"
     assert options(secured, "target").draft == options(plain, "target").draft
-    scaled = [resources(name)["HorizontalPodAutoscaler", "target"] for name in (plain, secured)]
-    assert scaled[0]["spec"] == scaled[1]["spec"]
+    scaled = [resources(name)["HorizontalPodAutoscaler", "target"]["spec"] for name in (plain, secured)]
+    assert scaled[0] | {"metrics": None} == scaled[1] | {"metrics": None}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -236,23 +190,8 @@ def test_disruption_budgets_and_scaling_select_existing_pods(overlay: str) -> No
     scaled = every["HorizontalPodAutoscaler", "target"]["spec"]["scaleTargetRef"]
     assert (scaled["kind"], scaled["name"]) in every
     assert "replicas" not in every[scaled["kind"], scaled["name"]]["spec"], "it is not for two to say"
-
-
-def test_the_pool_holds_the_targets_and_the_route_leads_to_it() -> None:
-    every = resources("draft-pool")
-    pool, route = every["InferencePool", "targets"], every["HTTPRoute", "targets"]
-    assert (pool["apiVersion"], route["apiVersion"]) == (
-        "inference.networking.k8s.io/v1",
-        "gateway.networking.k8s.io/v1",
-    )
-    spec, both = pool["spec"], pods("draft-pool")
-    assert [is_selected(spec["selector"]["matchLabels"], both[name]) for name in ("target", "draft")] == [True, False]
-    assert spec["targetPorts"] == [{"number": port_of(options("draft-pool", "target").listen)}]
-    assert spec["appProtocol"] == "kubernetes.io/h2c"
-    assert spec["endpointPickerRef"]["port"]["number"] == 9002
-    ((rule),) = route["spec"]["rules"]
-    assert rule["matches"][0]["path"]["value"] == f"/{TARGET_SERVICE}"
-    assert rule["backendRefs"] == [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "targets"}]
+    (metric,) = every["HorizontalPodAutoscaler", "target"]["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == f"{options(overlay, 'target').metrics_prefix}_num_requests_waiting"
 
 
 @pytest.mark.parametrize("overlay", WITH_HTTP)

@@ -17,6 +17,8 @@ from outrider.v1 import draft_pb2, generation_pb2
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
+from services.target.openengine.contract import CONTROL, INFERENCE
+from services.target.openengine.v1 import openengine_pb2
 from tests.e2e.harness.draft_rig import GREEDY, PATIENCE_SECONDS, PROMPT
 from tests.e2e.harness.models import DEMO_TARGET
 from tests.e2e.harness.process_usage import ProcessUsage
@@ -30,7 +32,7 @@ _SAMPLES = 200  # of what the services hold, in each of the two parts of a run
 _CALL_SECONDS = 2.0
 _MOST_PROBLEMS = 20  # after which it is enough
 _MOST_TOKENS = 4  # that most requests may generate
-_ENDS = {"stop", "sampling_params"}  # the fields that say when a generation ends
+_ENDS = {"stop", "sampling_params", "stopping"}  # the fields that say when a generation ends
 _SHARE_UNBOUNDED = 0.002
 _SHARE_OF_ANY_BYTES = 0.1  # of paths, and of metadata
 _MESSAGES_OF_A_LINK = 12
@@ -121,7 +123,7 @@ class Fuzz:
         if rng.random() < 1 / 8:
             await self._link(rng, draft)
             return
-        service = rng.choice((_GENERATION, _CONTRACT))
+        service = rng.choice((_GENERATION, _CONTRACT, INFERENCE, CONTROL))
         method = rng.choice(service.methods)
         request = type_of(method.input_type)()
         if rng.random() < 0.7:
@@ -176,11 +178,17 @@ class Fuzz:
         request.sampling_params.max_tokens = _MOST_TOKENS
         return f"/{_CONTRACT.full_name}/Generate", request.SerializeToString(), self._target
 
+    def _by_openengine(self) -> _Broken:
+        request = openengine_pb2.GenerateRequest()
+        _make_valid(request)
+        request.stopping.max_tokens = _MOST_TOKENS
+        return f"/{INFERENCE.full_name}/Generate", request.SerializeToString(), self._target
+
     def _linked(self) -> _Broken:
         return _DRAFT, draft_pb2.DraftRequest(hello=self._hello).SerializeToString(), self._draft
 
     async def _break(self, rng: random.Random) -> None:
-        path, message, service = rng.choice((self._streamed, self._by_contract, self._linked))()
+        path, message, service = rng.choice((self._streamed, self._by_contract, self._by_openengine, self._linked))()
         if rng.random() < _SHARE_OF_ANY_BYTES:
             path = _any_text(rng)
         metadata = _any_text(rng) if rng.random() < _SHARE_OF_ANY_BYTES else ""
@@ -198,7 +206,9 @@ def _any_text(rng: random.Random) -> str:
 def _make_valid(request: Any) -> None:
     """The request to a model, before anything is changed."""
     names = request.DESCRIPTOR.fields_by_name
-    if "prompt" in names:
+    if "prompt" in names and names["prompt"].message_type is None:
+        request.prompt = "def f(x):"
+    elif "prompt" in names:
         request.prompt.text = "def f(x):"
     if "text" in names:
         request.text = "def f(x):"

@@ -16,7 +16,7 @@ from services.engine.config import ConfigError
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
-from services.target.vllm_contract import servicer
+from services.target.contracts import subscribers
 from tests.harness.cache_index import CacheIndex
 from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
@@ -203,7 +203,7 @@ def test_only_so_many_subscribers_of_one_caller_are_served(model: Path) -> None:
 
 
 def test_a_subscriber_that_takes_nothing_is_dropped(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servicer, "_MOST_SUBSCRIBERS", 2)  # one for each caller
+    monkeypatch.setattr(subscribers, "_MOST_SUBSCRIBERS", 2)  # one for each caller
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, reader_timeout=0.5)
     with (
         target_server(model, kv_events=True, server=config) as target,
@@ -240,9 +240,7 @@ def test_a_model_whose_layers_carry_states_is_refused() -> None:
         pass
 
 
-def test_they_need_the_contract_and_a_prefix_cache(model: Path) -> None:
-    with pytest.raises(ConfigError, match="kv_events"), target_server(model, kv_events=True, vllm_contract=False):
-        pass
+def test_they_need_a_prefix_cache(model: Path) -> None:
     with pytest.raises(ConfigError, match="kv_events"), target_server(model, kv_events=True, prefix_cache=False):
         pass
 

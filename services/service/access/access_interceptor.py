@@ -8,7 +8,7 @@ from grpc import aio
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from services.service.access.caller import Callers, Scope
+from services.service.access.caller import Caller, Callers, Scope
 from services.service.errors import PermissionDeniedError, RpcError
 from services.service.guarded_server import UNKNOWN
 from services.service.interceptors import Continuation, MethodHandler
@@ -18,12 +18,18 @@ from services.service.printable import printable
 logger = logging.getLogger(__name__)
 
 _CONTRACT = "vllm.grpc.engine.VllmEngine"
+_INFERENCE, _CONTROL = "openengine.v1.Inference", "openengine.v1.Control"
 _OPEN = health.SERVICE_NAME  # called by probes and balancers, which have no token
-_OPEN_METHOD = f"/{_CONTRACT}/HealthCheck"  # called by routers instead
-_TELLS_PROMPTS = f"/{_CONTRACT}/SubscribeKvEvents"
+_OPEN_METHODS = (f"/{_CONTRACT}/HealthCheck", f"/{_CONTROL}/Health")  # called by routers instead
+_SCOPES = {
+    f"/{_CONTRACT}/SubscribeKvEvents": Scope.KV_EVENTS,  # tells prompts
+    f"/{_CONTROL}/SubscribeKvEvents": Scope.KV_EVENTS,
+    f"/{_CONTROL}/LoadLora": Scope.ADMIN,
+    f"/{_CONTROL}/UnloadLora": Scope.ADMIN,
+}
 _OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
 _NO_METHOD = "a method that does not exist"
-_TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService", _CONTRACT)
+_TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService", _CONTRACT, _INFERENCE, _CONTROL)
 
 
 class AccessInterceptor(aio.ServerInterceptor):
@@ -50,22 +56,25 @@ class AccessInterceptor(aio.ServerInterceptor):
 
     def _check(self, method: str, metadata: Any) -> None:  # noqa: ANN401 - as gRPC gives it
         service = method.strip("/").partition("/")[0]
-        if service == _OPEN or method == _OPEN_METHOD:
+        if service == _OPEN or method in _OPEN_METHODS:
             return
         caller = self._callers.by_token(metadata or ())
-        needed = _scope_of(method, service)
-        if needed is not None and needed not in caller.scopes:
-            has = ", ".join(sorted(scope.value for scope in caller.scopes))
-            raise PermissionDeniedError(f"the token needs the scope {needed.value} for this method; it has {has}")
+        if (needed := _scope_of(method, service)) is not None:
+            check_scope(caller, needed)
+
+
+def check_scope(caller: Caller, needed: Scope) -> None:
+    """Raise PermissionDeniedError if a caller lacks a scope."""
+    if needed not in caller.scopes:
+        has = ", ".join(sorted(scope.value for scope in caller.scopes))
+        raise PermissionDeniedError(f"the token needs the scope {needed.value} for this method; it has {has}")
 
 
 def _scope_of(method: str, service: str) -> Scope | None:
     """Return the scope that a method needs; None: any token will do."""
     if service in _OF_ANY_TOKEN:
         return None
-    if method == _TELLS_PROMPTS:
-        return Scope.KV_EVENTS
-    return Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
+    return _SCOPES.get(method, Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN)
 
 
 def _refusing(error: RpcError) -> MethodHandler:

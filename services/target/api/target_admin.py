@@ -39,12 +39,12 @@ class TargetAdmin(AdminServicer[Engine]):
         servicer: GenerationServicer,
         config: ServerConfig,
         follow_log_level: Callable[[], None],
+        lora_changes: LoraChanges,
     ) -> None:
         """`config` has the initial limits; `follow_log_level` is called when the level has changed."""
         super().__init__(availability, reload, telemetry, lambda: models.first.engine)
         self._models, self._servicer, self._config = models, servicer, config
-        self._follow_log_level = follow_log_level
-        self._lora_changes = LoraChanges(models)
+        self._follow_log_level, self._lora_changes = follow_log_level, lora_changes
 
     async def ListRequests(
         self, request: admin_pb2.ListRequestsRequest, context: Context

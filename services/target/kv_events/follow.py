@@ -42,13 +42,18 @@ class Followed(NamedTuple):
     part: SnapshotPart | None = None
 
 
-async def follow(journal: JournalReader, start: int) -> AsyncGenerator[Followed | None, None]:
-    """Yield the batches from that number on, or for 0 a snapshot and those after it.
+async def follow(journal: JournalReader, start: int | None) -> AsyncGenerator[Followed | None, None]:
+    """Yield the batches from that number on, for 0 a snapshot and those after it, for None those to come.
 
     Yields None when there are no more, and each second until there are. Raises RangeError if the number is not known
     any more, or not yet, and SubscriberLostError if batches are gone before they are read.
     """
-    last, is_first = start - 1, True
+    if start is None:
+        last = (await _begun(journal)).last
+        journal.end_snapshot(last)
+    else:
+        last = start - 1
+    is_first = True
     if start == 0:
         async with aclosing(_snapshot(journal)) as parts:
             async for part in parts:
@@ -58,7 +63,7 @@ async def follow(journal: JournalReader, start: int) -> AsyncGenerator[Followed 
         try:
             batches = await journal.read(last, 0 if is_first else _WAIT_SECONDS)
         except EventsLostError as error:
-            if is_first and start > 0:
+            if is_first and start:
                 raise RangeError(f"start_sequence_number {start} is not known here: subscribe from 0 on") from error
             raise SubscriberLostError(f"events after number {last} are not kept any more: subscribe again") from error
         is_first = False

@@ -18,7 +18,7 @@ class ZmqConfig:
 
     endpoint: str
     replay: str | None = None  # always listened at
-    topic: str | None = None  # default: kv@HOST@MODEL, as llm-d reads it
+    topic: str | None = None  # default: kv@HOST@MODEL
 
     def __post_init__(self) -> None:
         if any(importlib.util.find_spec(name) is None for name in ("zmq", "msgspec")):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.service.errors import RpcError
 
 _ABORTED = "abort"
 _REASONS = {
@@ -77,6 +78,10 @@ class Answers:
         for index, sample in enumerate(self._samples):
             if not sample.has_ended:
                 yield from self._in_order(index, self._new_end(index, sample, _ABORTED))
+
+    def fail(self, error: RpcError) -> _Answers:
+        """Raise the error: the contract has no message for it."""
+        raise error
 
     def _in_order(self, index: int, end: vllm_engine_pb2.GenerateComplete) -> _Answers:
         """An end, and those that waited for it; nothing if it must wait itself."""

@@ -8,6 +8,7 @@ from services.engine.config import ConfigError
 
 if TYPE_CHECKING:
     from services.target.api.servicer import GenerationServicer
+    from services.target.contracts.subscribers import Subscribers
     from services.target.vllm_contract.servicer import VllmEngineServicer
 
 logger = logging.getLogger(__name__)
@@ -17,7 +18,9 @@ _STUBS = "smg_grpc_proto"
 _REMEDY = "pip install 'outrider[vllm]'"
 
 
-def open_contract(is_wanted: bool | None, generation: "GenerationServicer") -> "VllmEngineServicer | None":
+def open_contract(
+    is_wanted: bool | None, generation: "GenerationServicer", subscribers: "Subscribers"
+) -> "VllmEngineServicer | None":
     """A servicer of the contract that uses the generation service; None if it is not wanted.
 
     With `is_wanted` None it is served if its stubs are installed. Raises ConfigError if it is wanted and they are not.
@@ -31,4 +34,4 @@ def open_contract(is_wanted: bool | None, generation: "GenerationServicer") -> "
         return None
     from services.target.vllm_contract.servicer import VllmEngineServicer
 
-    return VllmEngineServicer(generation)
+    return VllmEngineServicer(generation, subscribers)

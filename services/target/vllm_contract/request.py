@@ -1,16 +1,15 @@
 """Requests: converts the contract's GenerateRequest for the generation service; unsupported fields are errors."""
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Mapping
 
-from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.range import Range
 from services.engine.sampling_params import SAMPLING_NUMBERS
+from services.service.errors import InvalidRequestError
 from services.service.validation import Violations
+from services.target.contracts.field_names import ContractRequestError, check_fields, in_contract
 from services.target.models.served_model import ServedModel
 from services.target.vllm_contract.sampling import read_output, read_sampling, read_stops
 
@@ -39,6 +38,21 @@ _READ_OF_SAMPLING = {
     "json_object",
     "choice",
 }
+_NAMES: Mapping[str, str] = {
+    "prompt": "input",
+    "prompt.text": "text",
+    "prompt.token_ids.ids": "tokenized.input_ids",
+    "inputs[0].token_ids.ids": "tokenized.input_ids",
+    "sampling": "sampling_params",
+    "stop": "sampling_params",
+    "stop.strings": "sampling_params.stop",
+    "stop.token_ids": "sampling_params.stop_token_ids",
+    "grammar": "sampling_params",
+    "grammar.lark": "sampling_params.grammar",
+    "grammar.choice.texts": "sampling_params.choice.choices",
+    "num_samples": "sampling_params.n",
+}
+_WITHOUT_PLACES = ["sampling_params.logit_bias"]  # which is a map
 _PROMPT = "tokenized.input_ids"
 _ANY_OBJECT = '{"type": "object"}'
 
@@ -46,8 +60,8 @@ _ANY_OBJECT = '{"type": "object"}'
 def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -> generation_pb2.StreamGenerateRequest:
     """The request for the generation service, which checks the rest; raises InvalidRequestError."""
     found, params = Violations(), message.sampling_params
-    _check_fields(message, "", _READ, found)
-    _check_fields(params, "sampling_params.", _READ_OF_SAMPLING, found)
+    check_fields(message, "", _READ, found)
+    check_fields(params, "sampling_params.", _READ_OF_SAMPLING, found)
     found.check_number("data_parallel_rank", message.data_parallel_rank, Range(minimum=0, maximum=0))
     request = generation_pb2.StreamGenerateRequest(
         prompt=_read_prompt(message, model, found),
@@ -65,7 +79,7 @@ def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -
 def read_embed_request(message: vllm_engine_pb2.EmbedRequest, model: ServedModel) -> generation_pb2.EmbedRequest:
     """The request for the generation service, which checks the rest; raises InvalidRequestError."""
     found = Violations()
-    _check_fields(message, "", _READ_OF_EMBEDDING, found)
+    check_fields(message, "", _READ_OF_EMBEDDING, found)
     ids, most = message.tokenized.input_ids, model.context_length
     if not 0 < len(ids) <= most:  # before they are walked
         found.add(_PROMPT, f"is {len(ids)} tokens long", f"1 to {most}")
@@ -74,13 +88,9 @@ def read_embed_request(message: vllm_engine_pb2.EmbedRequest, model: ServedModel
     return generation_pb2.EmbedRequest(inputs=[text], request_id=message.request_id or None)
 
 
-def _check_fields(message: Message, path: str, known: set[str], found: Violations) -> None:
-    """Add fields that are set and that this server does not support to `found`, including unknown ones."""
-    for field, _ in message.ListFields():
-        if field.name not in known:
-            found.add(f"{path}{field.name}", "is set", "not to be: this server has nothing like it")
-    for number in sorted({field.field_number for field in cast(Iterable[Any], UnknownFieldSet(message))}):
-        found.add(f"{path}{number}", "is set", "fields of the contract that this server knows")
+def in_words(error: InvalidRequestError) -> ContractRequestError:
+    """The same violations under the contract's names."""
+    return in_contract(error, _NAMES, _WITHOUT_PLACES)
 
 
 def _read_prompt(

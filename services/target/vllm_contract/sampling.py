@@ -2,7 +2,6 @@
 
 from typing import cast
 
-import numpy as np
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import common_pb2
@@ -10,6 +9,7 @@ from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber, SamplingParams
 from services.service.limits import LIMITS
 from services.service.validation import Violations
+from services.target.contracts.shortest_decimal import shortest_decimal
 
 _FIELD = "sampling_params"
 _SEEDS = 1 << 64
@@ -60,12 +60,7 @@ def _read_number(message: vllm_engine_pb2.SamplingParams, number: SamplingNumber
     can_be_unset = message.DESCRIPTOR.fields_by_name[number.name].has_presence
     if not (message.HasField(number.name) if can_be_unset else value):
         return cast(float, getattr(_OFF, number.name))
-    return _decimal(value) if number.kind is float else _count(number.name, value, found)
-
-
-def _decimal(value: float) -> float:
-    """The shortest decimal of a float32, so that 0.9 is the same number as in our own double fields."""
-    return float(str(np.float32(value)))
+    return shortest_decimal(value) if number.kind is float else _count(number.name, value, found)
 
 
 def _count(name: str, value: int, found: Violations) -> int:

@@ -4,49 +4,34 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, aclosing
-from functools import partial
 from typing import NoReturn
 
 from grpc import aio
 from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2, vllm_engine_pb2_grpc
 
-from outrider.v1 import generation_pb2
 from services.engine.range import Range
-from services.service.admission import Admission, Work
-from services.service.errors import (
-    InvalidRequestError,
-    ReaderStalledError,
-    RequestCancelledError,
-    UnavailableError,
-    UnimplementedError,
-)
+from services.service.errors import InvalidRequestError, RequestCancelledError, UnavailableError, UnimplementedError
 from services.service.validation import Violations
-from services.target.api.servicer import Context, GenerationServicer, Responses
-from services.target.api.stream_writer import StreamWriter
-from services.target.generation.engine_interface import Engine
-from services.target.kv_events.follow import follow
-from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
+from services.target.api.servicer import Context, GenerationServicer
+from services.target.contracts.abortable_calls import AbortableCalls, CallAbortedError
+from services.target.contracts.answering import ContractAnswering
+from services.target.contracts.subscribers import Subscribers
 from services.target.vllm_contract.answers import Answers
-from services.target.vllm_contract.field_names import in_contract
-from services.target.vllm_contract.gbnf import GbnfReader
 from services.target.vllm_contract.kv_events import write_batch
-from services.target.vllm_contract.request import read_embed_request, read_request
+from services.target.vllm_contract.request import in_words, read_embed_request, read_request
 from services.target.vllm_contract.server_facts import write_loads, write_model_info, write_server_info
 from services.target.vllm_contract.tokenizer_archive import TokenizerArchive
 
 _MOST_ABORTED = 1024  # requests by one call
-_MOST_SUBSCRIBERS = 16
 
 
 class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     """Generates with the generation service, so that its limits and checks apply to these calls too."""
 
-    def __init__(self, generation: GenerationServicer) -> None:
-        self._generation = generation
-        self._calls, self._gbnf, self._tokenizer = AbortableCalls(), GbnfReader(), TokenizerArchive()
-        self._subscribers = Admission(Work.SUBSCRIBERS, _MOST_SUBSCRIBERS, _MOST_SUBSCRIBERS // 2)
+    def __init__(self, generation: GenerationServicer, subscribers: Subscribers) -> None:
+        self._generation, self._subscribers = generation, subscribers
+        self._calls, self._tokenizer = AbortableCalls(), TokenizerArchive()
+        self._answering = ContractAnswering(generation)
         self._began, self._heard_at = time.monotonic(), 0.0
 
     def register(self, server: aio.Server) -> None:
@@ -61,38 +46,9 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         with self._calls.begin(caller.name, request.request_id) as call:
             try:
                 message = await asyncio.to_thread(read_request, request, serving.model)
-                await self._answer(message, Answers(request, message.num_samples), call, context)
+                await self._answering.answer(message, Answers(request, message.num_samples), call, context)
             except InvalidRequestError as error:
-                raise in_contract(error) from error
-
-    async def _answer(
-        self, message: generation_pb2.StreamGenerateRequest, answers: Answers, call: AbortableCall, context: Context
-    ) -> None:
-        async with self._generation.writer(context) as writer:
-            try:
-                async with AsyncExitStack() as stack:
-                    responses = await call.wait(lambda: self._open(message, stack, context))
-                    while response := await call.wait(lambda: anext(responses, None)):
-                        await self._write(answers, partial(answers.read, response), writer)
-            except CallAbortedError:
-                await self._write(answers, answers.abort, writer)
-
-    async def _open(
-        self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
-    ) -> Responses:
-        if message.grammar.lark:
-            admissions = (await self._generation.enter(context)).admissions
-            with admissions.text_calls.admit(1, self._generation.callers.of(context)):
-                message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
-        return await stack.enter_async_context(self._generation.generation(message, context))
-
-    async def _write(
-        self, answers: Answers, read: Callable[[], Iterator[vllm_engine_pb2.GenerateResponse]], writer: StreamWriter
-    ) -> None:
-        """Write messages; if they may have many log-probabilities, they are made off the event loop."""
-        messages = await asyncio.to_thread(lambda: [*read()]) if answers.may_be_long else read()
-        for answer in messages:
-            await writer.write(answer)
+                raise in_words(error) from error
 
     async def Abort(self, request: vllm_engine_pb2.AbortRequest, context: Context) -> vllm_engine_pb2.AbortResponse:
         """Abort the caller's requests with these ids; ids of requests that have ended are no error."""
@@ -155,7 +111,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
                 message = read_embed_request(request, serving.model)
                 response = await call.wait(lambda: self._generation.Embed(message, context))
             except InvalidRequestError as error:
-                raise in_contract(error) from error
+                raise in_words(error) from error
             except CallAbortedError as error:
                 raise RequestCancelledError("the request was aborted by its name") from error
         (vector,) = response.embeddings
@@ -176,29 +132,5 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         raise UnimplementedError("this server has no profiler that calls stop")
 
     async def SubscribeKvEvents(self, request: common_pb2.SubscribeKvEventsRequest, context: Context) -> None:
-        """Write what the first model's prefix cache stores and removes, from a number on, or for 0 after a snapshot.
-
-        It does not load a model, and ends when another one takes its place.
-        """
-        engine = self._generation.serving().engine
-        if (journal := engine.journal) is None:
-            raise UnimplementedError("this server sends no events of its KV cache: it was started without --kv-events")
-        with self._subscribers.admit(1, self._generation.callers.of(context)):
-            try:
-                async with (
-                    self._generation.writer(context) as writer,
-                    aclosing(follow(journal, request.start_sequence_number)) as batches,
-                ):
-                    await writer.write_headers()
-                    self._check_engine(engine)
-                    async for batch in batches:
-                        self._check_engine(engine)  # else the server would wait for this call when it ends
-                        if batch is not None:
-                            await writer.write(write_batch(batch))
-            except ReaderStalledError as error:
-                raise UnavailableError("the subscriber has taken nothing for too long: subscribe again") from error
-
-    def _check_engine(self, engine: Engine) -> None:
-        """Raise UnavailableError if another engine is served now, or none."""
-        if self._generation.serving().engine is not engine:
-            raise UnavailableError("the model was loaded again: subscribe again")
+        """Write what the first model's prefix cache stores and removes, from a number on, or for 0 after a snapshot."""
+        await self._subscribers.send(request.start_sequence_number, context, write_batch)

@@ -15,6 +15,7 @@ from outrider import Client, Unavailable
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
+from services.target.openengine.contract import CONTROL, INFERENCE
 from tests.harness.network.certificate_authority import CertificateAuthority
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.rpc.access.conftest import tls_config
@@ -31,14 +32,16 @@ OURS = [
     for service in importlib.import_module(f"outrider.v1.{path.stem}_pb2").DESCRIPTOR.services_by_name.values()
 ]
 CONTRACT = vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"]
-CONTRACT_HEALTH = f"/{CONTRACT.full_name}/HealthCheck"
-GENERATING = ("outrider.v1.GenerationService", "outrider.v1.DraftService", CONTRACT.full_name)
-SERVICES = (*OURS, CONTRACT, REFLECTION)
+HEALTHS = [f"/{CONTRACT.full_name}/HealthCheck", f"/{CONTROL.full_name}/Health"]
+OPENENGINE = (INFERENCE.full_name, CONTROL.full_name)
+GENERATING = ("outrider.v1.GenerationService", "outrider.v1.DraftService", CONTRACT.full_name, *OPENENGINE)
+SERVICES = (*OURS, CONTRACT, INFERENCE, CONTROL, REFLECTION)
 EVERY = [f"/{service.full_name}/{method.name}" for service in SERVICES for method in service.methods]
-METHODS = [method for method in EVERY if method != CONTRACT_HEALTH]
+METHODS = [method for method in EVERY if method not in HEALTHS]
 UNKNOWN = ["/outrider.v1.GenerationService/Secret", "/outrider.v1.Nothing/There", "/", "/grpc.channelz.v1.Channelz/Get"]
 KEPT_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-TELLS_PROMPTS = "/vllm.grpc.engine.VllmEngine/SubscribeKvEvents"  # needs a scope of its own
+TELLS_PROMPTS = [f"/{each.full_name}/SubscribeKvEvents" for each in (CONTRACT, CONTROL)]  # need a scope of their own
+CHANGES_MODELS = [f"/{CONTROL.full_name}/{name}" for name in ("LoadLora", "UnloadLora")]
 
 
 class Tokens:
@@ -93,13 +96,14 @@ def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: 
 
 
 @pytest.mark.parametrize("shown", [None, (("authorization", "Bearer guessed"),)])
-def test_routers_ask_the_health_of_their_contract(
+def test_routers_ask_the_health_of_their_contracts(
     model: Path, tokens: Tokens, shown: tuple[tuple[str, str], ...] | None
 ) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tokens.path)
     with target_server(model, server=config, loads=False) as target:
-        assert code_of(target.channel, CONTRACT_HEALTH, shown) is grpc.StatusCode.OK
-        assert code_of(target.channel, f"{CONTRACT_HEALTH}s", shown) is grpc.StatusCode.UNAUTHENTICATED
+        for method in HEALTHS:
+            assert code_of(target.channel, method, shown) is grpc.StatusCode.OK
+            assert code_of(target.channel, f"{method}s", shown) is grpc.StatusCode.UNAUTHENTICATED
 
 
 def served(channel: grpc.Channel, tokens: Tokens) -> set[str]:
@@ -119,7 +123,7 @@ def test_a_method_needs_the_scope_of_its_service(channel: grpc.Channel, tokens: 
         if (service := method.split("/")[1]) in there:
             needs = {"generate"} if service in GENERATING else {"admin"}
             needs = {"generate", "admin"} if service == reflection.SERVICE_NAME else needs
-            needs = set() if method == TELLS_PROMPTS else needs
+            needs = set() if method in TELLS_PROMPTS else {"admin"} if method in CHANGES_MODELS else needs
             for name, metadata in tokens.metadata.items():
                 is_kept_out = code_of(channel, method, metadata) in KEPT_OUT
                 assert is_kept_out == (name not in {*needs, "all"}), (method, name)

@@ -17,6 +17,7 @@ from services.engine.config import ConfigError
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
+from services.target.openengine.contract import SERVICES as OPENENGINE
 from services.target.server import SERVICE
 from tests.harness.network.certificate_authority import CertificateAuthority
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
@@ -104,7 +105,7 @@ def test_a_deadline_ends_a_stream_in_time(stubs: Stubs) -> None:
 
 
 def test_both_know_what_services_there_are(fronted: RunningTarget) -> None:
-    services = {SERVICE, vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"].full_name}
+    services = {SERVICE, vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"].full_name, *OPENENGINE}
     asked = [
         reflection_pb2.ServerReflectionRequest(list_services=""),
         *(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in services),

@@ -19,6 +19,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.service import rpc_server
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
+from services.target.openengine.contract import SERVICES as OPENENGINE
 from services.target.server import SERVICE
 from services.target.vllm_contract.contract import SERVICE as CONTRACT
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
@@ -56,7 +57,8 @@ def test_health_reports_the_loaded_share_until_all_is_loaded(model: Path) -> Non
 def test_health_lists_all_services_at_once(target: RunningTarget) -> None:
     told = health_pb2_grpc.HealthStub(target.channel).List(health_pb2.HealthListRequest()).statuses
     serving = health_pb2.HealthCheckResponse.SERVING
-    assert {name: each.status for name, each in told.items()} == dict.fromkeys(("", SERVICE, CONTRACT), serving)
+    services = ("", SERVICE, CONTRACT, *OPENENGINE)
+    assert {name: each.status for name, each in told.items()} == dict.fromkeys(services, serving)
 
 
 def test_reflection_names_the_services(target: RunningTarget) -> None:

@@ -29,6 +29,8 @@ _LINK = "services/target/speculation/link/"
 _DRAFT = "services/draft/"
 MESSAGE_USERS = (
     "services/target/api/",
+    "services/target/contracts/",
+    "services/target/openengine/",
     "services/target/vllm_contract/",
     "services/service/admin/",
     "services/cli/admin.py",

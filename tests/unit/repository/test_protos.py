@@ -13,11 +13,12 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.rpc import error_details_pb2, status_pb2
 
 from outrider.v1 import admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2
+from services.target.openengine.v1 import openengine_pb2
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
-STUBS = ROOT / "clients/python/outrider/v1"
+STUBS = (ROOT / "clients/python/outrider/v1", ROOT / "services/target/openengine/v1")
 
 
 @pytest.mark.skipif(
@@ -38,15 +39,15 @@ def test_stubs_are_up_to_date(tmp_path: Path) -> None:
         env=os.environ | {"PYTHON": sys.executable},
         check=True,
     )
-    fresh = {path.name: path.read_text() for path in (tmp_path / "outrider/v1").iterdir()}
-    committed = {path.name: path.read_text() for path in STUBS.glob("*_pb2*.py*")}
+    fresh = {path.name: path.read_text() for path in tmp_path.glob("*/v1/*")}
+    committed = {path.name: path.read_text() for stubs in STUBS for path in stubs.glob("*_pb2*.py*")}
     assert fresh.keys() == committed.keys(), "run `make protos`"
     assert [name for name in sorted(fresh) if fresh[name] != committed[name]] == [], "run `make protos`"
 
 
 @pytest.mark.parametrize(
     "module",
-    [admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2],
+    [admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2, openengine_pb2],
     ids=lambda module: module.DESCRIPTOR.name,
 )
 def test_baseline_guards_all_that_is_there(module: object) -> None:

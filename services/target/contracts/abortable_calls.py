@@ -61,7 +61,18 @@ class AbortableCalls:
             if not self._calls[key]:
                 del self._calls[key]
 
+    def has(self, caller: str, name: str) -> bool:
+        """Whether a call of that caller and name is running."""
+        return (caller, name) in self._calls
+
     def abort(self, caller: str, name: str) -> None:
         """Abort all calls of that caller and name, if there are any."""
         for call in self._calls.get((caller, name), ()):
             call.abort()
+
+    def abort_all(self, caller: str) -> int:
+        """Abort all calls of that caller, and return how many there are."""
+        calls = [call for (owner, _), named in self._calls.items() if owner == caller for call in named]
+        for call in calls:
+            call.abort()
+        return len(calls)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.target.vllm_contract.abortable_calls import AbortableCalls, CallAbortedError
+from services.target.contracts.abortable_calls import AbortableCalls, CallAbortedError
 
 
 async def test_an_aborted_call_ends_where_it_waits():

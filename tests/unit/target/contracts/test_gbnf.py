@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from services.service.errors import InvalidRequestError
-from services.target.vllm_contract import gbnf
-from services.target.vllm_contract.gbnf import GbnfReader
+from services.target.contracts import gbnf
+from services.target.contracts.gbnf import GbnfReader
 from tests.harness.processes.cpu_time import cpu_seconds
 
 pytestmark = pytest.mark.process

@@ -1,0 +1,1 @@
+"""Generated from protos/openengine/v1 by `make protos`."""

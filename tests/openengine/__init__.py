@@ -1,0 +1,1 @@
+"""OpenEngine's contract, called as routers call it: by its own messages."""
