@@ -106,7 +106,9 @@ class TargetServer:
                 contract.register(rpc)
 
         services = [SERVICE, *OPENENGINE, *([CONTRACT] if contract else [])]
-        checks = {f"/{SERVICE}/StreamGenerate": self._servicer.check}
+        checks = {
+            f"/{name}": self._servicer.check for name in (f"{SERVICE}/StreamGenerate", f"{OPENENGINE[0]}/Generate")
+        }
         progress = self.models.first.progress
         if fronts > 1:
             return Fronts(server, self._callers, services, register_all, progress, count=fronts, checks=checks)

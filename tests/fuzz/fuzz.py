@@ -123,7 +123,7 @@ class Fuzz:
         if rng.random() < 1 / 8:
             await self._link(rng, draft)
             return
-        service = rng.choice((_GENERATION, _CONTRACT, INFERENCE, CONTROL))
+        service = rng.choice((_GENERATION, _GENERATION, _CONTRACT, INFERENCE, CONTROL))
         method = rng.choice(service.methods)
         request = type_of(method.input_type)()
         if rng.random() < 0.7:

@@ -11,5 +11,5 @@ async def test_random_requests_and_mutated_frames_do_no_harm(tmp_path: Path) -> 
         fuzz = Fuzz(*services, seed=1)
         await fuzz.run(num_requests=400, num_frames=100)
     assert fuzz.problems == []
-    assert {"Generate OK", "StreamGenerate INVALID_ARGUMENT", "Tokenize OK"} <= fuzz.statuses.keys()
+    assert {"StreamGenerate OK", "StreamGenerate INVALID_ARGUMENT", "Tokenize OK"} <= fuzz.statuses.keys()
     assert any(status.startswith("Draft ") for status in fuzz.statuses)

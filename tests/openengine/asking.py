@@ -161,7 +161,7 @@ class Asked:
         match response.WhichOneof("event"):
             case "prompt":
                 assert not self.prompts
-                assert not any(answer.tokens for answer in self.answers.values())
+                assert not self.answers[0].tokens
                 self.prompts.append(event)
             case "token":
                 assert event.HasField("output_index")

@@ -1,5 +1,7 @@
 """Abort ends its caller's requests wherever they are, and frees what they hold."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import pytest
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
+from services.target.engines.model_setup import ModelSetup
+from services.target.models.residency_config import ResidencyConfig
 from services.target.openengine import running_requests
 from services.target.openengine.v1 import openengine_pb2
-from tests.harness.servers.server import RunningTarget, target_server, wait_until
+from tests.harness.servers.server import RunningTarget, engine_config, target_server, wait_until
 from tests.openengine.asking import ask, contract_request, control, inference, taken
 from tests.rpc.harness.predictors import GatePredictor
 from tests.rpc.harness.requests import violations
@@ -101,6 +105,9 @@ def test_a_name_that_runs_is_not_taken_twice(target: RunningTarget, gate: GatePr
 
 
 def test_what_there_is_not_is_not_found(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(grpc.RpcError) as failure:
+        abort(target, request_id="")
+    assert violations(failure.value) == {"request_id": "is empty; allowed: the name of a request"}
     for fields in ({"request_id": "nobody's"}, {"kv_session": {"session_id": "s"}}):
         with pytest.raises(grpc.RpcError) as failure:
             abort(target, **fields)
@@ -114,6 +121,37 @@ def test_what_there_is_not_is_not_found(target: RunningTarget, monkeypatch: pyte
     wait_until(lambda: abort(target, request_id="g") == ENDED)
     with pytest.raises(grpc.RpcError, match="'f' is not the name of a request of this caller"):
         abort(target, request_id="f")
+
+
+def test_a_name_that_is_too_long_is_not_kept(target: RunningTarget) -> None:
+    name = "x" * 129
+    with pytest.raises(grpc.RpcError) as failure:
+        ask(target, contract_request(request_id=name))
+    assert "has 129 bytes" in violations(failure.value)["request_id"]
+    with pytest.raises(grpc.RpcError) as failure:
+        abort(target, request_id=name)
+    assert failure.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_request_that_waits_for_its_model_is_aborted(model: Path) -> None:
+    second = ModelSetup(engine=engine_config(model), name="second")
+    residency = ResidencyConfig(load_on_demand=True)
+    with target_server(model, name="first", further=[second], residency=residency) as target:
+        opened = threading.Event()
+        opening = target.server.models.all[1].open
+
+        async def open_late() -> None:
+            await asyncio.to_thread(opened.wait)
+            await opening()
+
+        target.server.models.all[1].open = open_late  # type: ignore[method-assign]
+        call = inference(target).Generate(contract_request(request_id="a", model="second"), timeout=60)
+        wait_until(lambda: target.server.models.all[1].admissions.streams.total == 1)
+        assert abort(target, request_id="a") == ABORTED
+        with pytest.raises(grpc.RpcError, match="aborted before it was accepted") as failure:
+            list(call)
+        assert failure.value.code() is grpc.StatusCode.ABORTED
+        opened.set()
 
 
 def test_another_callers_requests_are_out_of_reach(model: Path, tmp_path: Path) -> None:

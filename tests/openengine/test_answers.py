@@ -10,6 +10,7 @@ from outrider.v1 import admin_pb2
 from services.service.server_config import ServerConfig
 from services.target.api import servicer
 from services.target.openengine.v1 import openengine_pb2
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.servers.server import RunningTarget, target_server, wait_until
 from tests.openengine.asking import PROMPT, ask, contract_request, inference, taken
 from tests.rpc.harness.administered import administered_target
@@ -81,6 +82,20 @@ def test_the_prompts_tokens_come_once(target: RunningTarget) -> None:
     assert [*part.tokens] == [*prompt.tokens][4:]
     (least,) = ask(target, contract_request(response={"return_prompt_logprobs": True})).prompts
     assert not any(token.candidates for token in least.tokens)
+
+
+def test_the_prompts_tokens_come_once_where_samples_do_not_wait() -> None:
+    """On a model with states the second answer may begin before the first one's prompt is computed."""
+    prompt = [*range(100, 200)]
+    with target_server(further_checkpoint(Further.QWEN3_5), prefill_chunk=8) as target:
+        ask(target, contract_request(prompt))
+        request = contract_request(
+            prompt, response={"return_prompt_logprobs": True}, sampling={"seed": 5, "num_sequences": 2}
+        )
+        asked = ask(target, request)
+    (told,) = asked.prompts
+    assert [token.token_id for token in told.tokens] == prompt
+    assert sorted(asked.answers) == [0, 1]
 
 
 def test_a_salt_keeps_caches_apart(target: RunningTarget) -> None:

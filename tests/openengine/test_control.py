@@ -1,5 +1,6 @@
 """What routers ask before they send anything: the server, its models, its load, its health, its adapters."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from outrider.v1 import common_pb2, generation_pb2
 from services.service.access.caller import Scope
 from services.service.access.tokens import new_token
 from services.service.server_config import ServerConfig
@@ -151,8 +153,33 @@ def test_a_probe_generates_a_token(target: RunningTarget) -> None:
     assert (state, checks["inference_probe"]) == ("READY", ("READY", "a token was generated"))
     assert target.engine.figures().num_tokens == before + 1
     with pytest.raises(grpc.RpcError) as failure:
-        health(target, model="other")
+        health(target, model="other", include_inference_probe=True)
     assert failure.value.code() is grpc.StatusCode.NOT_FOUND
+    assert health(target, model="other")[0] == "READY", "plain health is of the server, and tells no names"
+
+
+def test_a_probe_without_a_token_is_not_ready(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def generate(*_: object) -> generation_pb2.GenerateResponse:
+        finished = generation_pb2.Finished(reason=common_pb2.FINISH_REASON_INVALID_LOGITS)
+        return generation_pb2.GenerateResponse(finished=finished)
+
+    monkeypatch.setattr(target.server._servicer, "Generate", generate)
+    state, checks = health(target, include_inference_probe=True)
+    assert (state, checks["inference_probe"][0]) == ("NOT_READY", "NOT_READY")
+    assert "INVALID_LOGITS" in checks["inference_probe"][1]
+
+
+def test_a_full_server_is_degraded(model: Path) -> None:
+    gate = GatePredictor()
+    full = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0)
+    with target_server(model, predictor=gate, server=full, max_sequences=1) as target:
+        gate.gate.clear()
+        call = inference(target).Generate(contract_request(), timeout=60)
+        next(call)
+        assert health(target)[0] == "READY"
+        assert health(target, include_inference_probe=True)[0] == "DEGRADED"
+        gate.gate.set()
+        list(call)
 
 
 @pytest.mark.parametrize(
@@ -192,72 +219,139 @@ def folders(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+class Adaptable:
+    """A target that needs tokens, and a token for everything."""
+
+    def __init__(self, target: RunningTarget, token: str) -> None:
+        self.target, self.metadata = target, [("authorization", f"Bearer {token}")]
+
+    def load(self, lora_id: int, lora_name: str, source_path: object) -> openengine_pb2.LoadLoraResponse:
+        adapter = openengine_pb2.LoraAdapter(lora_id=lora_id, lora_name=lora_name, source_path=str(source_path))
+        request = openengine_pb2.LoadLoraRequest(adapter=adapter)
+        return control(self.target).LoadLora(request, timeout=60, metadata=self.metadata)
+
+    def unload(self, lora_name: str) -> int:
+        request = openengine_pb2.UnloadLoraRequest(lora_name=lora_name)
+        return control(self.target).UnloadLora(request, timeout=20, metadata=self.metadata).adapter.lora_id
+
+    def listed(self) -> dict[str, int]:
+        told = control(self.target).ListLoras(openengine_pb2.ListLorasRequest(), timeout=20, metadata=self.metadata)
+        return {adapter.lora_name: adapter.lora_id for adapter in told.adapters}
+
+    def text(self, **fields: Any) -> str:
+        return ask(self.target, contract_request(**fields), metadata=self.metadata).answer.text
+
+
 @pytest.fixture
-def adaptable(model: Path, folders: Path, loras: dict[str, Path]) -> Iterator[RunningTarget]:
-    with target_server(model, lora_dir=folders, loras=loras) as target:
-        yield target
+def adaptable(model: Path, folders: Path, loras: dict[str, Path], tmp_path: Path) -> Iterator[Adaptable]:
+    token, line = new_token("a", [*Scope])
+    (tmp_path / "tokens").write_text(line)
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tmp_path / "tokens")
+    with target_server(model, lora_dir=folders, loras=loras, server=config) as target:
+        yield Adaptable(target, token)
         target.assert_all_free()
 
 
-def load(target: RunningTarget, lora_id: int, lora_name: str, source_path: object) -> openengine_pb2.LoadLoraResponse:
-    adapter = openengine_pb2.LoraAdapter(lora_id=lora_id, lora_name=lora_name, source_path=str(source_path))
-    return control(target).LoadLora(openengine_pb2.LoadLoraRequest(adapter=adapter), timeout=60)
-
-
-def listed(target: RunningTarget) -> dict[str, int]:
-    told = control(target).ListLoras(openengine_pb2.ListLorasRequest(), timeout=20)
-    return {adapter.lora_name: adapter.lora_id for adapter in told.adapters}
-
-
-def test_an_adapter_is_loaded_used_and_unloaded(adaptable: RunningTarget, folders: Path) -> None:
-    assert listed(adaptable) == {"a": 1}
-    plain = ask(adaptable, contract_request()).answer
-    assert not load(adaptable, 7, "mine", folders / "one").already_loaded
-    again = load(adaptable, 7, "mine", folders / "two" / ".." / "one")
+def test_an_adapter_is_loaded_used_and_unloaded(adaptable: Adaptable, model: Path, folders: Path) -> None:
+    assert adaptable.listed() == {"a": 1}
+    plain = adaptable.text()
+    assert not adaptable.load(7, "mine", folders / "one").already_loaded
+    again = adaptable.load(7, "mine", folders / "two" / ".." / "one")
     assert (again.already_loaded, again.adapter.lora_id) == (True, 7)
-    assert listed(adaptable) == {"a": 1, "mine": 7}
-    answer = ask(adaptable, contract_request(lora_name="mine")).answer
-    assert (
-        answer.token_ids == stream(adaptable, stream_request(contract_request().token_ids.ids, lora="mine")).token_ids
-    )
-    assert answer.text != plain.text
-    unload = openengine_pb2.UnloadLoraRequest(lora_name="mine")
-    assert control(adaptable).UnloadLora(unload, timeout=20).adapter.lora_id == 7
-    assert listed(adaptable) == {"a": 1}
+    assert adaptable.listed() == {"a": 1, "mine": 7}
+    with target_server(model, loras={"mine": folders / "one"}) as other:
+        expected = stream(other, stream_request(contract_request().token_ids.ids, lora="mine")).text
+    assert adaptable.text(lora_name="mine") == expected != plain
+    assert adaptable.unload("mine") == 7
+    assert adaptable.listed() == {"a": 1}
     with pytest.raises(grpc.RpcError) as failure:
-        control(adaptable).UnloadLora(unload, timeout=20)
+        adaptable.unload("mine")
     assert failure.value.code() is grpc.StatusCode.NOT_FOUND
-    assert not load(adaptable, 7, "mine", folders / "two").already_loaded
+    assert not adaptable.load(7, "mine", folders / "two").already_loaded
 
 
-def test_an_adapter_that_differs_from_one_that_is_there_is_refused(adaptable: RunningTarget, folders: Path) -> None:
-    load(adaptable, 7, "mine", folders / "one")
+def test_an_adapter_that_differs_from_one_there_is_refused(adaptable: Adaptable, folders: Path) -> None:
+    adaptable.load(7, "mine", folders / "one")
     for wanted in ((8, "mine", "one"), (7, "other", "one"), (7, "mine", "two"), (1, "other", "one")):
         with pytest.raises(grpc.RpcError, match="is loaded: its name, its number or its folder") as failure:
-            load(adaptable, wanted[0], wanted[1], folders / wanted[2])
+            adaptable.load(wanted[0], wanted[1], folders / wanted[2])
         assert failure.value.code() is grpc.StatusCode.ALREADY_EXISTS
-    assert listed(adaptable) == {"a": 1, "mine": 7}
+    assert adaptable.listed() == {"a": 1, "mine": 7}
 
 
-def test_what_is_wrong_with_an_adapter_is_named(adaptable: RunningTarget, folders: Path) -> None:
+def test_numbers_that_are_free_again_are_given_again(adaptable: Adaptable, folders: Path) -> None:
+    adaptable.unload("a")
+    adaptable.load(1, "b", folders / "one")
+    target = adaptable.target
+    target.call(target.server._lora_changes.load(target.model, target.engine, "otherwise", str(folders / "two")))
+    assert adaptable.listed() == {"b": 1, "otherwise": 2}
+    adaptable.unload("b")
+    adaptable.load(2**63 - 1, "large", folders / "one")
+    target.call(target.server._lora_changes.load(target.model, target.engine, "more", str(folders / "two")))
+    assert adaptable.listed() == {"otherwise": 2, "large": 2**63 - 1, "more": 1}
+
+
+def test_a_caller_that_gives_up_finds_its_adapter_later(adaptable: Adaptable, folders: Path) -> None:
+    goes_on, is_begun = threading.Event(), threading.Event()
+    loading = adaptable.target.engine.load_adapter
+
+    def load_late(*arguments: Any) -> Any:
+        is_begun.set()
+        goes_on.wait()
+        return loading(*arguments)
+
+    adaptable.target.engine.load_adapter = load_late  # type: ignore[method-assign]
+    adapter = openengine_pb2.LoraAdapter(lora_id=7, lora_name="mine", source_path=str(folders / "one"))
+    request = openengine_pb2.LoadLoraRequest(adapter=adapter)
+    call = control(adaptable.target).LoadLora.future(request, timeout=60, metadata=adaptable.metadata)
+    is_begun.wait()
+    call.cancel()
+    assert adaptable.listed() == {"a": 1}
+    goes_on.set()
+    assert adaptable.load(7, "mine", folders / "one").already_loaded
+    assert adaptable.listed() == {"a": 1, "mine": 7}
+
+
+def test_what_is_wrong_with_an_adapter_is_named(adaptable: Adaptable, folders: Path) -> None:
     for wanted, field, said in (
         ((0, "b", folders / "one"), "adapter.lora_id", "is 0; allowed: at least 1"),
         ((2, "", folders / "one"), "adapter.lora_name", "is empty"),
         ((2, "b/c", folders / "one"), "adapter.lora_name", "is 'b/c'"),
-        ((2, adaptable.model.name, folders / "one"), "adapter.lora_name", "is the name of a model"),
+        ((2, adaptable.target.model.name, folders / "one"), "adapter.lora_name", "is the name of a model"),
         ((2, "b", "one"), "adapter.source_path", "is 'one'; allowed: an absolute path"),
+        ((2, "b", "/a\0b"), "adapter.source_path", "null"),
         ((2, "b", folders / "other"), "adapter.source_path", "other"),
         ((2, "b", folders.parent), "adapter.source_path", "is not below the folder"),
     ):
         with pytest.raises(grpc.RpcError) as failure:
-            load(adaptable, *wanted)
+            adaptable.load(*wanted)
         assert said in violations(failure.value)[field]
 
 
-def test_a_server_without_a_folder_for_adapters_loads_none(target: RunningTarget, loras: dict[str, Path]) -> None:
-    with pytest.raises(grpc.RpcError, match="--lora-dir") as failure:
-        load(target, 1, "a", loras["a"])
-    assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+def test_without_tokens_or_a_folder_no_adapter_is_changed(model: Path, loras: dict[str, Path], tmp_path: Path) -> None:
+    """Else all who can generate could change what is served."""
+    with target_server(model, loras=loras, lora_dir=loras["a"].parent) as target:
+        for method, request in (
+            ("LoadLora", openengine_pb2.LoadLoraRequest()),
+            ("UnloadLora", openengine_pb2.UnloadLoraRequest(lora_name="a")),
+            ("ListLoras", openengine_pb2.ListLorasRequest()),
+        ):
+            with pytest.raises(grpc.RpcError, match="--tokens-file") as failure:
+                getattr(control(target), method)(request, timeout=20)
+            assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert ask(target, contract_request(lora_name="a")).answer.text
+    token, line = new_token("a", [*Scope])
+    (tmp_path / "tokens").write_text(line)
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tmp_path / "tokens")
+    with target_server(model, loras=loras, server=config) as target:
+        for change in (
+            lambda: Adaptable(target, token).load(1, "a", loras["a"]),
+            lambda: Adaptable(target, token).unload("a"),
+        ):
+            with pytest.raises(grpc.RpcError, match="--lora-dir") as failure:
+                change()
+            assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert Adaptable(target, token).listed() == {"a": 1}
 
 
 def test_events_have_one_source(model: Path, target: RunningTarget) -> None:

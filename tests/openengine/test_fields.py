@@ -128,6 +128,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "choice": ({"guided": {"choice": {}}}, "guided.choice", "is empty"),
     "backend": ({"guided": {"backend": "xgrammar"}}, "guided.backend", "is 'xgrammar'; allowed: 'llguidance'"),
     "extra": ({"extra": {"outrider": 3}}, "extra.outrider", "is not understood"),
+    "infinite": ({"extra": {"outrider": {"seed": math.inf}}}, "extra.outrider", "is not understood"),
     "misspelled": ({"extra": {"outrider": {"sampeling": {}}}}, "extra.outrider", "sampeling"),
     "model": ({"extra": {"outrider": {"model": "x"}}}, "extra.outrider.model", "is set; allowed: prompt, sampling"),
     "text": ({"extra": {"outrider": {"prompt": {"text": "x"}}}}, "extra.outrider.prompt.text", "is set; allowed: add_"),
@@ -192,6 +193,8 @@ def test_a_number_of_32_bits_is_the_decimal_that_it_stands_for(target: RunningTa
 def test_options_of_other_engines_are_passed_over(target: RunningTarget) -> None:
     extra = {"another": {"knob": [1, 2.5, None]}}
     assert ask(target, contract_request(extra=extra)).answer == ask(target, contract_request()).answer
+    extra = {"another": math.inf, "outrider": {}}
+    assert ask(target, contract_request(extra=extra)).answer == ask(target, contract_request()).answer
 
 
 def refusal(target: RunningTarget, request: openengine_pb2.GenerateRequest, metadata: Any = None) -> grpc.RpcError:
@@ -214,7 +217,9 @@ def test_a_field_of_a_later_contract_is_refused_by_its_number(target: RunningTar
     request = contract_request()
     late = openengine_pb2.GenerateRequest.FromString(request.SerializeToString() + b"\xf8\x3f\x01")  # 1023: true
     late.sampling.MergeFromString(b"\xf0\x3f\x01")
-    assert violations(refusal(target, late)).keys() == {"1023", "sampling.1022"}
+    late.response.output_candidates.MergeFromString(b"\xf0\x3f\x01")
+    numbers = {"1023", "sampling.1022", "response.output_candidates.1022"}
+    assert violations(refusal(target, late)).keys() == numbers
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_a_stream_goes_on_where_it_was_cut(target: RunningTarget) -> None:
         assert asked.answer.token_ids == whole.token_ids[count:]
         assert whole.text.endswith(asked.answer.text)
         assert asked.usage.completion_tokens == 24 - count
+        assert asked.usage.cached_prompt_tokens <= asked.usage.prompt_tokens == len(whole.started.prompt_token_ids)
 
 
 @pytest.fixture(scope="module")

@@ -204,6 +204,11 @@ class CacheJournal:
         """Forget a snapshot that is not read on."""
         self._snapshots.pop(last, None)
 
+    @property
+    def last(self) -> int:
+        """The number of the last batch; for any thread."""
+        return self._number
+
     async def read(self, after: int, seconds: float) -> list[CacheBatch]:
         """Return the next batches after that number, waiting so long for the first of them; for any event loop.
 

@@ -26,6 +26,7 @@ _SCOPES = {
     f"/{_CONTROL}/SubscribeKvEvents": Scope.KV_EVENTS,
     f"/{_CONTROL}/LoadLora": Scope.ADMIN,
     f"/{_CONTROL}/UnloadLora": Scope.ADMIN,
+    f"/{_CONTROL}/ListLoras": Scope.ADMIN,  # tells where they are
 }
 _OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
 _NO_METHOD = "a method that does not exist"

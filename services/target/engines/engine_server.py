@@ -161,6 +161,10 @@ class EngineServer:
         """Return batches of the prefix cache's journal; raises EventsLostError."""
         return await self._journal.read(after, seconds)
 
+    async def last_batch(self) -> int:
+        """Return the number of the last batch of the prefix cache's journal."""
+        return await self._journal.last()
+
     async def begin_snapshot(self) -> SnapshotFacts:
         """Begin a snapshot of the prefix cache."""
         return await self._journal.begin_snapshot()

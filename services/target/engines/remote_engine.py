@@ -328,6 +328,10 @@ class RemoteJournalReader:
         """Return the next batches after that number; raises EventsLostError."""
         return await self._engine.ask(EngineServer.read_journal, after, seconds)
 
+    async def last(self) -> int:
+        """Return the number of the last batch."""
+        return await self._engine.ask(EngineServer.last_batch)
+
     async def begin_snapshot(self) -> SnapshotFacts:
         """Begin a snapshot."""
         return await self._engine.ask(EngineServer.begin_snapshot)

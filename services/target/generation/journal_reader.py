@@ -17,6 +17,9 @@ class JournalReader(Protocol):
     async def read(self, after: int, seconds: float) -> Seq[CacheBatch]:
         """Return the next batches after that number, waiting so long for the first; raises EventsLostError."""
 
+    async def last(self) -> int:
+        """Return the number of the last batch."""
+
     async def begin_snapshot(self) -> SnapshotFacts:
         """Begin a snapshot, whose parts are read in their order."""
 
@@ -37,6 +40,10 @@ class OwnJournalReader:
     async def read(self, after: int, seconds: float) -> Seq[CacheBatch]:
         """Return the next batches after that number; raises EventsLostError."""
         return await self._journal.read(after, seconds)
+
+    async def last(self) -> int:
+        """Return the number of the last batch."""
+        return self._journal.last
 
     async def begin_snapshot(self) -> SnapshotFacts:
         """Begin a snapshot, between two steps."""

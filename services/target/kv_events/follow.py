@@ -48,11 +48,7 @@ async def follow(journal: JournalReader, start: int | None) -> AsyncGenerator[Fo
     Yields None when there are no more, and each second until there are. Raises RangeError if the number is not known
     any more, or not yet, and SubscriberLostError if batches are gone before they are read.
     """
-    if start is None:
-        last = (await _begun(journal)).last
-        journal.end_snapshot(last)
-    else:
-        last = start - 1
+    last = await journal.last() if start is None else start - 1
     is_first = True
     if start == 0:
         async with aclosing(_snapshot(journal)) as parts:

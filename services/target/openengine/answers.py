@@ -8,11 +8,14 @@ from services.service.errors import (
     InternalError,
     InvalidRequestError,
     OverloadedError,
+    RangeError,
     RequestCancelledError,
     RpcError,
+    SubscriberLostError,
     UnavailableError,
 )
 from services.target.models.served_model import ServedModel
+from services.target.openengine.request import in_words
 from services.target.openengine.v1 import openengine_pb2
 
 _STOP, _LENGTH = openengine_pb2.FINISH_REASON_STOP, openengine_pb2.FINISH_REASON_LENGTH
@@ -39,6 +42,8 @@ class _Failure(NamedTuple):
 
 _FAILURES = {
     InvalidRequestError: _Failure(openengine_pb2.ERROR_CODE_INVALID_ARGUMENT, retryable=False),
+    RangeError: _Failure(openengine_pb2.ERROR_CODE_INVALID_ARGUMENT, retryable=False),
+    SubscriberLostError: _Failure(openengine_pb2.ERROR_CODE_INTERNAL, retryable=True),
     OverloadedError: _Failure(openengine_pb2.ERROR_CODE_OVERLOADED, retryable=True),
     RequestCancelledError: _Failure(openengine_pb2.ERROR_CODE_CANCELLED, retryable=False),
     UnavailableError: _Failure(openengine_pb2.ERROR_CODE_INTERNAL, retryable=True),  # the contract has no better one
@@ -55,17 +60,23 @@ def write_error(error: RpcError) -> openengine_pb2.EngineError:
 class Answers:
     """The answers to one request, as they come."""
 
-    def __init__(self, request: openengine_pb2.GenerateRequest, num_samples: int, model: ServedModel) -> None:
+    def __init__(
+        self,
+        request: openengine_pb2.GenerateRequest,
+        message: generation_pb2.StreamGenerateRequest,
+        model: ServedModel,
+    ) -> None:
+        """`message` is the request for the generation service."""
         wanted = request.response
         self._has_logprobs = wanted.return_output_logprobs or wanted.HasField("output_candidates")
         self._num_top, self._num_prompt_top = wanted.output_candidates.top_n, wanted.prompt_candidates.top_n
         self._has_prompt = wanted.return_prompt_logprobs or wanted.HasField("prompt_candidates")
         self._prompt_start = wanted.prompt_logprob_start
-        self._stop_ids = {each.stop_token_id for each in request.stopping.conditions if each.HasField("stop_token_id")}
+        self._stop_ids = {*message.stop.token_ids}
         self._token_text = model.tokenizer.token_text
         self._request_id = request.request_id
         self._usage = openengine_pb2.Usage(cached_prompt_tokens=0, reasoning_tokens=0)
-        self._running = {*range(num_samples)}
+        self._running = {*range(message.num_samples)}
         self._prompt_records: list[common_pb2.TokenRecord] = []
 
     @property
@@ -83,10 +94,10 @@ class Answers:
             case "prefill":
                 self._prompt_records += response.prefill.records
             case "chunk":
-                yield from self._write_prompt()
+                yield from self._write_prompt(response.sample)
                 yield from self._write_tokens(response.sample, response.chunk)
             case "finished":
-                yield from self._write_prompt()
+                yield from self._write_prompt(response.sample)
                 yield from self._write_end(response.sample, response.finished)
 
     def abort(self) -> _Answers:
@@ -96,13 +107,15 @@ class Answers:
 
     def fail(self, error: RpcError) -> _Answers:
         """The end of all samples by a failure."""
+        if isinstance(error, InvalidRequestError):
+            error = in_words(error)
         yield openengine_pb2.GenerateResponse(
             request_id=self._request_id, error=write_error(error), usage=self._whole_usage()
         )
 
-    def _write_prompt(self) -> _Answers:
-        """The tokens of the prompt, once they are all there."""
-        if records := self._prompt_records:
+    def _write_prompt(self, index: int) -> _Answers:
+        """The tokens of the prompt, which are all there before the first answer's tokens."""
+        if index == 0 and (records := self._prompt_records):
             self._prompt_records = []
             tokens = [_write_record(each, self._num_prompt_top) for each in records[self._prompt_start :]]
             prompt = openengine_pb2.PromptOutput(tokens=tokens)
@@ -153,8 +166,11 @@ class Answers:
         return response
 
     def _whole_usage(self) -> openengine_pb2.Usage:
-        self._usage.total_tokens = self._usage.prompt_tokens + self._usage.completion_tokens
-        return self._usage
+        usage = self._usage  # a continuation's tokens were counted before, those of its reasoning and its cache too
+        usage.reasoning_tokens = min(usage.reasoning_tokens, usage.completion_tokens)
+        usage.cached_prompt_tokens = min(usage.cached_prompt_tokens, usage.prompt_tokens)
+        usage.total_tokens = usage.prompt_tokens + usage.completion_tokens
+        return usage
 
 
 def _write_record(record: common_pb2.TokenRecord, num_top: int) -> openengine_pb2.TokenInfo:

@@ -10,7 +10,14 @@ from importlib.metadata import version
 from outrider.v1 import common_pb2, generation_pb2
 from services.service.access.access_interceptor import check_scope
 from services.service.access.caller import Scope
-from services.service.errors import InvalidRequestError, NotFoundError, RpcError, UnavailableError
+from services.service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PreconditionError,
+    RpcError,
+    UnavailableError,
+)
 from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer
 from services.target.contracts.subscribers import Subscribers
@@ -28,7 +35,7 @@ _STARTING = openengine_pb2.HEALTH_STATE_STARTING
 
 
 class Control:
-    """Describes models that are loaded; loads none but for a probe."""
+    """A model is loaded to be described, and for a probe."""
 
     def __init__(
         self,
@@ -58,7 +65,7 @@ class Control:
             found.add("model", "is empty", "one of GetServerInfo's supported_models")
         found.raise_if_any()
         model = self._find(request.model)
-        serving = self._generation.serving(request.model)
+        serving = await self._generation.enter(context, request.model)
         return write_model_info(serving.model.asked(request.model, ""), model, serving)
 
     async def GetLoad(self, request: openengine_pb2.GetLoadRequest, context: Context) -> openengine_pb2.LoadInfo:
@@ -67,13 +74,15 @@ class Control:
 
     async def Health(self, request: openengine_pb2.HealthRequest, context: Context) -> openengine_pb2.HealthResponse:
         """Report whether requests are served, and if that is wanted, try one."""
-        model = self._find(request.model) if request.model else self._models.first
+        model = self._models.first
+        if request.include_inference_probe:
+            if self._generation.callers.need_tokens:
+                check_scope(self._generation.callers.of(context), Scope.GENERATE)
+            model = self._find(request.model) if request.model else model
         checks = [self._check_model(model)]
         if request.role:
             checks.append(_check_role(request.role))
         if request.include_inference_probe:
-            if self._generation.callers.need_tokens:
-                check_scope(self._generation.callers.of(context), Scope.GENERATE)
             checks.append(await self._probe(request.model, context))
         bad = (check.state for check in checks if check.state != _READY)
         return openengine_pb2.HealthResponse(state=next(bad, _READY), checks=checks)
@@ -99,18 +108,21 @@ class Control:
         self, request: openengine_pb2.LoadLoraRequest, context: Context
     ) -> openengine_pb2.LoadLoraResponse:
         """Load a LoRA adapter for the first model."""
+        self._require_tokens()
         return await self._loras.load(request.adapter)
 
     async def UnloadLora(
         self, request: openengine_pb2.UnloadLoraRequest, context: Context
     ) -> openengine_pb2.UnloadLoraResponse:
         """Refuse further requests for a LoRA adapter, and unload it after the last one."""
-        return self._loras.unload(request.lora_name)
+        self._require_tokens()
+        return await self._loras.unload(request.lora_name)
 
     async def ListLoras(
         self, request: openengine_pb2.ListLorasRequest, context: Context
     ) -> openengine_pb2.ListLorasResponse:
-        """List the first model's LoRA adapters."""
+        """List the first model's LoRA adapters, with their folders."""
+        self._require_tokens()
         return openengine_pb2.ListLorasResponse(adapters=self._loras.all())
 
     async def GetKvEventSources(
@@ -136,6 +148,11 @@ class Control:
         write = partial(write_batch, lora_id=self._loras.id_of)
         await self._subscribers.send(start, context, write, _write_failure)
 
+    def _require_tokens(self) -> None:
+        """Raise PreconditionError where callers have no scopes: all who can generate could change what is served."""
+        if not self._generation.callers.need_tokens:
+            raise PreconditionError("adapters are not administered here: this server was started without --tokens-file")
+
     def _find(self, name: str) -> TargetModel:
         try:
             return self._models.find(name)
@@ -146,8 +163,11 @@ class Control:
         try:
             self._generation.check_open()
         except UnavailableError as error:
-            state = _STARTING if model.serving is None else _NOT_READY
+            state = _NOT_READY if self._models.residency.can_serve else _STARTING
             return openengine_pb2.HealthCheck(name="model", state=state, message=str(error))
+        if model.serving is None and not self._models.residency.is_open:
+            message = f"the model is still loading: {model.progress}"
+            return openengine_pb2.HealthCheck(name="model", state=_STARTING, message=message)
         return openengine_pb2.HealthCheck(name="model", state=_READY, message="serving")
 
     async def _probe(self, model: str, context: Context) -> openengine_pb2.HealthCheck:
@@ -159,11 +179,17 @@ class Control:
             cache=common_pb2.CachePolicy(prefix=False),
             model=model or None,
         )
+        state, message = _READY, "a token was generated"
         try:
-            await self._generation.Generate(request, context)
+            answer = await self._generation.Generate(request, context)
+            if not answer.token_ids:
+                reason = common_pb2.FinishReason.Name(answer.finished.reason)
+                state, message = _NOT_READY, f"no token was generated: {reason}"
+        except OverloadedError as error:
+            state, message = openengine_pb2.HEALTH_STATE_DEGRADED, str(error)
         except RpcError as error:
-            return openengine_pb2.HealthCheck(name="inference_probe", state=_NOT_READY, message=str(error))
-        return openengine_pb2.HealthCheck(name="inference_probe", state=_READY, message="a token was generated")
+            state, message = _NOT_READY, str(error)
+        return openengine_pb2.HealthCheck(name="inference_probe", state=state, message=message)
 
 
 def _check_role(role: int) -> openengine_pb2.HealthCheck:

@@ -5,10 +5,13 @@
 import asyncio
 from functools import partial
 
-from services.service.errors import InvalidRequestError, NotFoundError
+from services.service.errors import InvalidRequestError, NotFoundError, RequestCancelledError
 from services.service.validation import Violations
+from services.target.api.requests import check_name
 from services.target.api.servicer import Context, GenerationServicer
+from services.target.contracts.abortable_calls import CallAbortedError
 from services.target.contracts.answering import ContractAnswering
+from services.target.models.serving import Serving
 from services.target.openengine.answers import Answers
 from services.target.openengine.metadata import read_priority
 from services.target.openengine.request import in_words, read_request
@@ -25,19 +28,25 @@ class Inference:
 
     async def Generate(self, request: openengine_pb2.GenerateRequest, context: Context) -> None:
         """Write the prompt's log-probabilities, if they are wanted, and the tokens and the end of each answer."""
-        try:
-            serving = await self._generation.enter(context, request.model)
-        except InvalidRequestError as error:
-            raise NotFoundError("; ".join(f"{each.field} {each.description}" for each in error.violations)) from error
         caller = self._generation.callers.of(context)
-        serving.admissions.streams.check(1, caller)  # before the request costs anything
-        with self._requests.begin(caller.owner, request.request_id) as call:
+        found = Violations()
+        if request.request_id:
+            check_name("request_id", request.request_id, found)
+        priority = read_priority(context.invocation_metadata() or (), found)
+        with self._requests.begin(caller.owner, "" if found else request.request_id) as call:
             try:
-                found = Violations()
-                priority = read_priority(context.invocation_metadata() or (), found)
+                serving = await call.wait(lambda: self._enter(request.model, context))
+                serving.admissions.streams.check(1, caller)  # before the request costs anything
                 read = partial(read_request, request, serving.model, priority=priority, found=found)
                 message = await asyncio.to_thread(read)
-                answers = Answers(request, message.num_samples, serving.model)
-                await self._answering.answer(message, answers, call, context)
+                await self._answering.answer(message, Answers(request, message, serving.model), call, context)
             except InvalidRequestError as error:
                 raise in_words(error) from error
+            except CallAbortedError as error:
+                raise RequestCancelledError("the request was aborted before it was accepted") from error
+
+    async def _enter(self, model: str, context: Context) -> Serving:
+        try:
+            return await self._generation.enter(context, model)
+        except InvalidRequestError as error:
+            raise NotFoundError("; ".join(f"{each.field} {each.description}" for each in error.violations)) from error

@@ -44,7 +44,9 @@ _KNOWN: Mapping[str, set[str]] = {
     "response": {*openengine_pb2.ResponseOptions.DESCRIPTOR.fields_by_name},
     "kv": {"bypass_prefix_cache", "cache_salt"},
     "guided": {*openengine_pb2.GuidedDecoding.DESCRIPTOR.fields_by_name} - {"structural_tag"},
+    "token_ids": {"ids"},
 }
+_SELECTIONS = {*openengine_pb2.CandidateTokenSelection.DESCRIPTOR.fields_by_name}
 _ANY_OBJECT = '{"type": "object"}'
 _BACKEND = "llguidance"
 
@@ -159,6 +161,7 @@ def _read_output(message: openengine_pb2.ResponseOptions, found: Violations) -> 
 
 
 def _read_candidates(field: str, message: openengine_pb2.CandidateTokenSelection, found: Violations) -> int:
+    check_fields(message, f"{field}.", _SELECTIONS, found)
     if (kind := message.WhichOneof("selection")) in ("token_ids", "all"):
         found.add(f"{field}.{kind}", "is set", f"top_n, at most {LIMITS.max_top_candidates}")
         return 0
@@ -193,9 +196,9 @@ def _read_guide(message: openengine_pb2.GuidedDecoding, found: Violations) -> co
 
 def _read_own(message: openengine_pb2.GenerateRequest, found: Violations) -> generation_pb2.StreamGenerateRequest:
     """The options that the contract has no fields for, as fields of a StreamGenerateRequest in JSON."""
-    own: Any = MessageToDict(message.extra)["outrider"]
     read = generation_pb2.StreamGenerateRequest()
     try:
+        own: Any = MessageToDict(message.extra.fields["outrider"])
         ParseDict(own, read)
     except (ParseError, TypeError, AttributeError, ValueError) as error:
         found.add(_OWN, f"is not understood: {str(error)[:200]}", "a StreamGenerateRequest in protobuf's JSON")

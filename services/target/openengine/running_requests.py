@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.service.errors import AlreadyExistsError, NotFoundError
+from services.service.errors import AlreadyExistsError, InvalidRequestError, NotFoundError, Violation
 from services.target.contracts.abortable_calls import AbortableCall, AbortableCalls
 
 _MOST_ENDED = 4096  # whose names are known after their end
@@ -35,6 +35,8 @@ class RunningRequests:
 
     def abort(self, owner: str, name: str) -> bool:
         """Abort a request; returns False if it has ended. Raises NotFoundError if there was none, or long ago."""
+        if not name:
+            raise InvalidRequestError([Violation("request_id", "is empty; allowed: the name of a request")])
         if self._calls.has(owner, name):
             self._calls.abort(owner, name)
             return True

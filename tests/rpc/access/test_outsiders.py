@@ -41,7 +41,7 @@ METHODS = [method for method in EVERY if method not in HEALTHS]
 UNKNOWN = ["/outrider.v1.GenerationService/Secret", "/outrider.v1.Nothing/There", "/", "/grpc.channelz.v1.Channelz/Get"]
 KEPT_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 TELLS_PROMPTS = [f"/{each.full_name}/SubscribeKvEvents" for each in (CONTRACT, CONTROL)]  # need a scope of their own
-CHANGES_MODELS = [f"/{CONTROL.full_name}/{name}" for name in ("LoadLora", "UnloadLora")]
+CHANGES_MODELS = [f"/{CONTROL.full_name}/{name}" for name in ("LoadLora", "UnloadLora", "ListLoras")]
 
 
 class Tokens:
