@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="(%(default)s)")
     parser.add_argument("--tokens", type=int, default=96, help="of each answer (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--regex", help="what the answers must follow, so that each token depends on a mask")
     arguments = parser.parse_args()
     lengths = " | ".join(f"predictions: {k}; head, pass, ms" for k in _LENGTHS)
     brought = "tokens a pass with AUTO | speed with AUTO, with NEVER = 1"
@@ -35,23 +36,23 @@ def main() -> None:
     for weights in arguments.weights:
         options = ["--weights", weights, "--device", arguments.device]
         with running_pair(models, options=options) as pair, Client(pair.target.address) as client:
-            print(_row(client, weights, arguments.tokens, arguments.rounds), flush=True)
+            print(_row(client, weights, arguments), flush=True)
 
 
-def _row(client: Client, weights: str, num_tokens: int, num_rounds: int) -> str:
+def _row(client: Client, weights: str, arguments: argparse.Namespace) -> str:
     plain: list[float] = []
     drafting: dict[int, list[float]] = {length: [] for length in _LENGTHS}
     verifying: dict[int, list[float]] = {length: [] for length in _LENGTHS}
     ratios, per_pass = [], []
-    for turn in range(num_rounds):
-        never = _answer(client, turn, num_tokens, 0)
+    for turn in range(arguments.rounds):
+        never = _answer(client, turn, arguments, 0)
         plain += [report.verifying for report in _passes(never)]
         for length in _LENGTHS:
-            passes = _passes(_answer(client, turn, num_tokens, length))
+            passes = _passes(_answer(client, turn, arguments, length))
             full = [report for report in passes if report.predicted == length]
             drafting[length] += [report.waiting for report in full]
             verifying[length] += [report.verifying for report in full]
-        auto = _answer(client, turn, num_tokens, None)
+        auto = _answer(client, turn, arguments, None)
         ratios.append(decode_rate(auto) / decode_rate(never))
         per_pass.append(auto.speculation.tokens_per_pass)
     of_pass = median(plain)
@@ -67,9 +68,10 @@ def _passes(result: Result) -> tuple[PassReport, ...]:
     return result.pass_reports[2:]
 
 
-def _answer(client: Client, seed: int, num_tokens: int, num_predictions: int | None) -> Result:
+def _answer(client: Client, seed: int, arguments: argparse.Namespace, num_predictions: int | None) -> Result:
     options = GenerateOptions(
-        max_tokens=num_tokens,
+        max_tokens=arguments.tokens,
+        regex=arguments.regex,
         ignore_eos=True,
         temperature=0.8,
         seed=seed,

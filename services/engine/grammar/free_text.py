@@ -29,5 +29,12 @@ class FreeText:
         """Return the number of these tokens: all are allowed."""
         return len(token_ids)
 
+    def ahead(self) -> "FreeText":
+        """Return this state, which never changes."""
+        return self
+
+    def mask_after(self, token_id: int) -> None:
+        """Return None: no mask is needed."""
+
     def masks(self, predictions: Seq[int] = ()) -> None:
         """Return None: no mask is needed."""

@@ -15,6 +15,19 @@ from services.engine.grammar.matcher import GrammarMatcher
 logger = logging.getLogger(__name__)
 
 
+class GrammarAhead:
+    """The position of a text in its grammar after predictions."""
+
+    def __init__(self, matcher: GrammarMatcher) -> None:
+        """`matcher` is its own."""
+        self._matcher = matcher
+
+    def mask_after(self, token_id: int) -> NDArray[np.uint32]:
+        """Return the mask after one more prediction; all zeros if that or one before is not allowed.  # [1, words]"""
+        self._matcher.advance([token_id])
+        return self._matcher.mask()[np.newaxis]
+
+
 class GrammarState:
     """The state of a text is a pure function of its tokens; predictions and tokens taken back leave no trace.
 
@@ -112,6 +125,10 @@ class GrammarState:
             masks[row] = mask
         self._last_masks = [*masks]
         return masks
+
+    def ahead(self) -> "GrammarAhead | None":
+        """Return what makes masks after one prediction after another; None if no prediction is allowed, or not now."""
+        return GrammarAhead(self._scout.fork()) if self._scout is not None and self.is_ready else None
 
     @property
     def _own(self) -> GrammarMatcher:

@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.events import TokenRecord
+from services.engine.grammar.free_text import FreeText
+from services.engine.grammar.state import GrammarAhead
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_healing_state, new_request_state
+from services.engine.thinking_budget import FreeThought, Thought
 
 
 class MaskState:
@@ -40,6 +43,11 @@ class MaskState:
         self.grammar.advance([token_id])
         self._thought = self._thought.after(token_id)
 
+    def ahead(self) -> "MasksAhead | None":
+        """What makes masks after one prediction after another; None if no prediction is allowed, or not now."""
+        grammar = self.grammar.ahead()
+        return None if grammar is None else MasksAhead(grammar, self._thought, self._request, self.place)
+
     def masks(self, predictions: Seq[int] = ()) -> NDArray[np.uint32] | None:
         """The sampler's masks of the next token and after each prediction, [1 + predictions, words]; None: all tokens
         are allowed. See `GrammarState.masks`.
@@ -51,6 +59,26 @@ class MaskState:
         masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
         masks = self._thought.restrict(masks, predictions)
         return masks if forced is None else forced.restrict(masks, self.place, 1 + len(predictions))
+
+
+class MasksAhead:
+    """Which tokens may come after predictions; they leave no trace in the text's own state."""
+
+    def __init__(
+        self, grammar: GrammarAhead | FreeText, thought: Thought | FreeThought, request: Request, place: int
+    ) -> None:
+        """`place` is that of the first prediction in the answer."""
+        self._grammar, self._thought, self._request, self._place = grammar, thought, request, place
+
+    def after(self, token_id: int) -> NDArray[np.uint32] | None:
+        """The sampler's mask after one more prediction, [1, words]; None: all tokens are allowed."""
+        self._place += 1
+        self._thought = self._thought.after(token_id)
+        allowed, forced = self._request.sampling.allowed_tokens, self._request.forced
+        mask = self._grammar.mask_after(token_id)
+        mask = mask if allowed is None else allowed.restrict(mask, 1)
+        mask = self._thought.restrict(mask, ())
+        return mask if forced is None else forced.restrict(mask, self._place, 1)
 
 
 class DrawState:

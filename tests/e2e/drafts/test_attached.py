@@ -4,16 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.checkpoint.attached.drafter_kind import DrafterKind
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.events import PredictionSource
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.guidance import Guidance
 from services.engine.request import Request
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.streams import prompt_of, random_prompt
+from tests.harness.grammar.grammars import compiler
 from tests.harness.models.block_folders import block_tensors, zlab_fields
+from tests.harness.models.checkpoints import VOCAB_SIZE
 from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
 from tests.harness.models.one_step_models import write_one_step_pair
 from tests.harness.models.ring_models import write_ring_pair
@@ -112,6 +118,64 @@ async def test_runs_go_on_into_the_next_block(pair):
     target, drafter = pair
     stepper = Stepper(target, drafter=drafter)
     generation = stepper.submit(request(prompt_of("llama", 1), seed=1, max_tokens=101, num_predictions=4))
+    stepper.run()
+    await generation.transcript()
+    assert generation.end.speculation.passes == 21, "one for the prompt, and 20 with five tokens each"
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A target, and a drafter that knows it and predicts one token after another."""
+    return write_one_step_pair(tmp_path_factory.mktemp("chain"))
+
+
+def following(model: Path, regex: str) -> Grammar:
+    return compiler(Tokenizer.from_model(model), VOCAB_SIZE).compile(GrammarSource(GrammarKind.REGEX, (regex,)))
+
+
+def masked_requests(model: Path, temperature: float) -> list[Request]:
+    """Requests whose tokens are masked, by a grammar, by a set of tokens, or by both; and one without a mask."""
+    words, letters = following(model, r"([a-z]{2,5}[,;] ?)*"), following(model, "[a-z]{30}")
+    allowed = AllowedTokens.of(range(40, 400), vocab_size=VOCAB_SIZE)
+    fields: list[dict[str, object]] = [
+        {"grammar": words},
+        {"allowed_tokens": allowed},
+        {"grammar": words, "allowed_tokens": allowed, "num_predictions": 2},
+        {},
+        {"grammar": words, "num_predictions": 7},
+        {"grammar": letters},
+    ]
+    options = {"temperature": temperature, "max_tokens": 100, "num_predictions": 4}
+    return [
+        request(prompt_of("llama", seed), seed=seed, request_id=f"test-{seed}", **{**options, **each})
+        for seed, each in enumerate(fields)
+    ]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("company", ["together", "one by one"])
+async def test_masked_tokens_are_predicted_in_runs(chain, temperature, company):
+    target, drafter = chain
+    wanted = masked_requests(target, temperature)
+    groups = [wanted] if company == "together" else [[each] for each in wanted]
+    for group in groups:
+        _, (num_offered, num_accepted) = await assert_same_bytes(target, drafter, group)
+        assert num_accepted > 0.99 * num_offered
+        assert num_offered > 0
+
+
+async def test_a_run_under_a_grammar_is_as_long_as_one_without(chain):
+    target, drafter = chain
+    stepper = Stepper(target, drafter=drafter)
+    generation = stepper.submit(
+        request(
+            prompt_of("llama", 1),
+            seed=1,
+            max_tokens=101,
+            num_predictions=4,
+            grammar=following(target, r"([a-z]{2,5}[,;] ?)*"),
+        )
+    )
     stepper.run()
     await generation.transcript()
     assert generation.end.speculation.passes == 21, "one for the prompt, and 20 with five tokens each"

@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
-from itertools import compress
+from itertools import accumulate
 from typing import NamedTuple
 
 from services.engine.cache.block_manager import BlockManager
@@ -13,8 +13,10 @@ from services.engine.events import FollowCounts, PredictionSource
 from services.engine.loaded_drafter import LoadedDrafter
 from services.engine.request import ANYBODY
 from services.target.scheduling.scheduled_rows import ScheduledRows, own_rows
+from services.target.sequence.draw_state import MasksAhead
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.attached.drafter_context import DrafterContext, first_to_read
+from services.target.speculation.attached.masked_runs import Mask, MaskedRun, draw_masked
 from services.target.speculation.attached.read_blocks import ReadBlocks
 from services.target.speculation.link.draft_latency import DraftLatency
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -34,6 +36,15 @@ class _Place(NamedTuple):
 
     row: int
     position: int
+
+
+class _Run(NamedTuple):
+    """A sequence that draws, with its context, the most predictions, and the mask of the first one."""
+
+    sequence: Sequence
+    context: DrafterContext
+    limit: int
+    mask: Mask | None
 
 
 class AttachedPredictor:
@@ -151,49 +162,95 @@ class AttachedPredictor:
         return DrafterContext.after(context, sequence.text, place.position)
 
     def _read_and_draw(self, wanted: dict[Sequence, PredictionRequest]) -> dict[Sequence, Seq[int]]:
-        began, decoder = time.monotonic(), self.drafter.decoder
-        rows, drawing = self._fill(wanted)
-        if not rows:
+        """Runs in which each token decides which may follow it are drawn apart, in several calls."""
+        masks = {sequence: sequence.draw.allowed.masks() for sequence in wanted}
+        apart = self._masked_apart(wanted, masks)
+        drawn: dict[Sequence, Seq[int]] = {}
+        for sequences, is_apart in (([each for each in self._places if each not in apart], False), ([*apart], True)):
+            began = time.monotonic()
+            rows, drawing = self._fill(sequences, wanted)
+            if not rows:
+                continue
+            assert self._results is not None
+            self.drafter.decoder.read_features(self._results, rows)
+            if not drawing:
+                self.drafter.decoder.extend(self._batch, self._sampler, [], [], [])
+                self.drafter.device.synchronize()  # else a GPU's time would count as the next pass's
+                continue
+            limits = [min(wanted[each].length, self._room(context, each)) for each, context in drawing.items()]
+            runs = [_Run(*each, limit, masks[each[0]]) for each, limit in zip(drawing.items(), limits, strict=True)]
+            tokens, num_steps = self._draw_masked(runs, apart) if is_apart else self._draw(runs, wanted)
+            drawn |= zip(drawing, tokens, strict=True)
+            if len(rows) <= _MOST_TIMED * len(drawing):
+                self._latency.observe(num_steps, time.monotonic() - began, num_sequences=len(drawing))
+        return drawn
+
+    def _masked_apart(
+        self, wanted: dict[Sequence, PredictionRequest], masks: dict[Sequence, Mask | None]
+    ) -> dict[Sequence, MasksAhead]:
+        """The sequences whose tokens are masked, and for which a run of several is wanted, the longest first."""
+        if self.drafter.block is not None:  # all of its rows are computed before the first draw
             return {}
-        assert self._results is not None
-        decoder.read_features(self._results, rows)
-        if not drawing:
-            decoder.extend(self._batch, self._sampler, [], [], [])
-            self.drafter.device.synchronize()  # else a GPU's time would count as the next pass's
-            return {}
-        masks = [sequence.draw.allowed.masks() for sequence in drawing]
-        if self.drafter.shortlist is not None:
-            is_public = (sequence.text.cache_scope == ANYBODY for sequence in drawing)
-            self.drafter.shortlist.allow(compress(masks, is_public))
-        counts = [
-            1 if mask is not None else min(wanted[sequence].length, self._room(context, sequence))
-            for (sequence, context), mask in zip(drawing.items(), masks, strict=True)
-        ]
+        longest = sorted(wanted, key=lambda each: -wanted[each].length)
+        several = (each for each in longest if masks[each] is not None and wanted[each].length > 1)
+        found = ((sequence, sequence.draw.allowed.ahead()) for sequence in several)
+        return {sequence: ahead for sequence, ahead in found if ahead is not None}
+
+    def _draw(self, runs: Seq[_Run], wanted: dict[Sequence, PredictionRequest]) -> tuple[list[list[int]], int]:
+        """Draw runs in one call, of one token where it is masked; returns them, and how many tokens were computed for
+        one.
+        """
+        self._allow((run.sequence, run.mask) for run in runs)
+        counts = [run.limit if run.mask is None else 1 for run in runs]
         chances = [
-            wanted[sequence].least_chance if count > 1 and self.drafter.ends_early else 0.0
-            for sequence, count in zip(drawing, counts, strict=True)
+            wanted[run.sequence].least_chance if count > 1 and self.drafter.ends_early else 0.0
+            for run, count in zip(runs, counts, strict=True)
         ]
-        states = [sequence.draw.sampling for sequence in drawing]
-        drawn = decoder.extend(self._batch, self._sampler, states, [[]] * len(states), counts, masks, chances)
-        if len(rows) <= _MOST_TIMED * len(drawing):
-            computed = counts if self.drafter.block is not None else map(len, drawn)
-            self._latency.observe(max(computed), time.monotonic() - began, num_sequences=len(drawing))
-        return dict(zip(drawing, drawn, strict=True))
+        states, masks = [run.sequence.draw.sampling for run in runs], [run.mask for run in runs]
+        drawn = self.drafter.decoder.extend(
+            self._batch, self._sampler, states, [[]] * len(runs), counts, masks, chances
+        )
+        return drawn, max(counts if self.drafter.block is not None else map(len, drawn))
+
+    def _draw_masked(self, runs: Seq[_Run], apart: dict[Sequence, MasksAhead]) -> tuple[list[list[int]], int]:
+        """Draw runs token by token; returns them, and the number of passes."""
+        limits = accumulate((run.limit for run in runs), min)
+        masked = [
+            MaskedRun(run.sequence, run.context.length, run.context.blocks(run.sequence.text), limit, run.mask, ahead)
+            for run, limit, ahead in zip(runs, limits, (apart[run.sequence] for run in runs), strict=True)
+        ]
+        num_steps = draw_masked(
+            self.drafter.decoder,
+            self._batch,
+            self._sampler,
+            masked,
+            lambda left: self._allow((run.sequence, run.mask) for run in left),
+        )
+        return [run.drawn for run in masked], num_steps
+
+    def _allow(self, masks: Iterable[tuple[Sequence, Mask | None]]) -> None:
+        """Let tokens be drawn that few others may be drawn beside; private texts leave nothing on the shortlist."""
+        if self.drafter.shortlist is not None:
+            self.drafter.shortlist.allow(mask for each, mask in masks if each.text.cache_scope == ANYBODY)
 
     def _room(self, context: DrafterContext, sequence: Sequence) -> int:
         """The most predictions for whose rows there are blocks, and which the drafter makes in a step."""
         room, block = context.room(sequence.text), self.drafter.block
         return room if block is None else min(room - block.further_rows, block.most_predictions)
 
-    def _fill(self, wanted: dict[Sequence, PredictionRequest]) -> tuple[list[int], dict[Sequence, DrafterContext]]:
-        """Fill the batch with all rows to read; returns their indices in the target's pass, and the sequences that draw
-        from their last row with their contexts, in the batch's order.
+    def _fill(
+        self, sequences: Iterable[Sequence], wanted: dict[Sequence, PredictionRequest]
+    ) -> tuple[list[int], dict[Sequence, DrafterContext]]:
+        """Fill the batch with all rows of these sequences to read; returns their indices in the target's pass, and the
+        sequences that draw from their last row with their contexts, in the batch's order.
         """
         self._batch.clear()
         rows: list[int] = []
         drawing: dict[Sequence, DrafterContext] = {}
         texts: list[tuple[Seq[int], str | None]] = []
-        for sequence, place in self._places.items():
+        for sequence in sequences:
+            if (place := self._places.get(sequence)) is None:
+                continue
             text = sequence.text
             self._contexts[sequence] = context = self._next_context(sequence)
             if context is None or (first := max(place.position, context.start)) >= context.end:
