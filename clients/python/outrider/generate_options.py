@@ -124,7 +124,9 @@ class GenerateOptions(ChatOptions, total=False):
     lookup: bool | None
     """Whether the text may be predicted from its own repetitions."""
     expected_token_ids: Sequence[int] | None
-    """The tokens that the answer may begin with, which are verified as predictions."""
+    """The tokens that the answer may begin with, or repeat parts of, which are verified as predictions."""
+    expected_text: str | None
+    """The same as text."""
     prefix_cache: bool | None
     """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
     cache_salt: str | None

@@ -52,6 +52,7 @@ _FIELDS = {
     "num_predictions": "speculation.num_predictions",
     "lookup": "speculation.lookup",
     "expected_token_ids": "speculation.expected.ids",
+    "expected_text": "speculation.expected_text",
     "tools": "prompt.chat.tools",
     "tool_choice": "prompt.chat.tool_choice",
     "parallel_tool_calls": "prompt.chat.tool_choice.parallel",

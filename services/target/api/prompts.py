@@ -218,6 +218,32 @@ async def _read_negative(
     return prompt[-1:]
 
 
+async def read_expected(
+    message: common_pb2.SpeculationPolicy, model: ServedModel, found: Violations
+) -> tuple[int, ...]:
+    """The tokens that an answer is expected to begin with, or to repeat parts of; errors are added to `found`."""
+    for name in ("expected", "expected_text"):
+        if message.HasField(name) and message.mode == common_pb2.SPECULATION_MODE_NEVER:
+            found.add(f"speculation.{name}", "is set", "not to be, with SPECULATION_MODE_NEVER")
+    if not message.expected_text:
+        ids = message.expected.ids
+        return await asyncio.to_thread(_read_expected_ids, ids, model, found) if ids else ()
+    field, room = "speculation.expected_text", Room(model.context_length, "the context length")
+    if message.HasField("expected"):
+        found.add(field, "is set", "only without expected")
+    source = _read_source_text(message.expected_text, field, model, found, add_special_tokens=False)
+    encoded = await _encode(source, field, model, found, room)
+    _check_encoded(encoded, field, model, found)
+    return encoded or ()
+
+
+def _read_expected_ids(ids: Seq[int], model: ServedModel, found: Violations) -> tuple[int, ...]:
+    field = "speculation.expected.ids"
+    within = tuple(found.within(field, ids, model.context_length))
+    found.check_token_ids(field, within, model.config.vocab_size)
+    return within
+
+
 def write_tokens(token_ids: Seq[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
     """The message of encoded text: ids and each token's bytes."""
     response = generation_pb2.TokenizeResponse()

@@ -64,6 +64,7 @@ def read_request(
     deadline: float | None,
     session: Session | None = None,
     guidance: Guidance | None = None,
+    expected: tuple[int, ...] = (),
 ) -> Request:
     """The engine's request for a caller's message, whose errors so far are in `found`.
 
@@ -86,7 +87,7 @@ def read_request(
         forced=_force(model, prompt, stops),
         guidance=guidance,
         output=_read_output(message, model, found),
-        speculation=_read_speculation(message, model, found),
+        speculation=_read_speculation(message, expected, found),
         cache=_read_cache(message, session, found),
         share=read_share(message, caller, found),
         lora=model.lora,
@@ -213,7 +214,7 @@ def _read_healing(
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 
 
-def _read_speculation(request: GenerationRequest, model: ServedModel, found: Violations) -> SpeculationPolicy:
+def _read_speculation(request: GenerationRequest, expected: tuple[int, ...], found: Violations) -> SpeculationPolicy:
     if not request.HasField("speculation"):
         return SpeculationPolicy()
     message = request.speculation
@@ -226,19 +227,8 @@ def _read_speculation(request: GenerationRequest, model: ServedModel, found: Vio
         mode=mode or SpeculationMode.AUTO,
         num_predictions=_read_num_predictions(message, mode, found),
         lookup=message.lookup or not message.HasField("lookup"),
-        expected=_read_expected(message, mode, model, found),
+        expected=expected,
     )
-
-
-def _read_expected(
-    message: common_pb2.SpeculationPolicy, mode: SpeculationMode | None, model: ServedModel, found: Violations
-) -> tuple[int, ...]:
-    if message.HasField("expected") and mode is SpeculationMode.NEVER:
-        found.add("speculation.expected", "is set", "not to be, with SPECULATION_MODE_NEVER")
-    field = "speculation.expected.ids"
-    ids = tuple(found.within(field, message.expected.ids, model.context_length))
-    found.check_token_ids(field, ids, model.config.vocab_size)
-    return ids
 
 
 def _read_num_predictions(

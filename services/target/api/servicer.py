@@ -23,7 +23,14 @@ from services.target.api.best_of import best_of
 from services.target.api.call import Call, response_stream
 from services.target.api.embedding import read_embed_request, write_embeddings
 from services.target.api.model_info import write_model_info, write_models
-from services.target.api.prompts import detokenize, read_guidance, read_prompt, read_tokenize_input, write_tokens
+from services.target.api.prompts import (
+    detokenize,
+    read_expected,
+    read_guidance,
+    read_prompt,
+    read_tokenize_input,
+    write_tokens,
+)
 from services.target.api.request_messages import GenerationRequest
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
@@ -222,8 +229,9 @@ class GenerationServicer(GenerationServiceServicer):
             beside = len(guidance.negative_prompt) if guidance else 0
             waiting = call.admit_tokens(len(prompt) - (num_held(session) if session else 0) + beside)
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
-            read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
-            request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
+            expected = await read_expected(message.speculation, model, found)
+            read = partial(read_request, message, prompt, grammar, model, found, guidance=guidance, expected=expected)
+            request = await asyncio.to_thread(read, caller=call.caller, deadline=call.deadline, session=session)
             is_read = message.output.message_deltas or model.syntax.reasoning is not None
             readers = await answer_readers(message, request, model) if is_read else None
             engine = self.serving(message.model).engine  # the model may be unloaded while the prompt is encoded

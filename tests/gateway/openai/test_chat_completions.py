@@ -56,6 +56,28 @@ def test_one_seed_gives_the_bytes_of_the_rpc(chat_client: openai.OpenAI, chat_ga
     assert streamed[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_predicted_output_is_verified_and_changes_no_byte(chat_client: openai.OpenAI, in_parts: bool) -> None:
+    """The answer is one letter again and again, whose text has the same tokens."""
+    text = "x" * 40
+    parts = [{"type": "text", "text": text[:9]}, {"type": "text", "text": text[9:]}]
+    prediction: Any = {"type": "content", "content": parts if in_parts else text}
+
+    def ask(speculation: str, **fields: Any) -> Any:
+        extra = {"speculation": speculation, "lookup": False if speculation == "always" else None}
+        return chat_client.chat.completions.create(
+            model=MODEL, messages=SAID, logit_bias={"91": 100}, extra_body=extra, **{**SAMPLED, **fields}
+        )
+
+    for speculation, is_used in (("always", True), ("never", False)):
+        answer = ask(speculation, prediction=prediction)
+        assert answer.choices[0].message.content == text
+        assert (answer.usage.completion_tokens_details.accepted_prediction_tokens > 30) == is_used
+    assert ask("always").usage.completion_tokens_details.accepted_prediction_tokens == 0
+    with pytest.raises(openai.BadRequestError, match="prediction"):
+        ask("always", prediction={"type": "content", "content": 5})
+
+
 def test_a_developer_speaks_as_the_system_and_parts_are_lines(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
     parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
     said: Any = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": parts}]

@@ -210,6 +210,10 @@ GOOD = {
         lambda plain: {"speculation": {"mode": ALWAYS, "expected": {"ids": plain.token_ids}}},
         lambda seen: seen.streamed.finished.speculation.accepted > 0 and seen.streamed.finished.speculation.passes < 4,
     ),
+    "speculation.expected_text": Good(
+        lambda plain: {"speculation": {"mode": ALWAYS, "expected_text": plain.text}},
+        lambda seen: seen.streamed.finished.speculation.accepted > 0,
+    ),
     "cache.prefix": Good(
         {"prompt": LONG, "cache": {"prefix": False}}, lambda seen: seen.whole.started.cached_tokens == 0
     ),

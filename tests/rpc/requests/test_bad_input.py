@@ -195,6 +195,21 @@ BAD = {
         "speculation.expected",
         "is set; allowed: not to be",
     ),
+    "expected text with NEVER": (
+        {"speculation": {"mode": 1, "expected_text": "x"}},
+        "speculation.expected_text",
+        "is set; allowed: not to be",
+    ),
+    "expected text too long": (
+        {"speculation": {"expected_text": "x" * 100_000}},
+        "speculation.expected_text",
+        "has 100000 bytes; allowed: at most",
+    ),
+    "expected twice": (
+        {"speculation": {"expected_text": "x", "expected": {"ids": [1]}}},
+        "speculation.expected_text",
+        "is set; allowed: only without expected",
+    ),
     "expected ids beyond the vocabulary": (
         {"speculation": {"expected": {"ids": [1, 512]}}},
         "speculation.expected.ids[1]",

@@ -122,6 +122,7 @@ OPTIONS = [
     ("num_predictions", 4, {"speculation": {"num_predictions": 4}}),
     ("lookup", False, {"speculation": {"lookup": False}}),
     ("expected_token_ids", [5, 6], {"speculation": {"expected": {"ids": [5, 6]}}}),
+    ("expected_text", "as before", {"speculation": {"expected_text": "as before"}}),
     ("prefix_cache", False, {"cache": {"prefix": False}}),
     ("cache_salt", "mine", {"cache": {"salt": "mine"}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),

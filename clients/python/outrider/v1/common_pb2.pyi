@@ -1692,6 +1692,7 @@ class SpeculationPolicy(_message.Message):
     NUM_PREDICTIONS_FIELD_NUMBER: _builtins.int
     LOOKUP_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
+    EXPECTED_TEXT_FIELD_NUMBER: _builtins.int
     mode: Global___SpeculationMode.ValueType
     """How it is decided whether predictions are verified. Default: SPECULATION_MODE_AUTO."""
     num_predictions: _builtins.int
@@ -1702,12 +1703,18 @@ class SpeculationPolicy(_message.Message):
     """Whether tokens may be predicted from earlier occurrences of the same text (prompt lookup). May not be true with
     SPECULATION_MODE_NEVER. A server with prompt lookup switched off uses it for no request. Default: true.
     """
+    expected_text: _builtins.str
+    """The same as text, such as that of a file which the answer changes in a few places. It is encoded without special
+    tokens, to at most the context length of the model. May not be set with `expected`, or with SPECULATION_MODE_NEVER.
+    Default: none.
+    """
     @_builtins.property
     def expected(self) -> Global___TokenIds:
         """The tokens that the answer is expected to begin with, such as those of an earlier answer. They are verified like
         predictions until one is wrong: as many in a pass as the server computes of a prompt with SPECULATION_MODE_ALWAYS,
-        and at most 16 more than were right with SPECULATION_MODE_AUTO. At most the context length of the model. May not be
-        set with SPECULATION_MODE_NEVER. Default: none.
+        and at most 16 more than were right with SPECULATION_MODE_AUTO. After a wrong one, the answer may be predicted from
+        later parts of them, as with `lookup`. At most the context length of the model. May not be set with
+        SPECULATION_MODE_NEVER. Default: none.
         """
 
     def __init__(
@@ -1717,15 +1724,20 @@ class SpeculationPolicy(_message.Message):
         num_predictions: _builtins.int | None = ...,
         lookup: _builtins.bool | None = ...,
         expected: Global___TokenIds | None = ...,
+        expected_text: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "lookup", b"lookup", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_text", b"_expected_text", "_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "expected_text", b"expected_text", "lookup", b"lookup", "num_predictions", b"num_predictions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "lookup", b"lookup", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_text", b"_expected_text", "_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "expected", b"expected", "expected_text", b"expected_text", "lookup", b"lookup", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_text: _TypeAlias = _typing.Literal["expected_text"]  # noqa: Y015
+    _WhichOneofArgType__expected_text: _TypeAlias = _typing.Literal["_expected_text", b"_expected_text"]  # noqa: Y015
     _WhichOneofReturnType__lookup: _TypeAlias = _typing.Literal["lookup"]  # noqa: Y015
     _WhichOneofArgType__lookup: _TypeAlias = _typing.Literal["_lookup", b"_lookup"]  # noqa: Y015
     _WhichOneofReturnType__num_predictions: _TypeAlias = _typing.Literal["num_predictions"]  # noqa: Y015
     _WhichOneofArgType__num_predictions: _TypeAlias = _typing.Literal["_num_predictions", b"_num_predictions"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_text) -> _WhichOneofReturnType__expected_text | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lookup) -> _WhichOneofReturnType__lookup | None: ...
     @_typing.overload

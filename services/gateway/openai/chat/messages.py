@@ -74,6 +74,18 @@ class ChatMessage(HistoryPart):
         return [part.text if isinstance(part, TextPart) else part.refusal for part in self.content]
 
 
+class Prediction(Part):
+    """A text that the answer is expected to repeat in large parts."""
+
+    type: Literal["content"] = "content"
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
 _ROLES = {"developer": "system", "function": "tool"}
 
 

@@ -12,7 +12,7 @@ from services.gateway.generation.handling import OrMinusOne, PassedOver, Refused
 from services.gateway.generation.request import GenerationRequest
 from services.gateway.generation.template_fields import ConversationFields
 from services.gateway.openai.answer_fields import AnswerFields
-from services.gateway.openai.chat.messages import ChatMessage, Tool, ToolChoice, choice_name
+from services.gateway.openai.chat.messages import ChatMessage, Prediction, Tool, ToolChoice, choice_name
 from services.gateway.openai.formatted_answer import FormattedAnswer
 from services.gateway.openai.ignored import IgnoredFields
 
@@ -49,7 +49,7 @@ class ChatRequest(FormattedAnswer, GenerationRequest, ConversationFields, Answer
     reasoning_effort: str | None = Field(None, description="Passed to the chat template as a variable.")
     modalities: list[Literal["text"]] | None = None
     verbosity: PassedOver[str] = None
-    prediction: PassedOver[dict[str, Any]] = None
+    prediction: Prediction | None = Field(None, description="A text that the answer repeats in large parts.")
     include_reasoning: Annotated[Any, *refused_unless(True)] = None
     separate_reasoning: Annotated[Any, *refused_unless(True)] = None
     audio: Refused = None
@@ -89,6 +89,8 @@ class ChatRequest(FormattedAnswer, GenerationRequest, ConversationFields, Answer
         if self.tools:
             options["tools"] = [tool.function.model_dump(exclude_none=True) for tool in self.tools]
             options["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.prediction is not None and options.get("speculation") != "never":
+            options.setdefault("expected_text", self.prediction.text)
         if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
             options["tool_choice"] = choice_name(self.tool_choice)
         return {**options, **self.template_options(reasoning_effort=self.reasoning_effort)}

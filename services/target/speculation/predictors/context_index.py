@@ -1,18 +1,23 @@
 """ContextIndex: finds repetitions in the text of each live sequence."""
 
 from collections import defaultdict
-from itertools import islice
+from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.suffix_automaton import SuffixAutomaton
 
 _MOST_AT_ONCE = 256  # tokens, about half a millisecond, for which all sequences of the step wait
+_MOST_HELD = 2**21  # tokens of all sequences, about 1 GiB; those of further ones are not indexed meanwhile
+_BETWEEN = -1  # no token: nothing is matched across it
 
 
 class ContextIndex:
-    """Keeps one suffix automaton per sequence, over its prompt and its generated tokens."""
+    """Keeps one suffix automaton per sequence, over the tokens that its request expects, its prompt and its generated
+    tokens.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, most_held: int = _MOST_HELD) -> None:
+        self._room = most_held
         self._automata: defaultdict[Sequence, SuffixAutomaton] = defaultdict(SuffixAutomaton)
 
     def follow(self, sequence: Sequence) -> None:
@@ -20,22 +25,41 @@ class ContextIndex:
 
         If tokens were taken back, the tokens before them are added again to a new automaton.
         """
-        if len(self._automata[sequence]) > len(sequence.tokens):
+        expected, num_before = sequence.request.speculation.expected, _num_before(sequence)
+        if len(self._automata[sequence]) > num_before + len(sequence.tokens):
             self.close(sequence)
         automaton = self._automata[sequence]
-        for token_id in islice(sequence.tokens, len(automaton), len(automaton) + _MOST_AT_ONCE):
+        begin = len(automaton)
+        end = begin + min(_MOST_AT_ONCE, self._room)
+        between = (_BETWEEN,) if begin < num_before <= end else ()
+        own = sequence.tokens[max(0, begin - num_before) : max(0, end - num_before)]
+        for token_id in (*expected[begin:end], *between, *own):
             automaton.append(token_id)
+        self._room -= len(automaton) - begin
 
-    def match(self, sequence: Sequence) -> tuple[int, int]:
-        """The length of the longest suffix that occurred before, and the position of the end of an earlier occurrence.
-
-        The length is 0 if there is none, or while tokens are missing here.
-        """
+    def match(self, sequence: Sequence) -> int:
+        """The length of the longest suffix that occurred before; 0 without one, or while tokens are missing here."""
         automaton = self._automata.get(sequence)
-        if automaton is None or len(automaton) < len(sequence.tokens):
-            return 0, 0
-        return automaton.match_length, automaton.match_end
+        if automaton is None or len(automaton) < _num_before(sequence) + len(sequence.tokens):
+            return 0
+        return automaton.match_length
+
+    def after_match(self, sequence: Sequence, count: int) -> Seq[int]:
+        """At most so many tokens after an earlier occurrence of that suffix, repeated if it reaches the end."""
+        end, expected = self._automata[sequence].match_end, sequence.request.speculation.expected
+        if end < _num_before(sequence):
+            return expected[end : end + count]
+        end -= _num_before(sequence)
+        repeated = sequence.tokens[end : end + count]
+        return [repeated[offset % len(repeated)] for offset in range(count)]
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence; does nothing if it is not here."""
-        self._automata.pop(sequence, None)
+        if (automaton := self._automata.pop(sequence, None)) is not None:
+            self._room += len(automaton)
+
+
+def _num_before(sequence: Sequence) -> int:
+    """How many entries come before the sequence's own tokens here."""
+    expected = sequence.request.speculation.expected
+    return len(expected) + 1 if expected else 0

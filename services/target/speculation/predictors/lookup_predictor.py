@@ -31,7 +31,7 @@ class LookupPredictor:
         """The reason for no prediction: the request forbids it, or there is no match of these lengths."""
         if not sequence.request.speculation.lookup:
             return "the request forbids the lookup"
-        is_match = self._index.match(sequence)[0] in self._lengths
+        is_match = self._index.match(sequence) in self._lengths
         return "" if is_match else "the text does not repeat itself"
 
     def times(self, sequences: Seq[Sequence]) -> PredictionTimes:
@@ -43,13 +43,9 @@ class LookupPredictor:
         return (self._predict(request.sequence, request.length) if request.length else () for request in requests)
 
     def _predict(self, sequence: Sequence, limit: int) -> Seq[int]:
-        """The tokens after the latest earlier occurrence of the longest suffix, repeated if that reaches the end."""
-        length, end = self._index.match(sequence)
-        if length not in self._lengths:
-            return []
-        count = min(limit, length)
-        repeated = sequence.tokens[end : end + count]
-        return [repeated[offset % len(repeated)] for offset in range(count)]
+        """The tokens after the latest earlier occurrence of the longest suffix."""
+        length = self._index.match(sequence)
+        return self._index.after_match(sequence, min(limit, length)) if length in self._lengths else []
 
     def commit(self, sequence: Sequence) -> FollowCounts:
         """Follow the sequence's tokens; there is no draft to count."""

@@ -103,6 +103,18 @@ async def test_a_closed_sequence_is_forgotten():
     assert not lookup.index._automata
 
 
+async def test_what_all_sequences_hold_is_bounded():
+    index = ContextIndex(most_held=8)
+    one, other = (make_sequence(make_request(b"abcab")) for _ in range(2))
+    for _ in range(3):
+        index.follow(one)
+        index.follow(other)
+    assert (index.match(one), index.match(other)) == (2, 0)
+    index.close(one)
+    index.follow(other)
+    assert index.match(other) == 2
+
+
 async def test_sequences_do_not_see_each_other():
     lookup = Lookup(b"abcdefgh")
     other = make_sequence(make_request(b"zzab"))
@@ -119,3 +131,44 @@ async def test_tokens_that_were_taken_back_were_never_there():
     assert lookup.predict() == b"two "
     lookup.draw(b"on")
     assert lookup.predict(limit=2) == b"e "
+
+
+def expecting(expected: bytes, prompt: bytes = b"say: ") -> Lookup:
+    return Lookup(prompt, speculation=SpeculationPolicy(expected=tuple(expected)))
+
+
+async def test_an_answer_continues_as_the_tokens_that_are_expected():
+    """After a change, too; what the answer itself has said later counts more."""
+    lookup = expecting(b"one two three four five six")
+    assert lookup.predict() == b""
+    lookup.draw(b"one 2 three")
+    assert lookup.predict() == b" four "
+    lookup.draw(b" 4; three")
+    assert lookup.predict() == b" 4; th"
+    lookup.draw(b" four five six")
+    assert lookup.predict() == b"", "that was all"
+
+
+async def test_nothing_is_matched_across_the_end_of_what_is_expected():
+    lookup = expecting(b"xab", prompt=b"cd; ab")
+    assert lookup.predict() == b""
+    lookup = expecting(b"bc", prompt=b"abc")
+    assert lookup.predict() == b""
+
+
+async def test_many_expected_tokens_are_taken_in_over_several_steps():
+    expected = bytes(range(1, 250)) * 4 + b"and so on"
+    lookup = expecting(expected)
+    for _ in range(len(expected) // 256):
+        lookup.draw(b"")
+    lookup.draw(b"and so")
+    assert lookup.predict() == b" on"
+
+
+async def test_tokens_taken_back_are_forgotten_but_not_expected_ones():
+    lookup = expecting(b"one two three")
+    lookup.draw(b"one two")
+    assert lookup.predict() == b" three"
+    del lookup.sequence.tokens[-3:]
+    lookup.predictor.commit(lookup.sequence)
+    assert lookup.predict() == b"two "
