@@ -38,7 +38,7 @@ HOST_KV_MEMORY = 2 << 30
 MOST_PREDICTIONS = 15
 """The most predictions of a sequence in a pass; with the row before them, one read of the weights serves them."""
 MOST_EXPECTED = 256
-"""The most tokens that its request expects."""
+"""The most tokens of a sequence in a pass that its request expects."""
 _RING_UNIT = 8
 _CHECKPOINT_MEMORY = 1 << 30
 _CHECKPOINTS_EACH = 4

@@ -225,12 +225,12 @@ async def read_expected(
     for name in ("expected", "expected_text"):
         if message.HasField(name) and message.mode == common_pb2.SPECULATION_MODE_NEVER:
             found.add(f"speculation.{name}", "is set", "not to be, with SPECULATION_MODE_NEVER")
+    field, room = "speculation.expected_text", Room(model.context_length, "the context length")
+    if message.HasField("expected_text") and message.HasField("expected"):
+        found.add(field, "is set", "only without expected")
     if not message.expected_text:
         ids = message.expected.ids
         return await asyncio.to_thread(_read_expected_ids, ids, model, found) if ids else ()
-    field, room = "speculation.expected_text", Room(model.context_length, "the context length")
-    if message.HasField("expected"):
-        found.add(field, "is set", "only without expected")
     source = _read_source_text(message.expected_text, field, model, found, add_special_tokens=False)
     encoded = await _encode(source, field, model, found, room)
     _check_encoded(encoded, field, model, found)

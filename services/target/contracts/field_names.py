@@ -6,7 +6,7 @@ from typing import Any, cast
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from services.service.errors import InvalidRequestError, Violation
+from services.service.errors import InvalidRequestError, NotFoundError, Violation
 from services.service.validation import Violations
 
 _MOST_BYTES = 1000  # of a message, which travels in a header
@@ -18,6 +18,11 @@ class ContractRequestError(InvalidRequestError):
     def __str__(self) -> str:
         text = "; ".join(f"{one.field} {one.description}" for one in self.violations)
         return text.encode()[:_MOST_BYTES].decode(errors="ignore")
+
+
+def not_found(error: InvalidRequestError) -> NotFoundError:
+    """The error for a model that is not served, in the same words."""
+    return NotFoundError(str(ContractRequestError(error.violations)))
 
 
 def in_contract(

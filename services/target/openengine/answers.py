@@ -68,9 +68,8 @@ class Answers:
     ) -> None:
         """`message` is the request for the generation service."""
         wanted = request.response
-        self._has_logprobs = wanted.return_output_logprobs or wanted.HasField("output_candidates")
         self._num_top, self._num_prompt_top = wanted.output_candidates.top_n, wanted.prompt_candidates.top_n
-        self._has_prompt = wanted.return_prompt_logprobs or wanted.HasField("prompt_candidates")
+        self._has_logprobs, self._has_prompt = message.output.logprobs, message.output.prompt_logprobs
         self._prompt_start = wanted.prompt_logprob_start
         self._stop_ids = {*message.stop.token_ids}
         self._token_text = model.tokenizer.token_text

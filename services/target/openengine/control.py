@@ -20,6 +20,7 @@ from services.service.errors import (
 )
 from services.service.validation import Violations
 from services.target.api.servicer import Context, GenerationServicer
+from services.target.contracts.field_names import not_found
 from services.target.contracts.subscribers import Subscribers
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
@@ -157,7 +158,7 @@ class Control:
         try:
             return self._models.find(name)
         except InvalidRequestError as error:
-            raise NotFoundError("; ".join(f"{each.field} {each.description}" for each in error.violations)) from error
+            raise not_found(error) from error
 
     def _check_model(self, model: TargetModel) -> openengine_pb2.HealthCheck:
         try:

@@ -5,12 +5,13 @@
 import asyncio
 from functools import partial
 
-from services.service.errors import InvalidRequestError, NotFoundError, RequestCancelledError
+from services.service.errors import InvalidRequestError, RequestCancelledError
 from services.service.validation import Violations
 from services.target.api.requests import check_name
 from services.target.api.servicer import Context, GenerationServicer
 from services.target.contracts.abortable_calls import CallAbortedError
 from services.target.contracts.answering import ContractAnswering
+from services.target.contracts.field_names import not_found
 from services.target.models.serving import Serving
 from services.target.openengine.answers import Answers
 from services.target.openengine.metadata import read_priority
@@ -49,4 +50,4 @@ class Inference:
         try:
             return await self._generation.enter(context, model)
         except InvalidRequestError as error:
-            raise NotFoundError("; ".join(f"{each.field} {each.description}" for each in error.violations)) from error
+            raise not_found(error) from error

@@ -54,11 +54,7 @@ class MaskState:
         """
         if self._is_free:
             return None
-        masks = self.grammar.masks(predictions)
-        allowed, forced = self._request.sampling.allowed_tokens, self._request.forced
-        masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
-        masks = self._thought.restrict(masks, predictions)
-        return masks if forced is None else forced.restrict(masks, self.place, 1 + len(predictions))
+        return _restrict(self.grammar.masks(predictions), self._request, self._thought, self.place, predictions)
 
 
 class MasksAhead:
@@ -74,11 +70,21 @@ class MasksAhead:
         """The sampler's mask after one more prediction, [1, words]; None: all tokens are allowed."""
         self._place += 1
         self._thought = self._thought.after(token_id)
-        allowed, forced = self._request.sampling.allowed_tokens, self._request.forced
-        mask = self._grammar.mask_after(token_id)
-        mask = mask if allowed is None else allowed.restrict(mask, 1)
-        mask = self._thought.restrict(mask, ())
-        return mask if forced is None else forced.restrict(mask, self._place, 1)
+        return _restrict(self._grammar.mask_after(token_id), self._request, self._thought, self._place)
+
+
+def _restrict(
+    masks: NDArray[np.uint32] | None,
+    request: Request,
+    thought: Thought | FreeThought,
+    place: int,
+    predictions: Seq[int] = (),
+) -> NDArray[np.uint32] | None:
+    """A grammar's masks at a place and after predictions, without the tokens that the rest of the request excludes."""
+    allowed, forced, num_rows = request.sampling.allowed_tokens, request.forced, 1 + len(predictions)
+    masks = masks if allowed is None else allowed.restrict(masks, num_rows)
+    masks = thought.restrict(masks, predictions)
+    return masks if forced is None else forced.restrict(masks, place, num_rows)
 
 
 class DrawState:

@@ -33,7 +33,8 @@ def test_a_draft_of_experts_or_for_experts_changes_no_byte(mixtures: str, option
                 result = client.generate(PROMPT, **wanted, speculation="always", num_predictions=4)
                 assert_same(result, alone)
                 results.append(result)
-                return result.speculation.predicted >= least and not are_all_right(result)
+                figures = result.speculation
+                return figures.predicted >= least and figures.accepted < figures.predicted
 
             wait_until(is_drafted)  # what comes late is not waited for
             result = results[-1]
@@ -43,7 +44,3 @@ def test_a_draft_of_experts_or_for_experts_changes_no_byte(mixtures: str, option
     assert sum(token.predicted for token in result.tokens) == result.speculation.accepted
     if mixtures == "both":
         assert_counts(result)
-
-
-def are_all_right(result: Result) -> bool:
-    return result.speculation.accepted == result.speculation.predicted

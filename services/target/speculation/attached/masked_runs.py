@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,9 @@ def draw_masked(
     above that of one before it. `allow` is called with the runs before each pass. A run that is over stays in the batch
     as long as one after it draws, since the drafter keeps the hidden vectors in the order of the rows.
     """
-    for step in count(1):
+    step = 0
+    while True:
+        step += 1
         allow(runs)
         states = [run.sequence.draw.sampling for run in runs]
         drawn = decoder.extend(
@@ -66,4 +67,3 @@ def draw_masked(
         for run in runs:
             last = run.drawn[-1:] or [0]
             batch.append(last, position=run.position + step - 1, blocks=run.blocks, num_logits=1)
-    raise AssertionError

@@ -103,15 +103,18 @@ async def test_a_closed_sequence_is_forgotten():
     assert not lookup.index._automata
 
 
-async def test_what_all_sequences_hold_is_bounded():
-    index = ContextIndex(most_held=8)
-    one, other = (make_sequence(make_request(b"abcab")) for _ in range(2))
+@pytest.mark.parametrize(("prompt", "most"), [(b"abcab", 8), (bytes(range(251)) * 2 + b"ab", 900)])
+async def test_what_all_sequences_hold_is_bounded(prompt, most):
+    """A text is taken in as a whole or not at all."""
+    index = ContextIndex(most_held=most)
+    one, other = (make_sequence(make_request(prompt)) for _ in range(2))
     for _ in range(3):
         index.follow(one)
         index.follow(other)
     assert (index.match(one), index.match(other)) == (2, 0)
     index.close(one)
-    index.follow(other)
+    for _ in range(2):
+        index.follow(other)
     assert index.match(other) == 2
 
 
