@@ -48,7 +48,7 @@ def rows() -> Iterator[_Row]:
         yield what, f"`{option}`" if option else "", "yes", "yes"
     for option, what in CPU_OPTIONS.items():
         yield what, f"`--{option.replace('_', '-')}`", "yes", "no"
-    yield "one model on several devices", "", "no", "no"
+    yield "one model on several devices", "`--device cuda:0,cuda:1`", "no", "yes"
 
 
 def _formats(what: str, option: str, all_formats: Collection[str], on_cpu: Collection[str]) -> Iterator[_Row]:

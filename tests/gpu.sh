@@ -95,8 +95,9 @@ probe() { # what is taken for granted of the GPU, and what it can do at best
     [ -n "$DRY_RUN" ] || "$OUT/probe" | tee "$OUT/probe.json"
 }
 
-native() { # what runs on the GPU, each test's like on the CPU having run elsewhere
-    OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" "${NATIVE[@]}"
+native() { # what runs on the GPU, several ranks on one too, each test's like on the CPU having run elsewhere
+    # Eager: a kernel that is loaded when it is first launched would wait for a rank that waits for it.
+    CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" "${NATIVE[@]}"
 }
 
 kernels() { # the time of each, on random weights in shapes of real models
@@ -144,11 +145,14 @@ make_pair() {
     "$VENV/bin/python" -m benchmarks.make_pair --shape "$1" --device "$TORCH_DEVICE" "$MODELS/$1"
 }
 
-passes() { # beside the memory's speed and the rate of matrix products
-    "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" \
-        --json "$OUT/passes.json"
-    local code=$?
+passes() { # beside the memory's speed and the rate of matrix products; of one GPU, and of two, if there are
+    local code
+    "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" --json "$OUT/passes.json"
+    code=$?
     figures
+    if [ -z "$DRY_RUN" ] && [ "$(nvidia-smi --list-gpus | wc -l)" -gt 1 ]; then
+        "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device cuda:0,cuda:1 "${PASSES[@]}" --json "$OUT/two.json" || code=1
+    fi
     return $code
 }
 

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_native, module) {
     outrider::register_batch(module);
     outrider::register_pass(module);
     outrider::register_sampling(module);
+    outrider::register_decoder_config(module);
     outrider::register_decoder(module);
     outrider::register_read_probe(module);
 }

@@ -139,6 +139,10 @@ void Stream::synchronize() {
     require_running(*handle_, "cudaStreamSynchronize");
 }
 
+bool Stream::reach(const Stream& peer) const {
+    return peer.device_ != device_;
+}
+
 void Stream::begin_recording() {
     std::unique_lock lock(calls_);
     require_running(*handle_, "cudaStreamBeginCapture");

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "outrider/decoder/decoder.h"
+#include "outrider/decoder/sharded_decoder.h"
 #include "testing/device_arrays.h"
 #include "testing/testing.h"
 
@@ -22,19 +22,19 @@ Logits make_logits(const DevicePointer& device, const FloatArray& values) {
     return Logits(device, buffer, rows, vocab_size);
 }
 
-void poison(Decoder& decoder, const std::vector<int>& blocks) {
+void poison(ShardedDecoder& decoder, const std::vector<int>& blocks) {
     for (const int block : blocks) {
-        decoder.cache().poison(block);
+        decoder.each([&](Decoder& rank) { rank.cache().poison(block); });
     }
 }
 
 /// Fills slots of states with NaN.
-void poison_states(Decoder& decoder, const std::vector<int>& slots) {
-    if (!decoder.states()) {
+void poison_states(ShardedDecoder& decoder, const std::vector<int>& slots) {
+    if (!decoder.first().states()) {
         throw std::runtime_error("there are no slots for states yet");
     }
     for (const int slot : slots) {
-        decoder.states()->poison(slot);
+        decoder.each([&](Decoder& rank) { rank.states()->poison(slot); });
     }
 }
 

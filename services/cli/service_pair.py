@@ -127,7 +127,7 @@ def demo_models(*, with_head: bool = False) -> ModelPair | None:
 
 def options_of_draft(device: str, draft_device: str, weights: str) -> list[str]:
     """Return the options for a draft's device and weights; on the target's GPU it gets a small share of the memory."""
-    shares = [_FRACTION, _DRAFT_FRACTION] if device == draft_device != CPU else []
+    shares = [_FRACTION, _DRAFT_FRACTION] if draft_device != CPU and draft_device in device.split(",") else []
     return ["--device", draft_device, "--weights", weights, *shares]
 
 

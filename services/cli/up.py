@@ -76,9 +76,11 @@ def _add_addresses(group: "argparse._ArgumentGroup") -> None:
 
 def _add_devices(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
-        "--device", default=CPU, help="of the target: cpu, or cuda:N for that GPU (default: %(default)s)"
+        "--device", default=CPU, help="of the target: cpu, cuda:N, or several GPUs cuda:N,cuda:M (default: %(default)s)"
     )
-    group.add_argument("--draft-device", metavar="DEVICE", help="of the draft (default: the target's)")
+    group.add_argument(
+        "--draft-device", metavar="DEVICE", help="of the draft (default: the target's, the last of several)"
+    )
     cores = (
         "on a CPU, target and draft share all cores and take turns, or each gets half of them (default: %(default)s)"
     )
@@ -117,7 +119,7 @@ def _check_draft_options(models: ModelPair, arguments: argparse.Namespace) -> No
 
 def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int:
     cached = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
-    draft_device = arguments.draft_device or arguments.device
+    draft_device = arguments.draft_device or arguments.device.split(",")[-1]
     cores = PLACEMENTS[arguments.cores]()
     with (
         _metrics_address(arguments.options) as metrics,

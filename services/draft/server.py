@@ -75,6 +75,8 @@ class DraftServer:
         self._tokenizer_sources = [*target_tokenizers]
         for source in self._tokenizer_sources:
             check_cpu_option("target_tokenizer", source, engine.device)
+        if len(engine.devices) > 1:
+            raise ConfigError(f"device is {engine.device!r}; a draft has one device")
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
         self._progress, self.reload, self._restarts = LoadingProgress(), Reload(), Restarts()

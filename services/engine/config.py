@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Collection, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class EngineConfig:
     uses_mtp: bool = False  # if there is no head: whether the model's own layer for multi-token prediction predicts
     isa: str
     threads: int
-    device: str = CPU  # or "cuda:0", "cuda:1", …
+    device: str = CPU  # or "cuda:0", "cuda:1", …, or several GPUs that hold a target's model: "cuda:0,cuda:1"
     weights: str = STORED  # or AUTO, or a format
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
@@ -117,11 +118,16 @@ class EngineConfig:
         if self.max_rows < (self.prefill_chunk or 1):
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least prefill_chunk ({self.prefill_chunk})")
 
-    def open_device(self) -> Device:
-        """Open the device; raises DeviceError if a GPU cannot be used after all."""
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that hold the model together, mostly one."""
+        return tuple(self.device.split(","))
+
+    def open_devices(self) -> list[Device]:
+        """Open the devices; raises DeviceError if a GPU cannot be used after all."""
         if self.device == CPU:
-            return Device.cpu(self.isa, self.threads)
-        return Device.cuda(_gpus().index(self.device), self.threads)
+            return [Device.cpu(self.isa, self.threads)]
+        return [Device.cuda(_gpus().index(each), self.threads) for each in self.devices]
 
     def resolve_weights(self, model: ModelConfig, *, is_grouped: bool) -> str:
         """Return the format of this model's weights in memory, which is never AUTO.
@@ -138,21 +144,23 @@ class EngineConfig:
         logger.info("weights are held as %s: %s", choice.weights, choice.reason)
         return choice.weights
 
-    def memory_left(self, device: Device) -> int | None:
-        """Return the bytes that may still be allocated on a GPU, possibly negative; None if the device is the host."""
-        if (memory := device.memory) is None:
-            return None
-        free, total = memory
-        return int(self.gpu_memory_fraction * total) - (total - free)
+    def memory_left(self, devices: Seq[Device]) -> int | None:
+        """Return the bytes that may still be allocated on each GPU, possibly negative; None if it is the host."""
+        left = [
+            int(self.gpu_memory_fraction * total) - (total - free)
+            for free, total in (device.memory for device in devices if device.memory is not None)
+        ]
+        return min(left, default=None)
 
     def num_blocks(self, model: ModelConfig, left: int | None = None, drafter: ModelConfig | None = None) -> int:
         """Return how many KV blocks to allocate: as many as all sequences could fill, within the allowed memory.
 
-        `left` is the result of `memory_left`. A `drafter` has as many blocks: on a GPU both share the memory that is
-        left; on a host its own come on top, so that no answer ends earlier for it. Raises ConfigError if the memory
-        does not hold one block, or on a host not the configured number of blocks; on a GPU the allocator finds out.
+        `left` is the result of `memory_left`; several devices have a part of each block. A `drafter` has as many
+        blocks: on a GPU both share the memory that is left; on a host its own come on top, so that no answer ends
+        earlier for it. Raises ConfigError if the memory does not hold one block, or on a host not the configured number
+        of blocks; on a GPU the allocator finds out.
         """
-        block_bytes = self.block_bytes(model)
+        block_bytes = self.block_bytes(model, len(self.devices))
         if self.kv_blocks is not None:
             if left is None and self.kv_blocks > (most := host_memory() // block_bytes):
                 problem = f"kv_blocks is {self.kv_blocks}, of {block_bytes} bytes each"
@@ -255,9 +263,9 @@ class EngineConfig:
         if self.kv_events and not self.prefix_cache:
             raise ConfigError("kv_events must not be set without the prefix cache")
 
-    def block_bytes(self, model: ModelConfig) -> int:
-        """Return the bytes of one KV block, of all layers."""
-        return DecoderConfig(model).position_bytes(self.kv) * BLOCK_SIZE
+    def block_bytes(self, model: ModelConfig, ranks: int = 1) -> int:
+        """Return the bytes of one KV block, of all layers, on each of `ranks` devices."""
+        return DecoderConfig(model).position_bytes(self.kv, ranks) * BLOCK_SIZE
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)
@@ -327,6 +335,9 @@ def _gpus() -> list[str]:
 
 
 def _check_device(device: str) -> None:
-    if device not in (allowed := [CPU, *_gpus()]):
+    names, allowed = device.split(","), [CPU, *_gpus()]
+    if not set(names) <= set(allowed):
         reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
         raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
+    if len(names) > 1 and (CPU in names or len(set(names)) < len(names)):
+        raise ConfigError(f"device is {device!r}; several must be different GPUs")

@@ -13,7 +13,7 @@ from services.engine.checkpoint.attached.attached_drafter import (
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import FeatureBlock, ModelConfig
 from services.engine.config import ConfigError, EngineConfig
-from services.engine.decoder.model_loader import fill_decoder, new_decoder
+from services.engine.decoder.model_loader import fill_decoder, fill_shared, new_decoder
 from services.engine.decoder.native import Decoder, Device, DeviceError
 from services.engine.decoder.weight_choice import STORED
 from services.engine.files.checkpoint_error import CheckpointError
@@ -55,6 +55,7 @@ def check_host(
 def attach(
     config: EngineConfig,
     drafter: AttachedDrafter | None,
+    checkpoint: Checkpoint,
     target: Decoder,
     device: Device,
     weights: str,
@@ -67,7 +68,7 @@ def attach(
     if drafter is None:
         return None
     try:
-        return LoadedDrafter.load(drafter, target, device, special_ids, weights=weights, kv=config.kv)
+        return LoadedDrafter.load(drafter, checkpoint, target, device, special_ids, weights=weights, kv=config.kv)
     except (CheckpointError, DeviceError) as error:
         if config.head is not None:
             raise
@@ -98,6 +99,7 @@ class LoadedDrafter:
     def load(
         cls,
         drafter: AttachedDrafter,
+        checkpoint: Checkpoint,
         target: Decoder,
         device: Device,
         special_ids: Iterable[int] = (),
@@ -107,14 +109,15 @@ class LoadedDrafter:
     ) -> "LoadedDrafter":
         """Load the weights, shorten a large output matrix, and let the target keep the features that it reads.
 
-        It still lacks its KV cache. `weights` is the target's format, `special_ids` are the special tokens. Raises
-        CheckpointError and DeviceError.
+        It still lacks its KV cache. `checkpoint` and `weights` are the target's, and `device` is its first one.
+        `special_ids` are the special tokens. Raises CheckpointError and DeviceError.
         """
         if problem := drafter.checkpoint.find_not_finite():
             raise CheckpointError(problem)
         weights = drafter_weights(weights)
         target.keep_features(drafter.boundaries)
         decoder = new_decoder(drafter.checkpoint, device, weights=weights, kv=kv, target=target)
+        fill_shared(checkpoint, drafter.checkpoint, decoder)
         fill_decoder(drafter.checkpoint, decoder, device, weights)
         if drafter.head_tokens:
             decoder.set_head_tokens(drafter.head_tokens)

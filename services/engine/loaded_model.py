@@ -1,6 +1,7 @@
 """LoadedModel: a checkpoint's weights on a device, with adapters, KV cache, tokenizer and grammar compiler."""
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ class LoadedModel:
     checkpoint: Checkpoint
     tokenizer: Tokenizer
     grammars: GrammarCompiler
-    device: Device
+    device: Device  # the first, if there are several
     decoder: Decoder
     drafter: LoadedDrafter | None  # attached to it
     adapter_loader: AdapterLoader
@@ -63,11 +64,11 @@ class LoadedModel:
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         attached = find_drafter(config, checkpoint)
-        device = config.open_device()
+        device = (devices := config.open_devices())[0]  # which has the logits
         weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
             attached = check_host(config, checkpoint.config, weights, attached)
-        decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
+        decoder, sampler = new_decoder(checkpoint, devices, weights=weights, kv=config.kv), Sampler(device)
         (digest, cache), progress = _begin_digest(config, checkpoint), progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
             filled = threads.submit(fill_decoder, checkpoint, decoder, device, weights, cache, progress)
@@ -79,8 +80,8 @@ class LoadedModel:
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
             adapters = adapter_loader.load_all(loras or {})  # before the KV cache takes a GPU's memory
-            drafter = attach(config, attached, decoder, device, weights, tokenizer.special_ids)
-            num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device, drafter)
+            drafter = attach(config, attached, checkpoint, decoder, device, weights, tokenizer.special_ids)
+            num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, devices, drafter)
             warm_up(checkpoint, decoder)
         _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
         return cls(
@@ -191,17 +192,17 @@ def _allocate_cache(
     checkpoint: Checkpoint,
     decoder: Decoder,
     sampler: Sampler,
-    device: Device,
+    devices: Seq[Device],
     drafter: LoadedDrafter | None,
 ) -> int:
     """Allocate the KV cache and return its number of blocks.
 
     On a GPU it takes the memory that is left after states and all buffers of passes and sampling are allocated.
     """
-    model = checkpoint.config
+    model, device = checkpoint.config, devices[0]
     max_rows, max_blocks = config.max_rows, config.blocks_each(model)
     if model.has_states:
-        config.check_states(model, config.memory_left(device))
+        config.check_states(model, config.memory_left(devices))
         decoder.allocate_states(num_slots=config.num_slots(model), ring_rows=ring_rows(model))
     if device.memory is not None:
         decoder.reserve(
@@ -216,7 +217,7 @@ def _allocate_cache(
         if drafter is not None:
             drafter.reserve(max_rows=max_rows, max_sequences=config.max_sequences, max_blocks=max_blocks)
             record_passes(drafter.decoder, device, max_rows=config.max_sequences, max_blocks=max_blocks)
-    num_blocks = config.num_blocks(model, config.memory_left(device), drafter.config if drafter is not None else None)
+    num_blocks = config.num_blocks(model, config.memory_left(devices), drafter.config if drafter is not None else None)
     decoder.allocate_cache(num_blocks)
     if drafter is not None:
         drafter.decoder.allocate_cache(num_blocks)

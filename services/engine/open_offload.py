@@ -26,6 +26,8 @@ def open_offload(config: EngineConfig, model: LoadedModel, owner: str) -> KvOffl
     """
     page_bytes, shape = model.decoder.block_bytes, model.checkpoint.config
     state_pages = -(-state_bytes(shape) // page_bytes) if shape.has_states else 0
+    if len(config.devices) > 1:
+        owner = f"{owner} on {len(config.devices)} devices"  # whose parts follow each other in a page
     store = _open_store(config, page_bytes, owner, state_pages=state_pages)
     if store is None:
         return None

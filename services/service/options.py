@@ -74,7 +74,11 @@ def _add_first(group: "argparse._ArgumentGroup") -> None:
     config = "a TOML file of these options, such as `kv-memory = 8`; the command line overrides it"
     group.add_argument("--config", type=Path, metavar="FILE", help=config)
     _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
-    _add(group, "device", "compute device: cpu, or cuda:N for GPU number N")
+    _add(
+        group,
+        "device",
+        "compute device: cpu, cuda:N for GPU number N, or cuda:N,cuda:M for a target's model on several",
+    )
     _add(group, "weights", "weight format: as stored, a given format, or the fastest (auto)", choices=WEIGHT_CHOICES)
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
     _add(group, "kv_memory", "memory limit of the KV cache, in GiB", shown="2, or a GPU's free memory", read=gibibytes)

@@ -95,6 +95,10 @@ class CpuDevice final : public Device {
     size_t product_scratch(int, int, int) const override { return 0; }
     size_t delta_scratch(const DeltaShape&, int, int, int) const override { return 0; }
 
+    std::vector<std::unique_ptr<RankLink>> link(const std::vector<std::shared_ptr<Device>>&) override {
+        throw std::invalid_argument("devices: only GPUs can hold a model together");
+    }
+
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<UnrecordedPasses>();
     }

@@ -1,6 +1,8 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/attention/attention.h"
 #include "cuda/elementwise/elementwise.h"
@@ -10,6 +12,7 @@
 #include "cuda/experts/experts.h"
 #include "cuda/low_rank/low_rank.h"
 #include "cuda/product/product.h"
+#include "cuda/ranks/rank_group.h"
 #include "cuda/recurrence/delta_rule.h"
 #include "cuda/rotary/rotary.h"
 #include "cuda/runtime/cuda_pass_recorder.h"
@@ -68,6 +71,18 @@ class CudaDevice final : public Device {
 
     size_t delta_scratch(const DeltaShape& shape, int rows, int sequences, int ring_rows) const override {
         return cuda::delta_scratch(shape, rows, sequences, ring_rows);
+    }
+
+    std::vector<std::unique_ptr<RankLink>> link(const std::vector<std::shared_ptr<Device>>& ranks) override {
+        std::vector<RankDevice> devices;
+        for (const std::shared_ptr<Device>& rank : ranks) {
+            auto* const device = dynamic_cast<CudaDevice*>(rank.get());
+            if (!device) {
+                throw std::invalid_argument("devices: only GPUs can hold a model together");
+            }
+            devices.push_back({rank, &device->stream_});
+        }
+        return link_ranks(std::move(devices));
     }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -52,7 +53,7 @@ void require_shapes(const AdapterUpdate& update, const MatrixRows& place) {
     require_range(what + ": the rank of up", update.up.shape[1], update.down.shape[0], update.down.shape[0]);
     const int64_t in_features = place.matrix->in_features();
     require_range(what + ": the inputs of down", update.down.shape[1], in_features, in_features);
-    require_range(what + ": the outputs of up", update.up.shape[0], place.rows, place.rows);
+    require_range(what + ": the outputs of up", update.up.shape[0], place.all, place.all);
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, cons
     const std::vector<float> up = finite_values(what + ": up", source.up);
     const int64_t rank = source.down.shape[0];
     const int64_t inputs = source.down.shape[1];
-    const int64_t columns = source.up.shape[0];
+    const int64_t columns = place.rows;
     Update update;
     LowRankWeight& weight = update.weight;
     weight = {.format = format_,
@@ -114,7 +115,7 @@ Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, cons
             padded_down[place_in_down(weight, row, input)] = down[row * inputs + input];
         }
         for (int64_t column = 0; column < columns; ++column) {
-            padded_up[place_in_up(weight, row, column)] = up[column * rank + row];
+            padded_up[place_in_up(weight, row, column)] = up[(place.first_of_weight + column) * rank + row];
         }
     }
     update.down = upload(padded_down);
@@ -153,6 +154,25 @@ void Adapters::select(const Batch& batch) {
         group->rows.push_back(row);
     }
     upload_rows();
+    reserve_inner();
+}
+
+/// Makes room for the values of the matrix that has most of them: a pass allocates nothing.
+void Adapters::reserve_inner() {
+    size_t size = 0;
+    for (const Group& group : groups_) {
+        int64_t most = 0;
+        for (const auto& [matrix, updates] : *group.adapter) {
+            most = std::max(most, std::accumulate(updates.begin(), updates.end(), int64_t{0},
+                                                  [](int64_t sum, const Update& update) {
+                                                      return sum + update.weight.rank;
+                                                  }));
+        }
+        size += group.rows.size() * most;
+    }
+    if (size > 0) {
+        inner_.reserve(device_, std::bit_ceil(size));
+    }
 }
 
 /// Uploads the rows of all groups in one copy.
@@ -191,7 +211,6 @@ bool Adapters::change(const PackedWeight& matrix) const {
 
 void Adapters::apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride) {
     LowRank op{.input = input, .out = out, .out_stride = out_stride, .updates = {}};
-    size_t inner_size = 0;
     for (const Group& group : groups_) {
         const auto found = group.adapter->find(&matrix);
         if (group.rows.empty() || found == group.adapter->end()) {
@@ -200,13 +219,11 @@ void Adapters::apply(const Activations& input, const PackedWeight& matrix, float
         for (const Update& update : found->second) {
             const auto count = static_cast<int>(group.rows.size());
             op.updates.push_back({.weight = &update.weight, .rows = group.device_rows, .count = count});
-            inner_size += static_cast<size_t>(count) * update.weight.rank;
         }
     }
     if (op.updates.empty()) {
         return;
     }
-    inner_.reserve(device_, std::bit_ceil(inner_size));
     float* inner = inner_.data();
     for (LowRankUpdate& update : op.updates) {
         update.inner = std::exchange(inner, inner + int64_t{update.count} * update.weight->rank);

@@ -8,14 +8,17 @@
 namespace outrider {
 namespace {
 
-/// The parts of the norm of queries or keys; heads with their own weights have names of their own.
-std::vector<NamedPart> head_norm(QkNorm kind, const std::string& name, int num_heads, int head_dim) {
+/// The parts of the norm of queries or keys; heads with their own weights have names of their own, and a rank holds
+/// those of its heads.
+std::vector<NamedPart> head_norm(QkNorm kind, const std::string& name, int num_heads, int head_dim,
+                                 const Rank& rank) {
     if (kind != QkNorm::each) {
         return {{name, kind == QkNorm::head ? head_dim : num_heads * head_dim}};
     }
     std::vector<NamedPart> parts;
-    for (int head = 0; head < num_heads; ++head) {
-        parts.push_back({name + "." + std::to_string(head), head_dim});
+    for (int head = 0; head < num_heads * rank.count; ++head) {
+        const bool is_own = head / num_heads == rank.index;
+        parts.push_back({name + "." + std::to_string(head), is_own ? head_dim : 0, 0, head_dim});
     }
     return parts;
 }
@@ -25,14 +28,16 @@ std::vector<NamedPart> head_norm(QkNorm kind, const std::string& name, int num_h
 void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, int layer,
                            const std::string& prefix) {
     const AttentionShape shape = config.attention(layer);
-    const int q_size = shape.q_size();
-    const NamedPart q{prefix + "q", q_size};
+    const Rank& rank = builder.rank();
+    const int q_size = config.attended_size(config.layers[layer]);
+    const int kv_size = shape.kv_size() * rank.count;
+    const NamedPart q = builder.own(prefix + "q", q_size);
     std::vector<NamedPart> parts{q};
     if (shape.stores) {
-        parts.push_back({prefix + "k", shape.kv_size()});
+        parts.push_back(builder.own(prefix + "k", kv_size));
     }
     if (shape.stores && !config.layers[layer].values_are_keys) {
-        parts.push_back({prefix + "v", shape.kv_size()});
+        parts.push_back(builder.own(prefix + "v", kv_size));
     }
     const int in_features = config.attention_input_size(layer);
     if (config.has_context()) {  // which has no queries
@@ -48,22 +53,22 @@ void AttentionWeights::add(WeightBuilder& builder, const DecoderConfig& config, 
         builder.add_vectors(qkv_bias, parts);
     }
     if (config.qk_norm != QkNorm::none) {
-        builder.add_vectors(q_norm,
-                            head_norm(config.qk_norm, prefix + "q_norm", shape.num_heads, shape.head_dim));
+        builder.add_vectors(
+            q_norm, head_norm(config.qk_norm, prefix + "q_norm", shape.num_heads, shape.head_dim, rank));
     }
     if (config.qk_norm != QkNorm::none && shape.stores) {
-        builder.add_vectors(k_norm,
-                            head_norm(config.qk_norm, prefix + "k_norm", shape.num_kv_heads, shape.head_dim));
+        builder.add_vectors(
+            k_norm, head_norm(config.qk_norm, prefix + "k_norm", shape.num_kv_heads, shape.head_dim, rank));
     }
     if (config.attention_sinks) {
-        builder.add_vectors(sinks, {{prefix + "sinks", config.num_heads}});
+        builder.add_vectors(sinks, {builder.own(prefix + "sinks", config.num_heads)});
     }
     if (config.attention_gate) {
-        builder.add_fused(gate, config.hidden_size, {{prefix + "q_gate", q_size}});
+        builder.add_fused(gate, config.hidden_size, {builder.own(prefix + "q_gate", q_size)});
     }
-    builder.add_fused(output, q_size, {{prefix + "o", config.hidden_size}});
+    builder.add_fused(output, q_size, {builder.own(prefix + "o", config.hidden_size)});
     if (config.output_bias) {
-        builder.add_vectors(output_bias, {{prefix + "o_bias", config.hidden_size}});
+        builder.add_vectors(output_bias, {builder.own(prefix + "o_bias", config.hidden_size)});
     }
 }
 
@@ -71,8 +76,8 @@ AttentionMixer::AttentionMixer(std::shared_ptr<Device> device, const DecoderConf
                                KvFormat kv)
     : device_(std::move(device)), config_(config), kv_(kv), angles_(config.ropes.size()) {
     for (const LayerConfig& layer : config.layers) {
-        const int q_size = config.attention(layer).q_size();
-        attended_.try_emplace(q_size, format, q_size);
+        const int size = config.attended_size(layer);
+        attended_.try_emplace(size, format, size);
     }
     if (config.value_norm) {
         const std::vector<float> ones(largest([](const AttentionShape& shape) { return shape.head_dim; }),
@@ -94,7 +99,8 @@ bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
     const int head_dim = largest([](const AttentionShape& each) { return each.head_dim; });
     bool moved = qkv_.reserve(device_, rows * qkv_size);
     moved |= scratch_.reserve(
-        device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads, head_dim));
+        device_, device_->attention_scratch(shape.rows, shape.blocks, config_.num_heads / config_.rank.count,
+                                            head_dim));
     for (size_t rope = 0; rope < angles_.size(); ++rope) {
         moved |= angles_[rope].reserve(device_, rows * 2 * config_.ropes[rope].frequencies.size());
     }
@@ -105,7 +111,7 @@ bool AttentionMixer::reserve(const PassShape& shape, Linear& linear) {
         moved |= each.second.reserve(device_, shape.rows);
     }
     moved |= linear.reserve(shape.rows, qkv_size, config_.attention_input_size(0));
-    moved |= linear.reserve(shape.rows, config_.hidden_size, q_size);
+    moved |= linear.reserve(shape.rows, config_.hidden_size, q_size * config_.rank.count);
     return moved;
 }
 
@@ -150,11 +156,13 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
     rotate_and_store(weights, layer, blocks, places);
     RowPlaces seen = places;
     seen.ends = layer.looks_ahead ? places.ends : nullptr;
-    const Activations attended = attended_.at(shape.q_size()).view();
+    const int size = config_.attended_size(layer);
+    const Activations all = attended_.at(size).view();
+    const Activations attended = from_column(all, config_.rank.first(size));
     device_->attention({.qkv = qkv_.data(),
                         .qkv_stride = shape.qkv_size(),
                         .places = seen,
-                        .num_heads = config_.num_heads,
+                        .num_heads = shape.num_heads,
                         .window = layer.window,
                         .softcap = config_.attention_softcap,
                         .cache = kv_layer(layer, blocks),
@@ -166,7 +174,9 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
         device_->sigmoid_gate(
             {.values = attended, .gates = gates_.data(), .rows = places.rows, .width = shape.q_size()});
     }
-    linear.multiply(attended, places.rows, weights.output, weights.output_bias.data(), delta);
+    linear.ranks().exchange(all, size, places.rows);
+    linear.multiply_all(all, places.rows, weights.output, weights.output_bias.data(), delta,
+                        config_.hidden_size);
 }
 
 void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
@@ -185,7 +195,7 @@ void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const Lay
                                .v_norm = ones_.data(),
                                .eps = config_.norm_eps,
                                .query_scale = config_.query_scale,
-                               .num_heads = config_.num_heads,
+                               .num_heads = config_.attention(layer).num_heads,
                                .cache = cache});
 }
 

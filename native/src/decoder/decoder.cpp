@@ -1,7 +1,6 @@
 #include "outrider/decoder/decoder.h"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -30,14 +29,15 @@ DecoderConfig validated(DecoderConfig config, const Device& device, const Decode
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights,
-                 KvFormat kv, const Decoder* target)
+                 KvFormat kv, const Decoder* target, std::unique_ptr<RankLink> link)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_, target ? &target->config_ : nullptr)),
       kv_(kv),
       target_(target),
       weights_(device_, config_, weights, target ? &target->weights_ : nullptr),
       adapters_(device_, weights_, weights.format == WeightFormat::f32 ? Format::f32 : Format::bf16),
-      linear_(device_, adapters_),
+      ranks_(config_.rank, std::move(link)),
+      linear_(device_, adapters_, ranks_),
       attention_(device_, config_, device_->activation_format(weights.format), kv),
       convolution_(device_, config_, device_->activation_format(weights.format), kv),
       delta_(device_, config_, device_->activation_format(weights.format)),
@@ -80,8 +80,12 @@ std::vector<size_t> Decoder::block_bytes() const {
 Pass Decoder::forward(const Batch& batch) {
     place(batch, used_blocks(batch));
     pass(batch.num_rows, batch.num_logits);
-    const Logits logits(device_, workspace_.logits, batch.num_logits, config_.vocab_size);
-    return Pass(*this, logits, batch.num_rows, results_version_);
+    return results(batch.num_rows);
+}
+
+Pass Decoder::results(int num_rows) {
+    const Logits logits(device_, workspace_.logits, num_logits_, config_.vocab_size);
+    return Pass(*this, logits, num_rows, results_version_);
 }
 
 NextRows Decoder::place(const Batch& batch, int num_blocks) {
@@ -115,28 +119,22 @@ void Decoder::pass(int num_rows, int num_logits) {
     }
 }
 
-int Decoder::record_passes(int max_rows, int max_blocks, double seconds) {
+std::vector<PassShape> Decoder::begin_recording(int max_rows, int max_blocks) {
     require_loaded();
     require_states();
     reserve(max_rows, max_rows, 1, max_blocks);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    return passes_->usual({max_rows, max_rows, max_blocks});
+}
+
+void Decoder::record(const PassShape& shape) {
     const Batch of_no_sequence(1, 1, 1);
     adapters_.select(of_no_sequence);
-    int recorded = 0;
-    for (const PassShape& shape : passes_->usual({max_rows, max_rows, max_blocks})) {
-        if (std::chrono::steady_clock::now() >= end) {
-            break;
-        }
-        workspace_.rows.upload(device_, of_no_sequence, shape);
-        if (shape.rows > recorded_rows_) {
-            enqueue(shape.logits);
-            recorded_rows_ = shape.rows;
-        }
-        passes_->prepare(shape, [&] { enqueue(shape.logits); });
-        ++recorded;
+    workspace_.rows.upload(device_, of_no_sequence, shape);
+    if (shape.rows > recorded_rows_) {
+        enqueue(shape.logits);
+        recorded_rows_ = shape.rows;
     }
-    device_->synchronize();
-    return recorded;
+    passes_->prepare(shape, [&] { enqueue(shape.logits); });
 }
 
 void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_blocks) {
@@ -185,6 +183,7 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     if (experts_) {
         moved |= experts_->reserve(shape.rows);
     }
+    moved |= ranks_.reserve(exchanged_bytes(shape));
     if (layer_inputs_) {
         moved |= layer_inputs_->reserve(shape.rows, linear_);
     }
@@ -193,6 +192,17 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     }
     moved |= features_.reserve(device_, shape.rows * boundaries_.size() * config_.hidden_size);
     return moved;
+}
+
+/// The bytes of the largest exchange of a pass.
+size_t Decoder::exchanged_bytes(const PassShape& shape) const {
+    const int experts = config_.experts ? config_.experts->per_token * config_.experts->size : 0;
+    int width = std::max({config_.hidden_size, config_.largest_mlp_size(), experts});
+    for (const LayerConfig& layer : config_.layers) {
+        width = std::max(width, config_.attended_size(layer));
+    }
+    const size_t values = std::max(size_t(shape.rows) * width, size_t(shape.logits) * config_.vocab_size);
+    return values * sizeof(float);
 }
 
 void Decoder::keep_features(const std::vector<int>& boundaries) {

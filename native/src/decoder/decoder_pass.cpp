@@ -114,13 +114,19 @@ void Decoder::mlp(int index) {
         if (!config_.parallel_mlp) {
             activate(layer, size);
         }
-        linear_.multiply(workspace_.gated.at(size).view(), rows(), layer.down, layer.down_bias.data(),
-                         workspace_.delta.data());
+        linear_.multiply_own(workspace_.gated.at(size).view(), rows(), layer.down, layer.down_bias.data(),
+                             workspace_.delta.data(), config_.hidden_size);
+    }
+    const bool are_experts_added = config_.has_experts(index) && !config_.experts->have_norms;
+    if (!are_experts_added) {
+        ranks_.exchange(workspace_.delta.data(), config_.hidden_size, rows());
     }
     if (config_.has_experts(index) && config_.experts->have_norms) {
-        experts_->run_normed(layer.experts, workspace_.residual.data(), rows(), workspace_.delta.data());
-    } else if (config_.has_experts(index)) {
-        experts_->run(layer.experts, workspace_.normed.view(), rows(), size > 0, workspace_.delta.data());
+        experts_->run_normed(layer.experts, workspace_.residual.data(), rows(), ranks_,
+                             workspace_.delta.data());
+    } else if (are_experts_added) {
+        experts_->run(layer.experts, workspace_.normed.view(), rows(), size > 0, ranks_,
+                      workspace_.delta.data());
     }
     if (layer_inputs_) {
         add_and_normalise(workspace_.delta.data(), layer.post_mlp_norm.data(), nullptr, {});
@@ -131,13 +137,15 @@ void Decoder::mlp(int index) {
 
 /// The first half of the MLP for all rows: gate and up products and the activation.
 void Decoder::activate(const LayerWeights& layer, int size) {
+    const Activations gated = workspace_.gated.at(size).view();
     linear_.multiply_and_activate(workspace_.normed.view(), layer.gate_up, layer.gate_up_bias.data(),
                                   workspace_.gate_up.data(),
                                   {.activation = config_.activation,
                                    .is_gated = config_.gated_mlp,
-                                   .out = workspace_.gated.at(size).view(),
+                                   .out = from_column(gated, config_.rank.first(size)),
                                    .rows = rows(),
-                                   .width = size});
+                                   .width = config_.rank.own(size)});
+    ranks_.exchange(gated, size, rows());
 }
 
 /// The final norm and the lm_head product, for the rows whose logits are requested.
@@ -155,15 +163,16 @@ void Decoder::lm_head(int num_logits) {
                           .width = config_.hidden_size});
     const PackedWeight& head = short_head_ ? short_head_->matrix() : weights_.lm_head();
     float* const logits = columns() ? columns()->logits() : workspace_.logits->data();
+    const int width = columns() ? head.out_features() : config_.vocab_size;
     device_->product({.input = workspace_.lm_head_input.view(),
                       .weight = &head,
-                      .out = logits,
-                      .out_stride = head.out_features(),
+                      .out = logits + config_.rank.first(width),
+                      .out_stride = width,
                       .rows = num_logits});
+    ranks_.exchange(logits, width, num_logits, true);
     if (config_.logit_softcap > 0.0f) {
-        device_->soft_cap({.values = logits,
-                           .cap = config_.logit_softcap,
-                           .count = int64_t{num_logits} * head.out_features()});
+        device_->soft_cap(
+            {.values = logits, .cap = config_.logit_softcap, .count = int64_t{num_logits} * width});
     }
     if (columns() && !markov_) {
         columns()->spread(workspace_.logits->data(), num_logits);

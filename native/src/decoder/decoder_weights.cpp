@@ -30,12 +30,13 @@ void add_norm(WeightBuilder& builder, const DecoderConfig& config, const std::st
 void add_expert(WeightBuilder& builder, const DecoderConfig& config, Expert& expert,
                 const std::string& prefix) {
     const int inner = config.experts->size;
-    builder.add_fused(expert.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
-    builder.add_fused(expert.down, inner, {{prefix + "down", config.hidden_size}});
+    builder.add_fused(expert.gate_up, config.hidden_size,
+                      {builder.own(prefix + "gate", inner), builder.own(prefix + "up", inner)});
+    builder.add_fused(expert.down, inner, {builder.own(prefix + "down", config.hidden_size)});
     if (config.experts->have_biases) {
-        builder.add_vectors(expert.gate_up_bias,
-                            {{prefix + "gate_bias", inner}, {prefix + "up_bias", inner}});
-        builder.add_vectors(expert.down_bias, {{prefix + "down_bias", config.hidden_size}});
+        builder.add_vectors(expert.gate_up_bias, {builder.own(prefix + "gate_bias", inner),
+                                                  builder.own(prefix + "up_bias", inner)});
+        builder.add_vectors(expert.down_bias, {builder.own(prefix + "down_bias", config.hidden_size)});
     }
 }
 
@@ -85,17 +86,17 @@ void add_mlp(WeightBuilder& builder, const DecoderConfig& config, int index, Lay
     if (inner == 0) {
         return;
     }
-    std::vector<NamedPart> inputs{{prefix + "up", inner}};
-    std::vector<NamedPart> biases{{prefix + "up_bias", inner}};
+    std::vector<NamedPart> inputs{builder.own(prefix + "up", inner)};
+    std::vector<NamedPart> biases{builder.own(prefix + "up_bias", inner)};
     if (config.gated_mlp) {
-        inputs.insert(inputs.begin(), {prefix + "gate", inner});
-        biases.insert(biases.begin(), {prefix + "gate_bias", inner});
+        inputs.insert(inputs.begin(), builder.own(prefix + "gate", inner));
+        biases.insert(biases.begin(), builder.own(prefix + "gate_bias", inner));
     }
     builder.add_fused(layer.gate_up, config.hidden_size, inputs);
-    builder.add_fused(layer.down, inner, {{prefix + "down", config.hidden_size}});
+    builder.add_fused(layer.down, inner, {builder.own(prefix + "down", config.hidden_size)});
     if (config.mlp_bias) {
         builder.add_vectors(layer.gate_up_bias, biases);
-        builder.add_vectors(layer.down_bias, {{prefix + "down_bias", config.hidden_size}});
+        builder.add_vectors(layer.down_bias, {builder.own(prefix + "down_bias", config.hidden_size)});
     }
 }
 
@@ -137,12 +138,24 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
     }
 }
 
+/// 0: the lm_head is the embedding, or the target's.
+int rows_of_own_head(const DecoderConfig& config, const DecoderWeights* target) {
+    if (config.features && (config.features->head_size > 0 || target->has_whole_head())) {
+        return config.features->head_size;
+    }
+    return config.tied_embeddings && config.rank.count == 1 ? 0 : config.vocab_size;
+}
+
 }  // namespace
 
 DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
                                const WeightKinds& kinds, const DecoderWeights* target)
-    : target_(target), layers_(config.layers.size()), slots_(device) {
-    WeightBuilder builder(device, kinds, slots_);
+    : target_(target),
+      rank_(config.rank),
+      is_tied_(config.tied_embeddings),
+      layers_(config.layers.size()),
+      slots_(device) {
+    WeightBuilder builder(device, kinds, slots_, config.rank);
     const WeightFormat head = head_format(kinds.format);
     const WeightFormat table = config.tied_embeddings ? head : table_format(kinds.format);
     const std::optional<Features>& features = config.features;
@@ -160,9 +173,9 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
     }
     // Scaling the norm scales the logits.
     add_norm(builder, config, "final_norm", final_norm_, config.logit_scale);
-    if (const int rows = features ? features->head_size : config.vocab_size;
-        rows > 0 && !config.tied_embeddings) {
-        lm_head_ = builder.add_table({"lm_head", rows}, config.hidden_size, head);
+    if (const int rows = rows_of_own_head(config, target); rows > 0) {
+        const char* const name = config.tied_embeddings ? "embedding" : "lm_head";
+        lm_head_ = builder.add_table(builder.own(name, rows), config.hidden_size, head);
     }
     if (config.block() && config.block()->markov_rank > 0) {
         markov_.add(builder, config, lm_head().out_features(), table, head);

@@ -9,6 +9,7 @@ ExpertMlp::ExpertMlp(std::shared_ptr<Device> device, const DecoderConfig& config
       experts_(*config.experts),
       activation_(config.activation),
       hidden_size_(config.hidden_size),
+      rank_(config.rank),
       norm_eps_(config.norm_eps),
       first_rows_(device_, static_cast<size_t>(experts_.count) + 1),
       inputs_(format, config.hidden_size),
@@ -24,8 +25,8 @@ bool ExpertMlp::reserve(int rows) {
     moved |= gathered_.reserve(device_, count);
     moved |= weights_.reserve(device_, count);
     moved |= logits_.reserve(device_, static_cast<size_t>(rows) * (experts_.count + 1));
-    moved |= gate_up_.reserve(device_, count * 2 * experts_.size);
-    moved |= outputs_.reserve(device_, count * hidden_size_);
+    moved |= gate_up_.reserve(device_, count * 2 * rank_.own(experts_.size));
+    moved |= outputs_.reserve(device_, count * rank_.own(hidden_size_));
     moved |= inputs_.reserve(device_, gathered);
     moved |= gated_.reserve(device_, gathered);
     if (experts_.have_norms) {
@@ -47,11 +48,12 @@ Routing ExpertMlp::routing() {
 }
 
 void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
-                    float* delta) {
-    run(weights, input, input, rows, adds_to_delta, delta);
+                    Ranks& ranks, float* delta) {
+    run(weights, input, input, rows, adds_to_delta, ranks, delta);
 }
 
-void ExpertMlp::run_normed(const ExpertWeights& weights, float* residual, int rows, float* delta) {
+void ExpertMlp::run_normed(const ExpertWeights& weights, float* residual, int rows, Ranks& ranks,
+                           float* delta) {
     ResidualNorm norm{.residual = residual,
                       .norm = weights.router_norm.data(),
                       .eps = norm_eps_,
@@ -62,7 +64,7 @@ void ExpertMlp::run_normed(const ExpertWeights& weights, float* residual, int ro
     norm.norm = weights.input_norm.data();
     norm.out = normed_.view();
     device_->residual_norm(norm);
-    run(weights, router_input_.view(), normed_.view(), rows, false, mixed_.data());
+    run(weights, router_input_.view(), normed_.view(), rows, false, ranks, mixed_.data());
     ResidualNorm sum{.residual = delta,
                      .replaces = true,
                      .delta = delta,
@@ -79,8 +81,9 @@ void ExpertMlp::run_normed(const ExpertWeights& weights, float* residual, int ro
 }
 
 void ExpertMlp::run(const ExpertWeights& weights, const Activations& router_input, const Activations& input,
-                    int rows, bool adds_to_delta, float* delta) {
+                    int rows, bool adds_to_delta, Ranks& ranks, float* delta) {
     const int gathered = rows * experts_.per_token;
+    const int size = experts_.size;
     route(weights, router_input, rows);
     device_->gather_rows({.in = input,
                           .indices = gathered_.data(),
@@ -90,9 +93,10 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& router_inpu
     multiply(weights, &Expert::gate_up, &Expert::gate_up_bias, inputs_.view(), gathered, gate_up_.data());
     device_->activate({.gate_up = gate_up_.data(),
                        .activation = activation_,
-                       .out = gated_.view(),
+                       .out = from_column(gated_.view(), rank_.first(size)),
                        .rows = gathered,
-                       .width = experts_.size});
+                       .width = rank_.own(size)});
+    ranks.exchange(gated_.view(), size, gathered);
     multiply(weights, &Expert::down, &Expert::down_bias, gated_.view(), gathered, outputs_.data());
     device_->mix_experts(
         {.routing = routing(),
@@ -100,9 +104,11 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& router_inpu
          .gates = weights.router.out_features() > experts_.count ? logits_.data() + experts_.count : nullptr,
          .gate_stride = weights.router.out_features(),
          .adds_to_out = adds_to_delta,
-         .out = delta,
+         .out = delta + rank_.first(hidden_size_),
+         .out_stride = hidden_size_,
          .rows = rows,
-         .width = hidden_size_});
+         .width = rank_.own(hidden_size_)});
+    ranks.exchange(delta, hidden_size_, rows);
 }
 
 void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, int rows) {

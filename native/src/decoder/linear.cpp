@@ -14,6 +14,17 @@ void Linear::multiply(const Activations& input, int rows, const FusedWeight& wei
     }
 }
 
+void Linear::multiply_own(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                          float* out, int width) {
+    multiply(input, rows, weight, bias, out + ranks_.own().first(width), 0, width);
+}
+
+void Linear::multiply_all(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                          float* out, int width) {
+    multiply_own(input, rows, weight, bias, out, width);
+    ranks_.exchange(out, width, rows);
+}
+
 void Linear::multiply_and_activate(const Activations& input, const FusedWeight& weight, const float* bias,
                                    float* out, Activate activation) {
     activation.gate_up = out;

@@ -26,7 +26,7 @@ void WeightBuilder::add_fused(FusedWeight& weight, int in_features, const std::v
             first, parts.end(), [&](const NamedPart& part) { return kind_of(part.name, format) != kind; });
         PackedWeight& matrix = weight.add(device_->make_weight(kind, total_size(first, end), in_features));
         for (int row = 0; first != end; row += first->size, ++first) {
-            slots_.add_rows(first->name, matrix, row, first->size);
+            slots_.add_rows(*first, matrix, row);
         }
     }
 }
@@ -34,7 +34,7 @@ void WeightBuilder::add_fused(FusedWeight& weight, int in_features, const std::v
 std::unique_ptr<PackedWeight> WeightBuilder::add_table(const NamedPart& table, int in_features,
                                                        WeightFormat format) {
     auto matrix = device_->make_weight(kind_of(table.name, format), table.size, in_features);
-    slots_.add_rows(table.name, *matrix, 0, table.size);
+    slots_.add_rows(table, *matrix, 0);
     return matrix;
 }
 
@@ -43,7 +43,7 @@ void WeightBuilder::add_vectors(DeviceBuffer<float>& buffer, const std::vector<N
     buffer.reserve(device_, total_size(parts.begin(), parts.end()));
     float* to = buffer.data();
     for (const NamedPart& part : parts) {
-        slots_.add_vector(part.name, to, part.size, factor);
+        slots_.add_vector(part, to, factor);
         to += part.size;
     }
 }

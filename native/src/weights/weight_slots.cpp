@@ -18,29 +18,36 @@ std::string text_of(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-void WeightSlots::add_rows(const std::string& name, PackedWeight& matrix, int first_row, int rows) {
-    add({.name = name, .shape = {rows, matrix.in_features()}, .matrix = &matrix, .first_row = first_row});
+void WeightSlots::add_rows(const NamedPart& part, PackedWeight& matrix, int first_row) {
+    add({.part = part,
+         .shape = {part.source_size(), matrix.in_features()},
+         .matrix = &matrix,
+         .first_row = first_row});
 }
 
-void WeightSlots::add_vector(const std::string& name, float* to, int size, float factor) {
-    add({.name = name, .shape = {size}, .vector = to, .factor = factor});
+void WeightSlots::add_vector(const NamedPart& part, float* to, float factor) {
+    add({.part = part, .shape = {part.source_size()}, .vector = to, .factor = factor});
 }
 
 void WeightSlots::add(Slot slot) {
-    slot_of_name_[slot.name] = slots_.size();
+    slots_of_name_[slot.part.name].push_back(slots_.size());
     slots_.push_back(std::move(slot));
 }
 
-WeightSlots::Slot& WeightSlots::find(const std::string& name) {
-    const auto found = slot_of_name_.find(name);
-    if (found == slot_of_name_.end()) {
+std::vector<WeightSlots::Slot*> WeightSlots::find(const std::string& name) {
+    const auto found = slots_of_name_.find(name);
+    if (found == slots_of_name_.end()) {
         throw std::invalid_argument("this configuration has no weight named \"" + name + "\"");
     }
-    return slots_[found->second];
+    std::vector<Slot*> slots;
+    for (const size_t index : found->second) {
+        slots.push_back(&slots_[index]);
+    }
+    return slots;
 }
 
 WeightSlots::Slot& WeightSlots::find_matrix(const std::string& name) {
-    Slot& slot = find(name);
+    Slot& slot = *find(name).front();
     if (!slot.matrix) {
         throw std::invalid_argument("weight \"" + name + "\" is no matrix");
     }
@@ -49,17 +56,20 @@ WeightSlots::Slot& WeightSlots::find_matrix(const std::string& name) {
 
 void WeightSlots::load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
                        SourceType type) {
-    Slot& slot = find(name);
-    if (shape != slot.shape) {
-        throw std::invalid_argument("weight \"" + name + "\" has shape " + text_of(shape) + "; it must be " +
-                                    text_of(slot.shape));
+    for (Slot* const slot : find(name)) {
+        if (shape != slot->shape) {
+            throw std::invalid_argument("weight \"" + name + "\" has shape " + text_of(shape) +
+                                        "; it must be " + text_of(slot->shape));
+        }
+        store(*slot, 0, shape[0], values, type);
     }
-    store(slot, 0, shape[0], values, type);
 }
 
 void WeightSlots::load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                             const void* values, SourceType type) {
-    store(find_next(name, first_row, shape), first_row, shape[0], values, type);
+    for (Slot* const slot : find_next(name, first_row, shape)) {
+        store(*slot, first_row, shape[0], values, type);
+    }
 }
 
 void WeightSlots::load_blocks(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
@@ -70,16 +80,21 @@ void WeightSlots::load_blocks(const std::string& name, int64_t first_row, const 
                                     " bytes; in " + type.name + " they must have " +
                                     std::to_string(type.row_bytes(in_features)));
     }
-    Slot& slot = find_next(name, first_row, {shape[0], in_features});
-    slot.matrix->store_blocks(static_cast<int>(slot.first_row + first_row), static_cast<int>(shape[0]), type,
-                              blocks);
-    slot.loaded_rows = first_row + shape[0];
+    for (Slot* const slot : find_next(name, first_row, {shape[0], in_features})) {
+        const Held held = held_of(*slot, first_row, shape[0]);
+        if (held.rows > 0) {
+            slot->matrix->store_blocks(static_cast<int>(slot->first_row + held.place),
+                                       static_cast<int>(held.rows), type, blocks + held.skipped * shape[1]);
+        }
+        slot->loaded_rows = first_row + shape[0];
+    }
 }
 
-/// Returns the slot of a weight whose next rows start at `first_row`.
-WeightSlots::Slot& WeightSlots::find_next(const std::string& name, int64_t first_row,
-                                          const std::vector<int64_t>& shape) {
-    Slot& slot = find(name);
+/// Returns the slots of a weight whose next rows start at `first_row`.
+std::vector<WeightSlots::Slot*> WeightSlots::find_next(const std::string& name, int64_t first_row,
+                                                       const std::vector<int64_t>& shape) {
+    const std::vector<Slot*> slots = find(name);
+    const Slot& slot = *slots.front();
     if (first_row != 0 && first_row != slot.loaded_rows) {
         throw std::invalid_argument("weight \"" + name + "\": first_row is " + std::to_string(first_row) +
                                     "; it must be 0, or " + std::to_string(slot.loaded_rows) +
@@ -92,19 +107,27 @@ WeightSlots::Slot& WeightSlots::find_next(const std::string& name, int64_t first
                                     " on have shape " + text_of(shape) + "; they must be of " +
                                     text_of(slot.shape));
     }
-    return slot;
+    return slots;
+}
+
+WeightSlots::Held WeightSlots::held_of(const Slot& slot, int64_t first_row, int64_t rows) {
+    const int64_t first = std::max<int64_t>(first_row, slot.part.first);
+    const int64_t end = std::min<int64_t>(first_row + rows, slot.part.first + slot.part.size);
+    return {first - first_row, first - slot.part.first, end - first};
 }
 
 void WeightSlots::store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type) {
-    if (slot.matrix) {
-        slot.matrix->store(static_cast<int>(slot.first_row + first_row), static_cast<int>(rows), values,
-                           type);
-    } else {
-        std::vector<float> converted = to_float32(values, type, 0, rows);
+    const Held held = held_of(slot, first_row, rows);
+    if (held.rows > 0 && slot.matrix) {
+        const size_t row_bytes = slot.shape[1] * size_of(type);
+        slot.matrix->store(static_cast<int>(slot.first_row + held.place), static_cast<int>(held.rows),
+                           static_cast<const char*>(values) + held.skipped * row_bytes, type);
+    } else if (held.rows > 0) {
+        std::vector<float> converted = to_float32(values, type, held.skipped, held.rows);
         for (float& value : converted) {
             value *= slot.factor;
         }
-        device_->upload(slot.vector + first_row, converted.data(), converted.size() * sizeof(float));
+        device_->upload(slot.vector + held.place, converted.data(), converted.size() * sizeof(float));
     }
     slot.loaded_rows = first_row + rows;
 }
@@ -113,9 +136,9 @@ std::vector<std::pair<std::string, PackedBytes>> WeightSlots::packed() {
     std::vector<std::pair<std::string, PackedBytes>> memory;
     for (const Slot& slot : slots_) {
         if (!slot.matrix) {
-            memory.push_back({slot.name, {slot.vector, slot.shape[0] * sizeof(float)}});
+            memory.push_back({slot.part.name, {slot.vector, slot.part.size * sizeof(float)}});
         } else if (slot.first_row == 0) {
-            memory.push_back({slot.name, slot.matrix->packed()});
+            memory.push_back({slot.part.name, slot.matrix->packed()});
         }
         if (!memory.back().second.data) {
             throw std::invalid_argument("device " + device_->name() + " holds its weights in its own memory");
@@ -134,7 +157,7 @@ std::vector<std::string> WeightSlots::missing() const {
     std::vector<std::string> names;
     for (const Slot& slot : slots_) {
         if (slot.loaded_rows < slot.shape[0]) {
-            names.push_back(slot.name);
+            names.push_back(slot.part.name);
         }
     }
     return names;
@@ -143,14 +166,14 @@ std::vector<std::string> WeightSlots::missing() const {
 int64_t WeightSlots::vector_bytes() const {
     int64_t total = 0;
     for (const Slot& slot : slots_) {
-        total += slot.vector ? slot.shape[0] * static_cast<int64_t>(sizeof(float)) : 0;
+        total += slot.vector ? slot.part.size * static_cast<int64_t>(sizeof(float)) : 0;
     }
     return total;
 }
 
 MatrixRows WeightSlots::rows_of(const std::string& name) {
     const Slot& slot = find_matrix(name);
-    return {slot.matrix, slot.first_row, static_cast<int>(slot.shape[0])};
+    return {slot.matrix, slot.first_row, slot.part.size, slot.part.first, slot.part.source_size()};
 }
 
 const PackedWeight& WeightSlots::matrix(const std::string& name) {

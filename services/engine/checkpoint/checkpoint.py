@@ -98,13 +98,17 @@ class Checkpoint:
         ends = np.cumsum([shape[0] for shape in shapes.values()])
         return dict(zip(shapes, np.split(rows, ends[:-1]), strict=True))
 
-    def pieces(self, *, stored: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
+    def pieces(
+        self, *, stored: Collection[str] = (), names: Collection[str] | None = None
+    ) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
 
-        The values of the weights in `stored` are those of `stored_rows`. A piece's memory is released when the next
-        piece is requested.
+        With `names` these weights only. The values of the weights in `stored` are those of `stored_rows`. A piece's
+        memory is released when the next piece is requested.
         """
         for name, weight in self._weights.items():
+            if names is not None and name not in names:
+                continue
             rows = self.stored_rows if name in stored else self._values
             for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
                 yield name, begin, rows(name, begin, end)

@@ -13,7 +13,7 @@ class ComputeResources:
     """The machine since its boot, the device, the cores that the process may use, and its number of threads."""
 
     host: str  # an opaque id of the machine; "": not known
-    device: str
+    device: str  # or several, with commas between
     cores: frozenset[int]
     threads: int
 
@@ -25,9 +25,10 @@ class ComputeResources:
 
     def competes_with(self, other: "ComputeResources") -> bool:
         """Return whether both slow each other down: the same GPU, or too few cores for the threads of both."""
-        if not self.host or self.host != other.host or self.device != other.device:
+        shared = {*self.device.split(",")} & {*other.device.split(",")}
+        if not self.host or self.host != other.host or not shared:
             return False
-        if self.device != "cpu":
+        if shared != {"cpu"}:
             return True
         is_apart = not self.cores & other.cores
         return not is_apart and self.threads + other.threads > len(self.cores | other.cores)

@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
@@ -36,7 +37,7 @@ def load_decoder(
 
 def new_decoder(
     checkpoint: Checkpoint,
-    device: Device,
+    device: Device | Seq[Device],
     *,
     weights: str,
     kv: str,
@@ -80,6 +81,13 @@ def fill_decoder(
         _pack(checkpoint, decoder, find_blocks(checkpoint), progress)
     progress.advance(1.0)
     return not is_cached
+
+
+def fill_shared(checkpoint: Checkpoint, drafter: Checkpoint, decoder: Decoder) -> None:
+    """Load what an attached drafter's new decoder needs of its target's checkpoint, since no device has all of it."""
+    shared = {*decoder.missing_weights()} - {*weight_shapes(drafter.config)}
+    for name, first_row, rows in checkpoint.pieces(names=shared):
+        decoder.load_rows(name, first_row, rows)
 
 
 def find_blocks(checkpoint: Checkpoint) -> dict[str, str]:

@@ -30,7 +30,7 @@ def target() -> Iterator[RunningTarget]:
     if EMULATION not in DEVICES:
         pytest.skip("the module was built without -C cmake.define.OUTRIDER_TESTING=ON")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EngineConfig, "open_device", lambda config: make_device(EMULATION, config.threads))
+        patch.setattr(EngineConfig, "open_devices", lambda config: [make_device(EMULATION, config.threads)])
         with target_server(folder("gemma3"), prefill_chunk=16, max_rows=32, max_sequences=8) as running:
             yield running
 

@@ -140,7 +140,7 @@ class Stepper:
         attached: list[AttachedPredictor] = []
         if drafter is not None:
             read = load_drafter(drafter, checkpoint.config)
-            loaded = LoadedDrafter.load(read, self._decoder, device, weights=weights, kv=kv)
+            loaded = LoadedDrafter.load(read, checkpoint, self._decoder, device, weights=weights, kv=kv)
             self._drafter, attached = loaded.decoder, [_attached(loaded, sampler, self.blocks)]
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)

@@ -42,7 +42,7 @@ def load(monkeypatch):
         **settings,
     ) -> LoadedModel:
         device = device or emulated_device(1, memory=memory)
-        monkeypatch.setattr(EngineConfig, "open_device", lambda config: device)
+        monkeypatch.setattr(EngineConfig, "open_devices", lambda config: [device])
         config = EngineConfig(
             model=model or random_checkpoint(Kind.LLAMA), isa=isas()[0], threads=1, **{**LIMITS, **settings}
         )

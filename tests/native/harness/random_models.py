@@ -202,7 +202,7 @@ class PagedDecoder:
     def __init__(
         self,
         config: ModelConfig,
-        device: Device,
+        device: Device | Seq[Device],
         weight_format: str,
         *,
         tokens: NDArray[np.int32],

@@ -1,6 +1,7 @@
 """A decoder whose layers carry states, with sequences some of whose rows may be rejected."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +31,15 @@ class StatefulDecoder:
     def __init__(
         self,
         config: ModelConfig,
-        device: Device,
+        device: Device | Seq[Device],
         weight_format: str = "f32",
         *,
         num_sequences: int = 1,
         ring_rows: int = 16,
         seed: int = 0,
     ) -> None:
-        self.config, self.ring_rows, self._device = config, ring_rows, device
+        self.config, self.ring_rows = config, ring_rows
+        self._device = device if isinstance(device, Device) else device[0]
         blocks_each = _MAX_POSITIONS // BLOCK_SIZE
         num_blocks, num_slots = num_sequences * blocks_each + 1, num_sequences + 1
         self.decoder = Decoder(device, DecoderConfig(config), weights=weight_format, kv="f32", num_blocks=num_blocks)

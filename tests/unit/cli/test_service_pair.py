@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.service_pair import PLACEMENTS, CoreAssignment, ModelPair
+from services.cli.service_pair import PLACEMENTS, CoreAssignment, ModelPair, options_of_draft
 from services.engine.config import ConfigError
 
 
@@ -52,3 +52,13 @@ def test_the_placement_is_described() -> None:
     assert shared.describe() == "target and draft take turns on cores 0-2,8, since one memory limits both"
     apart = CoreAssignment([0], [1, 2])
     assert apart.describe() == "target on cores 0, draft on cores 1-2, as asked for with --cores"
+
+
+@pytest.mark.parametrize(
+    ("devices", "draft", "shares"),
+    [("cpu", "cpu", False), ("cuda:0", "cuda:0", True), ("cuda:0", "cuda:1", False), ("cuda:0,cuda:1", "cuda:1", True)],
+)
+def test_a_draft_on_one_of_the_targets_gpus_gets_a_small_share(devices: str, draft: str, shares: bool) -> None:
+    options = options_of_draft(devices, draft, "bf16")
+    assert options[:4] == ["--device", draft, "--weights", "bf16"]
+    assert ("--gpu-memory-fraction" in options) == shares

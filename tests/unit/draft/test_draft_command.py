@@ -37,3 +37,9 @@ def test_a_translating_draft_is_refused_on_a_gpu(
     assert run(parse("--target-tokenizer", "org/name", "--device", "cuda:0")) == ExitCode.NOT_STARTED
     problem = "target_tokenizer is org/name; it must not be set with device cuda:0, only with cpu"
     assert capsys.readouterr().err == f"outrider draft: {problem}\n"
+
+
+def test_a_draft_on_several_gpus_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
+    assert run(parse("--device", "cuda:0,cuda:1")) == ExitCode.NOT_STARTED
+    assert capsys.readouterr().err == "outrider draft: device is 'cuda:0,cuda:1'; a draft has one device\n"

@@ -3,6 +3,7 @@
 import os
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,6 +133,28 @@ def test_a_device_that_is_not_there_is_refused(device):
         make_config(device=device)
     reason = "" if cuda_devices() else f" (no GPU: {cuda_problem()})"
     assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
+
+
+@pytest.mark.parametrize("device", ["cuda:0,cuda:0", "cuda:0,cpu", "cpu,cpu", "cuda:1,cuda:0,cuda:1"])
+def test_several_devices_are_different_gpus(device, monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
+    with pytest.raises(ConfigError, match=f"^device is '{device}'; several must be different GPUs$"):
+        make_config(device=device)
+    with pytest.raises(ConfigError, match=r"^device is 'cuda:0,cuda:2'; it must be one of cpu, cuda:0, cuda:1"):
+        make_config(device="cuda:0,cuda:2")
+
+
+def test_several_gpus_share_each_block(monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
+    one, two = make_config(device="cuda:1"), make_config(device="cuda:1,cuda:0")
+    assert (one.devices, two.devices) == (("cuda:1",), ("cuda:1", "cuda:0"))
+    whole = one.block_bytes(MODEL)
+    assert two.block_bytes(MODEL, ranks=2) == whole // 2
+    assert (one.num_blocks(MODEL, 3 * whole), two.num_blocks(MODEL, 3 * whole)) == (3, 6)
+    assert two.num_blocks(MODEL, 3 * whole, drafter=MODEL) == 2  # whose blocks are whole
+    memories = [SimpleNamespace(memory=(60, 100)), SimpleNamespace(memory=(30, 100))]
+    assert [two.memory_left(memories[:1]), two.memory_left(memories), two.memory_left(memories[1:])] == [50, 20, 20]
+    assert two.memory_left([SimpleNamespace(memory=None)]) is None
 
 
 def test_a_device_holds_formats_of_its_own(monkeypatch):

@@ -1,11 +1,13 @@
 """Invalid settings of the KV offload are refused by name."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from services.engine.config import ConfigError
 from services.engine.decoder.host_memory import host_memory
+from services.engine.open_offload import open_offload
 from tests.unit.engine.test_config import MODEL, make_config
 
 
@@ -38,3 +40,19 @@ def test_memory_for_an_offload_is_the_host_s_too(monkeypatch):
     make_config(kv_blocks=1).check_host_memory(MODEL, "bf16")
     with pytest.raises(ConfigError, match="of KV cache and offload; together they must take at most 1073741824"):
         make_config(kv_blocks=1, kv_offload_memory=1 << 30).check_host_memory(MODEL, "bf16")
+
+
+def test_pages_of_several_gpus_are_not_those_of_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
+    model = SimpleNamespace(
+        decoder=SimpleNamespace(block_bytes=64, read_block=None, write_block=None),
+        checkpoint=SimpleNamespace(config=MODEL),
+    )
+    owners = []
+    monkeypatch.setattr("services.engine.open_offload.PageFile", lambda folder, owner, **_: owners.append(owner))
+    monkeypatch.setattr(
+        "services.engine.open_offload.DiskPages", lambda file: SimpleNamespace(num_slots=9, num_pages=0)
+    )
+    for device in ("cpu", "cuda:0", "cuda:0,cuda:1"):
+        open_offload(make_config(device=device, kv_offload_dir=tmp_path, kv_offload_disk=640), model, "fingerprint")
+    assert owners == ["fingerprint", "fingerprint", "fingerprint on 2 devices"]

@@ -84,6 +84,7 @@ class Adapters {
     Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
     DeviceBuffer<char> upload(const std::vector<float>& values);
     void upload_rows();
+    void reserve_inner();
 
     std::shared_ptr<Device> device_;
     DecoderWeights& weights_;

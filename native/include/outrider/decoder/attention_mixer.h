@@ -70,7 +70,7 @@ class AttentionMixer {
     DeviceBuffer<float> qkv_;                       // [rows, qkv]
     DeviceBuffer<float> scratch_;                   // of the device's attention
     DeviceBuffer<float> gates_;                     // [rows, q]
-    std::map<int, ActivationBuffer> attended_;      // [rows, q] for each size of queries
+    std::map<int, ActivationBuffer> attended_;      // [rows, q of all ranks] for each size of queries
 };
 
 }  // namespace outrider

@@ -21,6 +21,7 @@
 #include "outrider/decoder/markov_head.h"
 #include "outrider/decoder/next_rows.h"
 #include "outrider/decoder/pass.h"
+#include "outrider/decoder/ranks.h"
 #include "outrider/decoder/short_head.h"
 #include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
@@ -34,10 +35,11 @@ namespace outrider {
 /// weights' format.
 class Decoder {
   public:
-    /// `target` has the features and the tables of an attached drafter, and must outlive it. Throws
-    /// std::invalid_argument, naming the field, for an invalid configuration.
+    /// `target` has the features and the tables of an attached drafter, and must outlive it. `link` leads to the other
+    /// ranks, if the configuration has any. Throws std::invalid_argument, naming the field, for an invalid
+    /// configuration.
     Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights, KvFormat kv,
-            const Decoder* target = nullptr);
+            const Decoder* target = nullptr, std::unique_ptr<RankLink> link = nullptr);
 
     /// Allocates memory for passes up to these sizes, so that none of them allocates. Throws
     /// std::invalid_argument for sizes below 1 (0 logits are allowed) or beyond the limits.
@@ -50,10 +52,10 @@ class Decoder {
     /// std::invalid_argument for counts out of range, and if no layer carries a state.
     void allocate_states(int num_slots, int ring_rows);
 
-    /// Lets the device record the usual pass shapes in advance, so that no sequence waits for a recording;
-    /// stops after `seconds`. Returns the number of recorded shapes. The recordings are lost when memory
-    /// moves or the cache is allocated; recording again takes no more memory.
-    int record_passes(int max_rows, int max_blocks, double seconds);
+    /// The usual pass shapes, which the device can `record` in advance, so that no sequence waits for a recording.
+    /// Recordings are lost when memory moves or the cache is allocated; recording again takes no more memory.
+    std::vector<PassShape> begin_recording(int max_rows, int max_blocks);
+    void record(const PassShape& shape);
 
     /// Restricts the following passes to the logits of these tokens; all other logits are minus infinity. An
     /// empty list restores the whole vocabulary. If the list is as long as the previous one, only the rows
@@ -121,6 +123,8 @@ class Decoder {
     /// Uploads the batch for passes whose block tables have `num_blocks` columns; throws as `forward` does. A
     /// pass sees the changes that the device makes to these rows before it; but rows that look ahead keep their ends.
     NextRows place(const Batch& batch, int num_blocks);
+    /// The results of the last pass.
+    Pass results(int num_rows);
     /// Runs a pass over the first `num_rows` uploaded rows. The rows after them that pad the pass must be
     /// inactive.
     void pass(int num_rows, int num_logits);
@@ -132,6 +136,7 @@ class Decoder {
     std::vector<float> normed_states(int first_row, int num_rows);
     std::vector<size_t> block_bytes() const;
     bool reserve_layers(const PassShape& shape, int num_states);
+    size_t exchanged_bytes(const PassShape& shape) const;
     void require_complete();
     void enqueue(int num_logits);
     void require_loaded() const;
@@ -155,6 +160,7 @@ class Decoder {
     const Decoder* target_;  // null: it is no attached drafter
     DecoderWeights weights_;
     Adapters adapters_;
+    Ranks ranks_;
     Linear linear_;
     AttentionMixer attention_;
     ConvolutionMixer convolution_;

@@ -8,6 +8,7 @@
 
 #include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
+#include "outrider/device/rank_link.h"
 #include "outrider/device/state_operations.h"
 
 namespace outrider {
@@ -148,10 +149,16 @@ struct DecoderConfig {
     bool tied_embeddings = false;
     std::optional<Experts> experts;    // added to the MLP for all rows
     std::optional<Features> features;  // of an attached drafter
+    Rank rank = {};                    // of the device, which holds a part of the model
 
+    /// The heads of the rank.
     AttentionShape attention(const LayerConfig& layer) const {
-        return {num_heads, layer.num_kv_heads.value_or(num_kv_heads), layer.head_dim.value_or(head_dim),
-                !layer.kv_layer};
+        return {num_heads / rank.count, layer.num_kv_heads.value_or(num_kv_heads) / rank.count,
+                layer.head_dim.value_or(head_dim), !layer.kv_layer};
+    }
+    /// The outputs of all ranks' heads.
+    int attended_size(const LayerConfig& layer) const {
+        return num_heads * layer.head_dim.value_or(head_dim);
     }
     AttentionShape attention(int layer) const { return attention(layers[layer]); }
     int conv_in_size() const { return 3 * hidden_size; }
@@ -197,12 +204,15 @@ struct DecoderConfig {
         return largest;
     }
     bool has_experts(int layer) const { return experts && layers[layer].has_experts; }
-    int gate_up_size() const { return (gated_mlp ? 2 : 1) * largest_mlp_size(); }
+    int gate_up_size() const { return (gated_mlp ? 2 : 1) * rank.own(largest_mlp_size()); }
 
     /// Throws std::invalid_argument that names the invalid field.
     void validate() const;
     /// Also rejects configurations that the device does not support.
     void validate(const Device& device) const;
+    /// Throws std::invalid_argument that names a field by which so many devices cannot share the model, and the
+    /// numbers that could.
+    void validate_ranks(int count) const;
 };
 
 }  // namespace outrider

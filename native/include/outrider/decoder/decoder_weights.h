@@ -79,8 +79,10 @@ class DecoderWeights {
 
     const PackedWeight& embedding() const { return embedding_ ? *embedding_ : target_->embedding(); }
     const PackedWeight& lm_head() const {
-        return lm_head_ ? *lm_head_ : target_ ? target_->lm_head() : *embedding_;
+        return lm_head_ ? *lm_head_ : target_ ? target_->whole_head() : *embedding_;
     }
+    /// Whether this rank has the lm_head's rows for all tokens, as an attached drafter needs them.
+    bool has_whole_head() const { return rank_.count == 1 || is_tied_; }
     const LayerInputWeights& inputs() const { return inputs_; }
     const FeatureWeights& features() const { return features_; }
     const MarkovWeights& markov() const { return markov_; }
@@ -88,9 +90,13 @@ class DecoderWeights {
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
-    const DecoderWeights* target_;             // of an attached drafter
+    const PackedWeight& whole_head() const { return rank_.count > 1 ? *embedding_ : lm_head(); }
+
+    const DecoderWeights* target_;  // of an attached drafter
+    Rank rank_;
+    bool is_tied_;
     std::unique_ptr<PackedWeight> embedding_;  // null: the target's
-    std::unique_ptr<PackedWeight> lm_head_;    // null: the embedding, or the target's
+    std::unique_ptr<PackedWeight> lm_head_;    // the rank's tokens; null: the embedding, or the target's
     LayerInputWeights inputs_;
     FeatureWeights features_;
     MarkovWeights markov_;

@@ -8,6 +8,7 @@
 #include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/expert_weights.h"
+#include "outrider/decoder/ranks.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -24,14 +25,14 @@ class ExpertMlp {
     /// delta = the weighted sum of the experts' outputs, plus the output of the MLP for all rows, by its gate if there
     /// is one. `delta` holds it before if `adds_to_delta`.  # delta: [rows, hidden]
     void run(const ExpertWeights& weights, const Activations& input, int rows, bool adds_to_delta,
-             float* delta);
+             Ranks& ranks, float* delta);
     /// The same with norms: of the residual for the router and for the experts, and of what both MLPs give before it is
     /// added up.  # residual, delta: [rows, hidden]
-    void run_normed(const ExpertWeights& weights, float* residual, int rows, float* delta);
+    void run_normed(const ExpertWeights& weights, float* residual, int rows, Ranks& ranks, float* delta);
 
   private:
     void run(const ExpertWeights& weights, const Activations& router_input, const Activations& input,
-             int rows, bool adds_to_delta, float* delta);
+             int rows, bool adds_to_delta, Ranks& ranks, float* delta);
 
     Routing routing();
     void route(const ExpertWeights& weights, const Activations& input, int rows);
@@ -42,6 +43,7 @@ class ExpertMlp {
     Experts experts_;
     Activation activation_;
     int hidden_size_;
+    Rank rank_;
     float norm_eps_;
     std::vector<ExpertMatrix> matrices_;  // the matrices of the products being enqueued
     DeviceBuffer<int32_t> choices_;       // [rows, per_token], the chosen experts
@@ -50,8 +52,8 @@ class ExpertMlp {
     DeviceBuffer<int32_t> first_rows_;    // [count + 1]
     DeviceBuffer<float> weights_;         // [rows, per_token]
     DeviceBuffer<float> logits_;          // [rows, count, and the gate if there is one]
-    DeviceBuffer<float> gate_up_;         // [rows * per_token, 2 * size]
-    DeviceBuffer<float> outputs_;         // [rows * per_token, hidden]
+    DeviceBuffer<float> gate_up_;         // [rows * per_token, 2 * the rank's part of size]
+    DeviceBuffer<float> outputs_;         // [rows * per_token, the rank's part of hidden]
     ActivationBuffer inputs_;             // [rows * per_token, hidden]
     ActivationBuffer gated_;              // [rows * per_token, size]
     ActivationBuffer router_input_;       // [rows, hidden], if norms make it

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "outrider/decoder/adapters.h"
+#include "outrider/decoder/ranks.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 #include "outrider/weights/fused_weight.h"
@@ -13,8 +14,11 @@ namespace outrider {
 
 class Linear {
   public:
-    Linear(std::shared_ptr<Device> device, Adapters& adapters)
-        : device_(std::move(device)), adapters_(adapters) {}
+    /// `adapters` and `ranks` must outlive it.
+    Linear(std::shared_ptr<Device> device, Adapters& adapters, Ranks& ranks)
+        : device_(std::move(device)), adapters_(adapters), ranks_(ranks) {}
+
+    Ranks& ranks() { return ranks_; }
 
     /// Allocates memory for products of such sizes; returns whether it has moved.
     bool reserve(int rows, int out_features, int in_features) {
@@ -25,6 +29,13 @@ class Linear {
     /// rows of `out` may be wider than the outputs.
     void multiply(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
                   float* out, int first_column = 0, int out_stride = 0);
+
+    /// The same with a matrix that is divided among the ranks: computes the rank's columns of `width` in all.
+    void multiply_own(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                      float* out, int width);
+    /// Likewise; then all ranks have all columns.
+    void multiply_all(const Activations& input, int rows, const FusedWeight& weight, const float* bias,
+                      float* out, int width);
 
     /// Computes such a product in `out`, and then its activation; both in one operation if no adapter changes
     /// the product.
@@ -39,6 +50,7 @@ class Linear {
 
     std::shared_ptr<Device> device_;
     Adapters& adapters_;
+    Ranks& ranks_;
     DeviceBuffer<float> scratch_;
 };
 

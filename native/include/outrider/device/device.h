@@ -13,6 +13,7 @@
 #include "outrider/device/low_rank.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/packed_weight.h"
+#include "outrider/device/rank_link.h"
 #include "outrider/device/state_operations.h"
 #include "outrider/device/thread_pool.h"
 
@@ -74,6 +75,11 @@ class Device {
     /// The number of floats of scratch that the delta rule needs for passes of so many rows and sequences; it does
     /// not decrease with any of them.
     virtual size_t delta_scratch(const DeltaShape& shape, int rows, int sequences, int ring_rows) const = 0;
+
+    /// Links devices, this one the first, to hold a model together; returns the link of each. Throws
+    /// std::invalid_argument if they cannot.
+    virtual std::vector<std::unique_ptr<RankLink>> link(
+        const std::vector<std::shared_ptr<Device>>& ranks) = 0;
 
     /// Creates the recorder of one decoder's passes; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;

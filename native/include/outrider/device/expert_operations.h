@@ -85,7 +85,8 @@ struct MixExperts {
     const float* gates = nullptr;    // [rows, gate_stride] or null
     int64_t gate_stride = 0;
     bool adds_to_out = false;
-    float* out = nullptr;  // [rows, width]
+    float* out = nullptr;  // [rows, out_stride]
+    int64_t out_stride = 0;
     int rows = 0;
     int width = 0;
 };

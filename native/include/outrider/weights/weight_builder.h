@@ -10,6 +10,7 @@
 
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/rank_link.h"
 #include "outrider/weights/fused_weight.h"
 #include "outrider/weights/weight_slots.h"
 
@@ -21,16 +22,16 @@ struct WeightKinds {
     std::unordered_map<std::string, WeightKind> own = {};
 };
 
-/// A weight's canonical name, and its number of rows, or of values in a vector.
-struct NamedPart {
-    std::string name;
-    int size;
-};
-
 class WeightBuilder {
   public:
-    WeightBuilder(std::shared_ptr<Device> device, const WeightKinds& kinds, WeightSlots& slots)
-        : device_(std::move(device)), kinds_(kinds), slots_(slots) {}
+    WeightBuilder(std::shared_ptr<Device> device, const WeightKinds& kinds, WeightSlots& slots, Rank rank)
+        : device_(std::move(device)), kinds_(kinds), slots_(slots), rank_(rank) {}
+
+    /// The part of a weight of so many rows, or values, that the rank holds.
+    NamedPart own(const std::string& name, int size) const {
+        return {name, rank_.own(size), rank_.first(size), size};
+    }
+    const Rank& rank() const { return rank_; }
 
     /// Adds matrices that share their input.
     void add_fused(FusedWeight& weight, int in_features, const std::vector<NamedPart>& parts) {
@@ -55,6 +56,7 @@ class WeightBuilder {
     std::shared_ptr<Device> device_;
     const WeightKinds& kinds_;
     WeightSlots& slots_;
+    Rank rank_;
 };
 
 }  // namespace outrider

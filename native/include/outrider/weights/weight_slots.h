@@ -13,25 +13,38 @@
 
 namespace outrider {
 
-/// The rows of a packed matrix that hold one weight.
+/// A weight's canonical name, and its rows, or values of a vector, that are held.
+struct NamedPart {
+    std::string name;
+    int size;
+    int first = 0;  // of all that the weight has
+    int whole = 0;  // the number that it has; 0: `size`
+
+    int source_size() const { return whole > 0 ? whole : size; }
+};
+
+/// The rows of a packed matrix that hold one weight, or some rows of it.
 struct MatrixRows {
     const PackedWeight* matrix;
     int first_row;
     int rows;
+    int first_of_weight;  // the first of the weight's rows
+    int all;              // rows of the weight
 };
 
 class WeightSlots {
   public:
     explicit WeightSlots(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-    /// Registers a weight stored in some rows of a matrix, which the caller owns.
-    void add_rows(const std::string& name, PackedWeight& matrix, int first_row, int rows);
+    /// Registers a weight stored in the rows of a matrix from `first_row` on, which the caller owns. A weight may be
+    /// stored in several places.
+    void add_rows(const NamedPart& part, PackedWeight& matrix, int first_row);
     /// Registers a float32 vector in device memory, whose values are multiplied by `factor` when they are
     /// loaded.
-    void add_vector(const std::string& name, float* to, int size, float factor = 1.0f);
+    void add_vector(const NamedPart& part, float* to, float factor = 1.0f);
 
-    /// Packs one weight; `values` is host memory of that shape. Throws std::invalid_argument for an unknown
-    /// name or a shape that is not the configuration's.
+    /// Packs one weight, as far as it is held; `values` is host memory of that shape. Throws std::invalid_argument for
+    /// an unknown name or a shape that is not the configuration's.
     void load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
               SourceType type);
 
@@ -62,24 +75,32 @@ class WeightSlots {
   private:
     /// The destination of a weight: rows of a packed matrix, or a float32 vector.
     struct Slot {
-        std::string name;
-        std::vector<int64_t> shape;
+        NamedPart part;
+        std::vector<int64_t> shape;  // of the whole weight
         PackedWeight* matrix = nullptr;
         int first_row = 0;
         float* vector = nullptr;
-        int64_t loaded_rows = 0;
-        float factor = 1.0f;  // multiplies the values of a vector
+        int64_t loaded_rows = 0;  // of the whole weight
+        float factor = 1.0f;      // multiplies the values of a vector
+    };
+    /// Rows of a weight that come together, and those of them that a slot holds.
+    struct Held {
+        int64_t skipped;  // of the rows that come
+        int64_t place;    // in the slot
+        int64_t rows;
     };
 
     void add(Slot slot);
-    Slot& find(const std::string& name);
+    std::vector<Slot*> find(const std::string& name);
     Slot& find_matrix(const std::string& name);
-    Slot& find_next(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape);
+    std::vector<Slot*> find_next(const std::string& name, int64_t first_row,
+                                 const std::vector<int64_t>& shape);
+    static Held held_of(const Slot& slot, int64_t first_row, int64_t rows);
     void store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type);
 
     std::shared_ptr<Device> device_;
     std::vector<Slot> slots_;
-    std::unordered_map<std::string, size_t> slot_of_name_;
+    std::unordered_map<std::string, std::vector<size_t>> slots_of_name_;
 };
 
 }  // namespace outrider

@@ -142,7 +142,7 @@ inline void mix_experts(const MixExperts& op, int64_t row) {
     const int64_t chosen = op.routing.per_token;
     const int32_t* places = op.routing.places + row * chosen;
     const float* weights = op.routing.weights + row * chosen;
-    float* out = op.out + row * op.width;
+    float* out = op.out + row * op.out_stride;
     const Vec share =
         op.gates ? 1.0f / (1.0f + exponential(splat(-op.gates[row * op.gate_stride]))) : splat(1.0f);
     for (int64_t column = 0; column < op.width; column += kLanes) {

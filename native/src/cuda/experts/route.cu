@@ -165,7 +165,8 @@ struct MixedValue {
         const int64_t row = index / op.width;
         const int64_t column = index % op.width;
         const int64_t first = row * op.routing.per_token;
-        float sum = op.adds_to_out ? op.out[index] : 0.0f;
+        float* const out = op.out + row * op.out_stride + column;
+        float sum = op.adds_to_out ? *out : 0.0f;
         if (op.gates) {
             sum *= sigmoid(op.gates[row * op.gate_stride]);
         }
@@ -173,7 +174,7 @@ struct MixedValue {
             const float output = op.outputs[int64_t{op.routing.places[choice]} * op.width + column];
             sum = fmaf(op.routing.weights[choice], output, sum);
         }
-        op.out[index] = sum;
+        *out = sum;
     }
 };
 

@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <stdexcept>
+
 #include "cuda/runtime/memory_shortage.h"
 #include "cuda/runtime/require.h"
 #include "cuda/runtime/staging.h"
@@ -166,6 +168,26 @@ std::unique_ptr<Recording> Stream::end_recording() {
     cudaGraph_t graph = nullptr;
     require(cudaStreamEndCapture(handle_, &graph), "cudaStreamEndCapture", device_);
     return std::make_unique<Graph>(graph, handle_, device_);
+}
+
+bool Stream::reach(const Stream& peer) const {
+    if (peer.device_ == device_) {
+        return false;
+    }
+    int can = 0;
+    require(cudaDeviceCanAccessPeer(&can, device_, peer.device_), "cudaDeviceCanAccessPeer", device_);
+    if (can == 0) {
+        throw std::invalid_argument("devices: cuda:" + std::to_string(device_) +
+                                    " cannot reach the memory of cuda:" + std::to_string(peer.device_));
+    }
+    select();
+    const cudaError_t status = cudaDeviceEnablePeerAccess(peer.device_, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+        return true;
+    }
+    require(status, "cudaDeviceEnablePeerAccess", device_);
+    return true;
 }
 
 void Stream::select() const {

@@ -64,6 +64,10 @@ class Stream {
     /// Throws DeviceError if some of the work cannot be recorded.
     std::unique_ptr<Recording> end_recording();
 
+    /// Lets this device's kernels read and write memory of the other stream's device; returns whether that is another
+    /// one. Throws std::invalid_argument if the machine does not allow it.
+    bool reach(const Stream& peer) const;
+
     /// Makes the device current for the calling thread, as every call of the CUDA runtime requires.
     void select() const;
     /// Throws DeviceError if a kernel could not be enqueued.

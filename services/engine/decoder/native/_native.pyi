@@ -78,8 +78,11 @@ class DecoderConfig:
     def __init__(self, config: ModelConfig) -> None:
         """Read each field from the attribute of its name; raises ValueError or TypeError naming a bad one."""
 
-    def position_bytes(self, kv: str) -> int:
-        """Return the bytes that all layers together keep of one position, in a KV cache of that format."""
+    def position_bytes(self, kv: str, ranks: int = 1) -> int:
+        """Return the bytes that all layers keep of one, in a KV cache of that format, on one of `ranks` devices.
+
+        Raises ValueError for less than one rank or more than 8.
+        """
 
     def state_bytes(self, ring_rows: int) -> int:
         """Return the bytes of one sequence's states in all layers, with rings of so many rows."""
@@ -155,11 +158,11 @@ class Pass:
 
 @final
 class Decoder:
-    """The transformer with its weights and its paged KV cache."""
+    """The transformer with its weights and its paged KV cache, on one device or divided among several."""
 
     def __init__(
         self,
-        device: Device,
+        device: Device | Seq[Device],
         config: DecoderConfig,
         *,
         weights: str,
@@ -172,7 +175,9 @@ class Decoder:
 
         `blocks` are matrices that are held as blocks of the given type instead. `target` is that of an attached
         drafter, and shares its tables with it. If `num_blocks` is None, the KV cache is allocated by `allocate_cache`.
-        Raises DeviceError if the device has too little memory.
+        Several GPUs compute the bytes of one: each holds a part of the matrices and of the heads, and logits are on the
+        first. Raises DeviceError if a device has too little memory, ValueError for sizes by which so many devices
+        cannot divide the model, and for devices that differ or cannot reach each other's memory.
         """
 
     def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:

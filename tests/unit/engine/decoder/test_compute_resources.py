@@ -34,3 +34,11 @@ def test_services_on_one_gpu_compete_whatever_their_cores():
     target, draft = (ComputeResources("machine", "cuda:0", frozenset({core}), 1) for core in (0, 1))
     assert target.competes_with(draft)
     assert not target.competes_with(ComputeResources("machine", "cuda:1", frozenset({0}), 1))
+
+
+def test_a_model_on_several_gpus_competes_for_each_of_them():
+    target, *drafts = (
+        ComputeResources("machine", each, frozenset({0}), 1) for each in ("cuda:0,cuda:1", "cuda:1", "cuda:2")
+    )
+    assert [target.competes_with(draft) for draft in drafts] == [True, False]
+    assert [draft.competes_with(target) for draft in drafts] == [True, False]

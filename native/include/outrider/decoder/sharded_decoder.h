@@ -1,0 +1,66 @@
+// ShardedDecoder: a decoder on one device, or divided among several, with the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/decoder/decoder.h"
+#include "outrider/device/thread_pool.h"
+
+namespace outrider {
+
+/// Each device, a rank, has a decoder with its part of the matrices and of the KV heads, and computes its own outputs
+/// from all inputs, so that no sum is divided. Logits are on the first device. What is not divided, as norms, states and
+/// short convolutions, every rank has and computes. Functions throw as those of Decoder do.
+class ShardedDecoder {
+  public:
+    /// An attached drafter is on one device, the first of its target's. Throws std::invalid_argument, too, for a number of
+    /// devices by which the model cannot be divided, and for devices that differ or cannot reach each other's memory.
+    ShardedDecoder(const std::vector<std::shared_ptr<Device>>& devices, DecoderConfig config,
+                   const WeightKinds& weights, KvFormat kv, const ShardedDecoder* target = nullptr);
+
+    /// The decoder whose device has the logits.
+    Decoder& first() { return *ranks_.front(); }
+    const Decoder& first() const { return *ranks_.front(); }
+    const std::vector<std::unique_ptr<Decoder>>& ranks() const { return ranks_; }
+    /// The decoder of the only rank; throws std::invalid_argument if there are others.
+    Decoder& only();
+    /// Calls body(decoder) for one rank after another.
+    template <typename Body>
+    void each(const Body& body) {
+        for (const auto& rank : ranks_) {
+            body(*rank);
+        }
+    }
+
+    /// Lets the devices record the usual pass shapes in advance; stops after `seconds`. Returns the number of recorded
+    /// shapes.
+    int record_passes(int max_rows, int max_blocks, double seconds);
+    Pass forward(const Batch& batch);
+
+    /// The same number on every rank.
+    int add_adapter(float scale, const std::vector<AdapterUpdate>& updates);
+
+    /// The bytes of a block of all ranks, which follow each other in a page.
+    size_t block_bytes() const;
+    void read_block(int block, char* to) const;
+    void write_block(int block, const char* from);
+
+    /// Over all ranks.
+    int64_t weight_bytes() const;
+    int64_t kv_bytes_per_token() const;
+
+  private:
+    /// Calls body(decoder) for all ranks at the same time: on the emulation their passes wait for one another.
+    template <typename Body>
+    void at_once(const Body& body) {
+        pool_.parallel_for(static_cast<int64_t>(ranks_.size()), [&](int64_t rank) { body(*ranks_[rank]); });
+    }
+
+    std::vector<std::unique_ptr<Decoder>> ranks_;
+    ThreadPool pool_;
+};
+
+}  // namespace outrider
