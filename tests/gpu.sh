@@ -97,7 +97,7 @@ probe() { # what is taken for granted of the GPU, and what it can do at best
 
 native() { # what runs on the GPU, several ranks on one too, each test's like on the CPU having run elsewhere
     # Eager: a kernel that is loaded when it is first launched would wait for a rank that waits for it.
-    CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" "${NATIVE[@]}"
+    CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" "${NATIVE[@]}"
 }
 
 kernels() { # the time of each, on random weights in shapes of real models
@@ -151,7 +151,7 @@ passes() { # beside the memory's speed and the rate of matrix products; of one G
     code=$?
     figures
     if [ -z "$DRY_RUN" ] && [ "$(nvidia-smi --list-gpus | wc -l)" -gt 1 ]; then
-        "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device cuda:0,cuda:1 "${PASSES[@]}" --json "$OUT/two.json" || code=1
+        CUDA_MODULE_LOADING=EAGER "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --device cuda:0,cuda:1 "${PASSES[@]}" --json "$OUT/two.json" || code=1
     fi
     return $code
 }

@@ -97,7 +97,7 @@ int add_adapter(ShardedDecoder& decoder, float scale, const AdapterArrays& updat
 
 void remove_adapter(ShardedDecoder& decoder, int number) {
     const py::gil_scoped_release release;
-    decoder.each([&](Decoder& rank) { rank.adapters().remove(number); });
+    decoder.remove_adapter(number);
 }
 
 void shorten_head(ShardedDecoder& decoder, const py::array_t<int32_t, py::array::c_style>& token_ids) {
@@ -162,27 +162,18 @@ void write_block(ShardedDecoder& decoder, int block, const Page& page) {
     decoder.write_block(block, from);
 }
 
-KvCache& states_of(Decoder& decoder) {
-    if (!decoder.states()) {
-        throw std::runtime_error("there are no slots for states yet");
-    }
-    return *decoder.states();
-}
-
-/// All ranks have the same states.
-void read_state(ShardedDecoder& decoder, int slot, Page page) {
-    const KvCache& states = states_of(decoder.first());
-    require_page(page, states.block_bytes());
+void read_state(const ShardedDecoder& decoder, int slot, Page page) {
+    require_page(page, decoder.state_bytes());
     char* const to = reinterpret_cast<char*>(page.mutable_data());
     const py::gil_scoped_release release;
-    states.read(slot, to);
+    decoder.read_state(slot, to);
 }
 
 void write_state(ShardedDecoder& decoder, int slot, const Page& page) {
-    require_page(page, states_of(decoder.first()).block_bytes());
+    require_page(page, decoder.state_bytes());
     const char* const from = reinterpret_cast<const char*>(page.data());
     const py::gil_scoped_release release;
-    decoder.each([&](Decoder& rank) { states_of(rank).write(slot, from); });
+    decoder.write_state(slot, from);
 }
 
 /// A method that every rank carries out.
@@ -270,18 +261,18 @@ void register_decoder(py::module_& module) {
         .def("read_block", &read_block, py::arg("block"), py::arg("page").noconvert())
         .def("write_block", &write_block, py::arg("block"), py::arg("page").noconvert())
         .def(
-            "copy_state",
-            [](ShardedDecoder& decoder, int from, int to) {
-                decoder.each([&](Decoder& rank) { states_of(rank).copy(from, to); });
-            },
+            "copy_state", [](ShardedDecoder& decoder, int from, int to) { decoder.copy_state(from, to); },
             py::arg("source"), py::arg("target"))
         .def("read_state", &read_state, py::arg("slot"), py::arg("page").noconvert())
         .def("write_state", &write_state, py::arg("slot"), py::arg("page").noconvert())
         .def_property_readonly("block_bytes", &ShardedDecoder::block_bytes)
         .def_property_readonly(
             "num_blocks", [](const ShardedDecoder& decoder) { return decoder.first().cache().num_blocks(); })
-        .def_property_readonly("weight_bytes", &ShardedDecoder::weight_bytes)
-        .def_property_readonly("kv_bytes_per_token", &ShardedDecoder::kv_bytes_per_token);
+        .def_property_readonly("weight_bytes",
+                               [](const ShardedDecoder& decoder) { return decoder.first().weight_bytes(); })
+        .def_property_readonly("kv_bytes_per_token", [](const ShardedDecoder& decoder) {
+            return decoder.first().kv_bytes_per_token();
+        });
 }
 
 }  // namespace outrider

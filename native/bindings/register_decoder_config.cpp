@@ -163,11 +163,13 @@ void register_decoder_config(py::module_& module) {
             py::arg("kv"), py::arg("ranks") = 1)
         .def(
             "state_bytes",
-            [](const DecoderConfig& config, int ring_rows) {
+            [](DecoderConfig config, int ring_rows, int ranks) {
                 require_range("ring_rows", ring_rows, 1, kMostRows);
+                require_range("ranks", ranks, 1, kMostRanks);
+                config.rank = {0, ranks};
                 return config.state_bytes(ring_rows);
             },
-            py::arg("ring_rows"));
+            py::arg("ring_rows"), py::arg("ranks") = 1);
 }
 
 }  // namespace outrider

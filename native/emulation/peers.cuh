@@ -1,4 +1,4 @@
-// Signals between emulated GPUs, each of which computes in a thread of the host; replaces cuda/gpu/peers.cuh.
+// Signals between emulated GPUs, which compute in threads of the host; replaces cuda/gpu/peers.cuh.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from services.cli.service_pair import PLACEMENTS, ModelPair, options_of_draft
+from services.cli.service_pair import PLACEMENTS, ModelPair, device_of_draft, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
 from services.engine.hub.hub_name import ModelSource
 
@@ -83,7 +83,7 @@ class Setting:
 
     def device_of(self, draft: bool) -> str:
         """Return the device of the target, or of the draft."""
-        return self.draft_device or self.device if draft else self.device
+        return device_of_draft(self.device, self.draft_device) if draft else self.device
 
     def prompts(self, vocab_size: int, count: int) -> list[list[int]]:
         """Return prompts of random ids, the same at every call, without the lowest ids, which are special tokens."""
@@ -113,7 +113,9 @@ _LISTS = {
 
 def add_setting_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all measuring commands share: the device, sizes and numbers."""
-    parser.add_argument("--device", default=CPU, help="device of the target: cpu, or cuda:N (%(default)s)")
+    parser.add_argument(
+        "--device", default=CPU, help="device of the target: cpu, cuda:N, or cuda:N,cuda:M (%(default)s)"
+    )
     for name, description in _COUNTS.items():
         default = _DEFAULTS[name]
         parser.add_argument(_flag(name), type=int, default=default, metavar="N", help=f"{description} (%(default)s)")

@@ -125,6 +125,11 @@ def demo_models(*, with_head: bool = False) -> ModelPair | None:
     return None
 
 
+def device_of_draft(device: str, draft_device: str | None) -> str:
+    """Return a draft's device, by default its target's, the last of several."""
+    return draft_device or device.rpartition(",")[2]
+
+
 def options_of_draft(device: str, draft_device: str, weights: str) -> list[str]:
     """Return the options for a draft's device and weights; on the target's GPU it gets a small share of the memory."""
     shares = [_FRACTION, _DRAFT_FRACTION] if draft_device != CPU and draft_device in device.split(",") else []

@@ -19,6 +19,7 @@ from services.cli.service_pair import (
     ModelPair,
     ServicePair,
     demo_models,
+    device_of_draft,
     options_of_draft,
     running_pair,
 )
@@ -111,15 +112,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_draft_options(models: ModelPair, arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options of a draft service where --draft is a head."""
     device, weights = arguments.draft_device, arguments.draft_weights
-    if models.head is not None and device not in (None, arguments.device):
-        raise ConfigError(f"draft_device is {device}, but a head runs on its model's device, {arguments.device}")
+    first, *_ = arguments.device.split(",")
+    if models.head is not None and device not in (None, first):
+        raise ConfigError(f"draft_device is {device}, but a head runs on its model's device, {first}")
     if models.head is not None and weights != AUTO:
         raise ConfigError(f"draft_weights is {weights}, but a head is held in its model's --weights")
 
 
 def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int:
     cached = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
-    draft_device = arguments.draft_device or arguments.device.split(",")[-1]
+    draft_device = device_of_draft(arguments.device, arguments.draft_device)
     cores = PLACEMENTS[arguments.cores]()
     with (
         _metrics_address(arguments.options) as metrics,

@@ -25,6 +25,7 @@ KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
+MODULE_LOADING_VARIABLE = "CUDA_MODULE_LOADING"
 CPU_OPTIONS = {
     "weights_cache": "packed weights kept for the next start",
     "memory_budget": "models unloaded to keep within a memory budget",
@@ -36,6 +37,8 @@ CUDA = "cuda"  # prefix of the names of all GPUs
 _SESSIONS_PART = 4  # sessions may hold one of so many KV blocks, unless an option says otherwise
 HOST_KV_MEMORY = 2 << 30
 """Bytes of the KV cache on a host, by default."""
+MOST_RANKS = 8
+"""The most GPUs that hold a model together."""
 MOST_PREDICTIONS = 15
 """The most predictions of a sequence in a pass; with the row before them, one read of the weights serves them."""
 MOST_EXPECTED = 256
@@ -127,7 +130,8 @@ class EngineConfig:
         """Open the devices; raises DeviceError if a GPU cannot be used after all."""
         if self.device == CPU:
             return [Device.cpu(self.isa, self.threads)]
-        return [Device.cuda(_gpus().index(each), self.threads) for each in self.devices]
+        gpus, (first, *others) = _gpus(), self.devices
+        return [Device.cuda(gpus.index(first), self.threads), *(Device.cuda(gpus.index(each), 1) for each in others)]
 
     def resolve_weights(self, model: ModelConfig, *, is_grouped: bool) -> str:
         """Return the format of this model's weights in memory, which is never AUTO.
@@ -207,7 +211,7 @@ class EngineConfig:
 
     def check_states(self, model: ModelConfig, left: int | None) -> None:
         """Raise ConfigError if the states need more than the memory left on a GPU."""
-        needed = self.num_slots(model) * state_bytes(model)
+        needed = self.num_slots(model) * state_bytes(model, len(self.devices))
         if left is not None and needed > left:
             raise ConfigError(
                 f"max_sequences is {self.max_sequences}; the states of so many sequences and of cached prompts take "
@@ -271,9 +275,9 @@ class EngineConfig:
         return min(self.context_length or model.max_position, model.max_position)
 
 
-def state_bytes(model: ModelConfig) -> int:
-    """Return the bytes of one sequence's states, in all layers."""
-    return DecoderConfig(model).state_bytes(ring_rows(model))
+def state_bytes(model: ModelConfig, ranks: int = 1) -> int:
+    """Return the bytes of one sequence's states, in all layers, on each of `ranks` devices."""
+    return DecoderConfig(model).state_bytes(ring_rows(model), ranks)
 
 
 def ring_rows(model: ModelConfig) -> int:
@@ -335,9 +339,12 @@ def _gpus() -> list[str]:
 
 
 def _check_device(device: str) -> None:
-    names, allowed = device.split(","), [CPU, *_gpus()]
+    names = device.split(",")
+    if len(names) > 1:  # before CUDA is looked at: no kernel must be loaded while one of a GPU waits for another GPU
+        os.environ.setdefault(MODULE_LOADING_VARIABLE, "EAGER")
+    allowed = [CPU, *_gpus()]
     if not set(names) <= set(allowed):
         reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
         raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
-    if len(names) > 1 and (CPU in names or len(set(names)) < len(names)):
-        raise ConfigError(f"device is {device!r}; several must be different GPUs")
+    if len(names) > 1 and (CPU in names or len(set(names)) < len(names) or len(names) > MOST_RANKS):
+        raise ConfigError(f"device is {device!r}; several must be different GPUs, at most {MOST_RANKS}")

@@ -64,9 +64,10 @@ int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
     }
     auto adapter = std::make_shared<Adapter>();
     for (const AdapterUpdate& update : updates) {
-        const MatrixRows place = weights_.find_linear(update.name);
-        require_shapes(update, place);
-        (*adapter)[place.matrix].push_back(upload(scale, update, place));
+        for (const MatrixRows& place : weights_.find_linear(update.name)) {
+            require_shapes(update, place);
+            (*adapter)[place.matrix].push_back(upload(scale, update, place));
+        }
     }
     const std::lock_guard lock(changing_);
     const auto free = std::find(adapters_.begin(), adapters_.end(), nullptr);

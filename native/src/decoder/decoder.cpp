@@ -10,6 +10,8 @@
 namespace outrider {
 namespace {
 
+constexpr size_t kLogitsAtOnce = 16;  // rows, of an exchange between devices
+
 DecoderConfig validated(DecoderConfig config, const Device& device, const DecoderConfig* target) {
     config.validate(device);
     if (config.features.has_value() != (target != nullptr)) {
@@ -55,6 +57,9 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
       passes_(device_->make_pass_recorder()) {
+    if (target && target->device_ != device_) {
+        throw std::invalid_argument("device: must be that of the target, or the first one");
+    }
     if (config_.block() && config_.block()->markov_rank > 0) {
         markov_ = std::make_unique<MarkovHead>(device_, weights_.markov(), config_.hidden_size,
                                                device_->activation_format(weights.format));
@@ -194,15 +199,16 @@ bool Decoder::reserve_layers(const PassShape& shape, int num_states) {
     return moved;
 }
 
-/// The bytes of the largest exchange of a pass.
+/// The bytes of the largest exchange of a pass; of logits some rows are exchanged at a time.
 size_t Decoder::exchanged_bytes(const PassShape& shape) const {
     const int experts = config_.experts ? config_.experts->per_token * config_.experts->size : 0;
-    int width = std::max({config_.hidden_size, config_.largest_mlp_size(), experts});
+    int width = std::max(
+        {config_.hidden_size, config_.largest_mlp_size(), experts, config_.delta_shape().value_size()});
     for (const LayerConfig& layer : config_.layers) {
         width = std::max(width, config_.attended_size(layer));
     }
-    const size_t values = std::max(size_t(shape.rows) * width, size_t(shape.logits) * config_.vocab_size);
-    return values * sizeof(float);
+    const size_t logits = std::min(size_t(shape.logits), kLogitsAtOnce) * config_.vocab_size;
+    return std::max(size_t(shape.rows) * width, logits) * sizeof(float);
 }
 
 void Decoder::keep_features(const std::vector<int>& boundaries) {
@@ -289,7 +295,7 @@ void Decoder::allocate_cache(int num_blocks) {
 }
 
 void Decoder::allocate_states(int num_slots, int ring_rows) {
-    const DeltaShape shape = config_.delta_shape();
+    const DeltaShape shape = config_.own_delta_shape();
     if (!config_.has(LayerKind::gated_delta)) {
         throw std::invalid_argument("no layer of this model carries a state");
     }

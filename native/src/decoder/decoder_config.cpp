@@ -310,6 +310,13 @@ DeltaShape DecoderConfig::delta_shape() const {
     return first == layers.end() ? DeltaShape{} : first->delta;
 }
 
+DeltaShape DecoderConfig::own_delta_shape() const {
+    DeltaShape shape = delta_shape();
+    shape.key_heads /= rank.count;
+    shape.value_heads /= rank.count;
+    return shape;
+}
+
 LatentShape DecoderConfig::latent_shape() const {
     const auto first = std::find_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
         return layer.kind == LayerKind::latent_attention;
@@ -321,7 +328,7 @@ int64_t DecoderConfig::state_bytes(int ring_rows) const {
     const auto count = std::count_if(layers.begin(), layers.end(), [](const LayerConfig& layer) {
         return layer.kind == LayerKind::gated_delta;
     });
-    return count * delta_shape().slot_size(ring_rows) * static_cast<int64_t>(sizeof(float));
+    return count * own_delta_shape().slot_size(ring_rows) * static_cast<int64_t>(sizeof(float));
 }
 
 void DecoderConfig::validate(const Device& device) const {

@@ -170,7 +170,7 @@ void Decoder::lm_head(int num_logits) {
                       .out_stride = width,
                       .rows = num_logits});
     ranks_.exchange(logits, width, num_logits, true);
-    if (config_.logit_softcap > 0.0f) {
+    if (config_.logit_softcap > 0.0f && config_.rank.index == 0) {
         device_->soft_cap(
             {.values = logits, .cap = config_.logit_softcap, .count = int64_t{num_logits} * width});
     }

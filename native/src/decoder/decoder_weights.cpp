@@ -113,7 +113,7 @@ void add_layer(WeightBuilder& builder, const DecoderConfig& config, int index, L
             layer.convolution.add(builder, config, config.layers[index].taps, prefix);
             break;
         case LayerKind::gated_delta:
-            layer.delta.add(builder, config, config.layers[index].delta, prefix);
+            layer.delta.add(builder, config, prefix);
             break;
         case LayerKind::latent_attention:
             layer.latent.add(builder, config, prefix);
@@ -188,14 +188,15 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
     }
 }
 
-MatrixRows DecoderWeights::find_linear(const std::string& name) {
-    const MatrixRows rows = slots_.rows_of(name);
-    if (inputs_.projection.holds(*rows.matrix)) {
+std::vector<MatrixRows> DecoderWeights::find_linear(const std::string& name) {
+    const std::vector<MatrixRows> rows = slots_.rows_of(name);
+    const PackedWeight& matrix = *rows.front().matrix;
+    if (inputs_.projection.holds(matrix)) {
         return rows;
     }
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {
-            if (weight->holds(*rows.matrix)) {
+            if (weight->holds(matrix)) {
                 return rows;
             }
         }

@@ -1,5 +1,6 @@
 #include "outrider/decoder/sharded_decoder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
@@ -13,6 +14,39 @@ namespace {
 int count_of(const std::vector<std::shared_ptr<Device>>& devices) {
     require_range("the number of devices", static_cast<int64_t>(devices.size()), 1, kMostRanks);
     return static_cast<int>(devices.size());
+}
+
+using Decoders = std::vector<std::unique_ptr<Decoder>>;
+using MemoryOf = KvCache& (*)(Decoder& rank);
+
+KvCache& cache_of(Decoder& rank) {
+    return rank.cache();
+}
+
+KvCache& states_of(Decoder& rank) {
+    if (!rank.states()) {
+        throw std::runtime_error("there are no slots for states yet");
+    }
+    return *rank.states();
+}
+
+size_t page_bytes(const Decoders& ranks, MemoryOf memory) {
+    return std::accumulate(ranks.begin(), ranks.end(), size_t{0},
+                           [&](size_t sum, const auto& rank) { return sum + memory(*rank).block_bytes(); });
+}
+
+void read_page(const Decoders& ranks, MemoryOf memory, int block, char* to) {
+    for (const auto& rank : ranks) {
+        memory(*rank).read(block, to);
+        to += memory(*rank).block_bytes();
+    }
+}
+
+void write_page(const Decoders& ranks, MemoryOf memory, int block, const char* from) {
+    for (const auto& rank : ranks) {
+        memory(*rank).write(block, from);
+        from += memory(*rank).block_bytes();
+    }
 }
 
 }  // namespace
@@ -42,6 +76,12 @@ Decoder& ShardedDecoder::only() {
     return first();
 }
 
+void ShardedDecoder::require_in_step() const {
+    if (!are_in_step_) {
+        throw std::runtime_error("a pass has failed on one of the devices that hold the model");
+    }
+}
+
 /// All ranks record the same shapes, since those that run first wait for each other.
 int ShardedDecoder::record_passes(int max_rows, int max_blocks, double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -68,6 +108,8 @@ Pass ShardedDecoder::forward(const Batch& batch) {
     if (ranks_.size() == 1) {
         return first().forward(batch);
     }
+    const std::lock_guard lock(changing_);
+    require_in_step();
     for (const auto& rank : ranks_) {
         rank->place(batch, used_blocks(batch));
     }
@@ -76,40 +118,51 @@ Pass ShardedDecoder::forward(const Batch& batch) {
 }
 
 int ShardedDecoder::add_adapter(float scale, const std::vector<AdapterUpdate>& updates) {
+    const std::lock_guard lock(changing_);
     int number = 0;
-    for (const auto& rank : ranks_) {
-        number = rank->adapters().add(scale, updates);
+    for (auto rank = ranks_.begin(); rank != ranks_.end(); ++rank) {
+        try {
+            number = (*rank)->adapters().add(scale, updates);
+        } catch (...) {  // those before have it already
+            std::for_each(ranks_.begin(), rank,
+                          [&](const auto& before) { before->adapters().remove(number); });
+            throw;
+        }
     }
     return number;
 }
 
+void ShardedDecoder::remove_adapter(int number) {
+    const std::lock_guard lock(changing_);
+    each([&](Decoder& rank) { rank.adapters().remove(number); });
+}
+
 size_t ShardedDecoder::block_bytes() const {
-    return std::accumulate(ranks_.begin(), ranks_.end(), size_t{0},
-                           [](size_t sum, const auto& rank) { return sum + rank->cache().block_bytes(); });
+    return page_bytes(ranks_, cache_of);
 }
 
 void ShardedDecoder::read_block(int block, char* to) const {
-    for (const auto& rank : ranks_) {
-        rank->cache().read(block, to);
-        to += rank->cache().block_bytes();
-    }
+    read_page(ranks_, cache_of, block, to);
 }
 
 void ShardedDecoder::write_block(int block, const char* from) {
-    for (const auto& rank : ranks_) {
-        rank->cache().write(block, from);
-        from += rank->cache().block_bytes();
-    }
+    write_page(ranks_, cache_of, block, from);
 }
 
-int64_t ShardedDecoder::weight_bytes() const {
-    return std::accumulate(ranks_.begin(), ranks_.end(), int64_t{0},
-                           [](int64_t sum, const auto& rank) { return sum + rank->weight_bytes(); });
+size_t ShardedDecoder::state_bytes() const {
+    return page_bytes(ranks_, states_of);
 }
 
-int64_t ShardedDecoder::kv_bytes_per_token() const {
-    return std::accumulate(ranks_.begin(), ranks_.end(), int64_t{0},
-                           [](int64_t sum, const auto& rank) { return sum + rank->kv_bytes_per_token(); });
+void ShardedDecoder::read_state(int slot, char* to) const {
+    read_page(ranks_, states_of, slot, to);
+}
+
+void ShardedDecoder::write_state(int slot, const char* from) {
+    write_page(ranks_, states_of, slot, from);
+}
+
+void ShardedDecoder::copy_state(int from, int to) {
+    each([&](Decoder& rank) { states_of(rank).copy(from, to); });
 }
 
 }  // namespace outrider

@@ -23,6 +23,12 @@ std::string problem_of_layer(const DecoderConfig& config, int index, int count) 
         problem = problem_of(layer.num_kv_heads ? name + "num_kv_heads" : "num_kv_heads",
                              layer.num_kv_heads.value_or(config.num_kv_heads), count);
     }
+    if (layer.kind == LayerKind::attention && problem.empty()) {
+        problem = problem_of("num_heads * head_dim", config.attended_size(layer), count * kPair);
+    }
+    if (layer.kind == LayerKind::gated_delta) {  // whose value heads are a multiple of these
+        problem = problem_of(name + "key_heads", layer.delta.key_heads, count);
+    }
     return problem.empty() ? problem_of(layer.mlp_size ? name + "mlp_size" : "intermediate_size",
                                         config.mlp_size(index), count * kPair)
                            : problem;
@@ -30,9 +36,6 @@ std::string problem_of_layer(const DecoderConfig& config, int index, int count) 
 
 /// The first field by which so many devices cannot share the model; empty if they can.
 std::string problem_of(const DecoderConfig& config, int count) {
-    if (config.features) {
-        return "an attached drafter runs on one device";
-    }
     if (config.qk_norm == QkNorm::full) {
         return "qk_norm is \"full\"; it must be \"none\", \"head\" or \"each\"";
     }
@@ -49,6 +52,9 @@ std::string problem_of(const DecoderConfig& config, int count) {
 }  // namespace
 
 void DecoderConfig::validate_ranks(int count) const {
+    if (features) {
+        throw std::invalid_argument("device: an attached drafter has one");
+    }
     const std::string problem = problem_of(*this, count);
     if (problem.empty()) {
         return;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "outrider/decoder/next_rows.h"
+#include "outrider/device/next_rows.h"
 #include "outrider/device/thread_pool.h"
 #include "sampling/run_draws.h"
 #include "sampling/sampling_row.h"

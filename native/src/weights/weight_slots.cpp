@@ -171,9 +171,14 @@ int64_t WeightSlots::vector_bytes() const {
     return total;
 }
 
-MatrixRows WeightSlots::rows_of(const std::string& name) {
-    const Slot& slot = find_matrix(name);
-    return {slot.matrix, slot.first_row, slot.part.size, slot.part.first, slot.part.source_size()};
+std::vector<MatrixRows> WeightSlots::rows_of(const std::string& name) {
+    find_matrix(name);
+    std::vector<MatrixRows> runs;
+    for (const Slot* const slot : find(name)) {
+        runs.push_back(
+            {slot->matrix, slot->first_row, slot->part.size, slot->part.first, slot->part.source_size()});
+    }
+    return runs;
 }
 
 const PackedWeight& WeightSlots::matrix(const std::string& name) {

@@ -64,6 +64,8 @@ class TargetMetrics(Collector):
         add_seconds(own, figures.speculation_seconds)
         add_links(own, self._find_links(), stats)
         _add_steps(own, figures)
+        devices = {(str(rank), name): 1 for rank, name in enumerate(self._engine.facts.config.devices)}
+        own.gauge("device_info", "The devices that hold the model together, as labels.", devices, "rank", "device")
         text = "KV blocks that are owned, free but cached, and empty."
         own.gauge("kv_blocks", text, figures.blocks, "state")
         text = "Tokens in the prefix cache that were computed again, since no state of the layers was kept after them."

@@ -32,7 +32,7 @@ def write_server_info(models: TargetModels, version: str, instance_id: str) -> o
         instance_id=instance_id,
         supported_models=[model.name for model in models.all if model.name],
         parallelism=openengine_pb2.ParallelismInfo(
-            tensor_parallel_size=1,
+            tensor_parallel_size=len(models.first.config.devices),
             pipeline_parallel_size=1,
             data_parallel_size=1,
             data_parallel_rank=0,

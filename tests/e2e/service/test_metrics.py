@@ -136,7 +136,19 @@ def test_the_metrics_page_lists_the_served_metrics(told: ToldPair, told_load: ob
     assert rows == served
 
 
-OPEN_LABELS = {"draft", "caller", "lora", "position", "le", "block_size", "num_gpu_blocks", "method", "code"} | {
+OPEN_LABELS = {
+    "device",
+    "rank",
+    "draft",
+    "caller",
+    "lora",
+    "position",
+    "le",
+    "block_size",
+    "num_gpu_blocks",
+    "method",
+    "code",
+} | {
     "max_lora",
     "running_lora_adapters",
     "waiting_lora_adapters",

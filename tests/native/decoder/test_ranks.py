@@ -13,8 +13,8 @@ import pytest
 
 from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm
 from services.engine.config import WEIGHT_FORMATS
-from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
-from services.engine.decoder.native.testing import poison
+from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError, ReadProbe, isas
+from services.engine.decoder.native.testing import poison, poison_states
 from tests.native.drafting.test_features import BOUNDARIES, DRAFTER
 from tests.native.harness.devices import count_replays, emulated_device, make_device, needs_emulation, on_cuda
 from tests.native.harness.random_adapters import random_updates
@@ -58,6 +58,7 @@ def divisible(config: ModelConfig, ranks: int) -> ModelConfig:
 SHARED: Mapping[str, ModelConfig] = {
     name: config for name, config in {**MODELS, **EXPERT_MODELS}.items() if config.qk_norm is not QkNorm.FULL
 }
+STATE_LAYER = STATEFUL.layers[0]
 LARGER = divisible(replace(PLAIN, vocab_size=151, num_kv_heads=4, num_heads=8), MOST_RANKS)
 
 
@@ -115,6 +116,35 @@ def test_adapters_change_several_devices_as_one(device_name, weight_format):
     assert not same_bits(logits[0][:3], logits[1])
 
 
+@needs_emulation
+def test_an_adapter_is_on_all_devices_or_on_none():
+    config, tokens = divisible(PLAIN, 2), random_tokens(divisible(PLAIN, 2), 1, 30)
+    where = [emulated_device(1), emulated_device(1, memory=64)]
+    several = PagedDecoder(config, where, "bf16", tokens=tokens)
+    one = PagedDecoder(config, emulated_device(1), "bf16", tokens=tokens)
+    rows = [(0, position) for position in range(30)]
+    several.forward(rows)  # allocates its buffers
+    probe = ReadProbe(where[1], where[1].memory[0] - (1 << 17))
+    with pytest.raises(DeviceError, match="too little memory"):
+        several.decoder.add_adapter(0.5, random_updates(config, rank=256))
+    del probe
+    updates = random_updates(config, rank=9, seed=1)
+    assert several.decoder.add_adapter(0.5, updates) == one.decoder.add_adapter(0.5, updates) == 0
+    several.batch.adapters[:] = one.batch.adapters[:] = [0]
+    assert same_bits(several.forward(rows), one.forward(rows))
+
+
+@needs_emulation
+def test_devices_that_are_out_of_step_compute_no_more():
+    config = divisible(PLAIN, 2)
+    small = [emulated_device(1, block_memory=60) for _ in range(2)]  # a product's launch fails on both
+    several = PagedDecoder(config, small, "bf16", tokens=random_tokens(config, 1, LENGTH))
+    with pytest.raises(DeviceError, match="too much shared memory"):
+        several.forward([(0, 0)])
+    with pytest.raises(RuntimeError, match=r"^a pass has failed on one of the devices that hold the model$"):
+        several.forward([(0, 0)])
+
+
 @on_cuda
 def test_pages_of_several_devices_hold_all_heads(device_name):
     config = divisible(PLAIN, 2)
@@ -125,7 +155,7 @@ def test_pages_of_several_devices_hold_all_heads(device_name):
     decoder, table = paged.decoder, paged.batch.block_tables[0].tolist()
     alone = Decoder(make_device(device_name, 1), DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
     assert decoder.block_bytes == alone.block_bytes
-    assert decoder.kv_bytes_per_token == alone.kv_bytes_per_token
+    assert 2 * decoder.kv_bytes_per_token == alone.kv_bytes_per_token
     pages = [np.empty(decoder.block_bytes, np.uint8) for _ in table]
     for block, page in zip(table, pages, strict=True):
         decoder.read_block(block, page)
@@ -139,13 +169,36 @@ def test_pages_of_several_devices_hold_all_heads(device_name):
 
 
 @on_cuda
-def test_states_are_on_every_device(device_name):
+@pytest.mark.parametrize("weight_format", ["f32", "bf16", "int4"])
+def test_several_devices_carry_the_states_of_one(device_name, weight_format):
     config = divisible(STATEFUL, 2)
     tokens = random_tokens(config, 1, 60)[0].tolist()
-    one = StatefulDecoder(config, make_device(device_name, 1)).forward({0: (tokens, 60)})[0]
-    several = StatefulDecoder(config, devices(device_name, 2))
-    parts = [several.forward({0: (tokens[first : first + 20], 20)})[0] for first in (0, 20, 40)]
-    assert same_bits(np.concatenate(parts), one)
+    one = StatefulDecoder(config, make_device(device_name, 1), weight_format).forward({0: (tokens, 60)})[0]
+    several = StatefulDecoder(config, devices(device_name, 2), weight_format)
+    first = several.forward({0: (tokens[:20], 14)})[0]  # six rows of it may be rejected
+    several.accept(0, 6)
+    page = np.zeros(DecoderConfig(config).state_bytes(several.ring_rows), np.uint8)
+    slot, other = several.sequences[0].slot, 1 - several.sequences[0].slot
+    several.decoder.read_state(slot, page)
+    poison_states(several.decoder, [0, 1])
+    several.decoder.write_state(other, page)
+    several.decoder.copy_state(other, slot)
+    parts = [several.forward({0: (tokens[begin : begin + 20], 20)})[0] for begin in (20, 40)]
+    assert same_bits(np.concatenate([first, *parts]), one)
+
+
+@on_cuda
+def test_adapters_change_states_of_several_devices_as_of_one(device_name):
+    config, logits = divisible(STATEFUL, 2), []
+    tokens = random_tokens(config, 1, 30)[0].tolist()
+    names = ("delta_qkv", "delta_z", "delta_a", "delta_out", "o")
+    for where in (devices(device_name, 1), devices(device_name, 2)):
+        decoder = StatefulDecoder(config, where, "bf16")
+        number = decoder.decoder.add_adapter(0.5, random_updates(config, rank=9, names=names))
+        logits.append(decoder.forward({0: (tokens, 30)}, adapter=number)[0])
+    plain = StatefulDecoder(config, devices(device_name, 1), "bf16").forward({0: (tokens, 30)})[0]
+    assert same_bits(logits[1], logits[0])
+    assert not same_bits(logits[0], plain)
 
 
 @on_cuda
@@ -183,7 +236,7 @@ def test_recorded_passes_of_several_devices_are_replayed():
     logits = np.concatenate([several.forward(part) for part in (rows[:16], rows[16:31], rows[31:32])])
     assert count_replays() - before == 3 * 2
     assert same_bits(logits, expected[:32])
-    assert same_bits(several.forward(rows), expected)  # for which memory moves, so that recordings are of no use
+    assert same_bits(several.forward(rows), expected)  # for which memory moves
     assert same_bits(several.forward(rows[:1]), expected[:1])
 
 
@@ -209,7 +262,7 @@ def test_each_device_holds_its_part_of_the_weights(device_name):
     config = divisible(PLAIN, 2)
     hidden = config.hidden_size
     norms = (2 * len(config.layers) + 1) * hidden * 4  # which both have
-    assert bytes_of(2, config) == bytes_of(1, config) + norms
+    assert 2 * (bytes_of(2, config) - norms) == bytes_of(1, config) - norms
 
 
 @on_cuda
@@ -222,6 +275,11 @@ def test_each_device_holds_its_part_of_the_weights(device_name):
         ({"intermediate_size": 100}, 4, "intermediate_size is 100; it must be a multiple of 8 on 4 devices"),
         ({"layers": (Attention(mlp_size=98),) * 2}, 4, "layers[0].mlp_size is 98; it must be a multiple of 8"),
         ({"layers": (Attention(num_kv_heads=1),) * 2}, 2, "layers[0].num_kv_heads is 1; it must be a multiple of 2"),
+        (
+            {"layers": (replace(STATE_LAYER, key_heads=2),) * 2},
+            4,
+            "layers[0].key_heads is 2; it must be a multiple of 4",
+        ),
         ({"qk_norm": QkNorm.FULL}, 2, 'qk_norm is "full"; it must be "none", "head" or "each" on 2 devices'),
         ({}, 9, "the number of devices is 9; it must be in 1 ... 8"),
         ({}, 0, "the number of devices is 0; it must be in 1 ... 8"),
@@ -231,6 +289,21 @@ def test_a_model_that_cannot_be_divided_is_refused_by_the_field(device_name, cha
     config = replace(divisible(PLAIN, 4), **change)
     with pytest.raises(ValueError, match=re.escape(message)):
         Decoder(devices(device_name, ranks), DecoderConfig(config), weights="bf16", kv="bf16")
+
+
+@on_cuda
+def test_a_device_cannot_be_two_ranks(device_name):
+    device = make_device(device_name, 1)
+    with pytest.raises(ValueError, match=r"^devices: the same one is given twice$"):
+        Decoder([device, device], DecoderConfig(divisible(PLAIN, 2)), weights="bf16", kv="bf16")
+
+
+@on_cuda
+def test_a_head_is_on_the_first_device_of_its_target(device_name):
+    several = devices(device_name, 2)
+    target = Decoder(several, DecoderConfig(divisible(PLAIN, 2)), weights="bf16", kv="bf16")
+    with pytest.raises(ValueError, match=r"^device: must be that of the target, or the first one$"):
+        Decoder(several[1], DecoderConfig(DRAFTER), weights="bf16", kv="bf16", target=target)
 
 
 def test_cpus_do_not_divide_a_model():

@@ -57,14 +57,14 @@ class StatefulDecoder:
         ]
 
     def forward(
-        self, runs: Mapping[int, tuple[list[int], int]], kept: tuple[int, int] | None = None
+        self, runs: Mapping[int, tuple[list[int], int]], kept: tuple[int, int] | None = None, adapter: int = -1
     ) -> dict[int, NDArray[np.float32]]:
         """Run one pass over the next tokens of sequences; of each the first rows, as many as the number beside, are
         certain. The logits of all rows.  # [rows, vocab] for each sequence
         """
         self._batch.clear()
         for index, (token_ids, num_certain) in runs.items():
-            self._append(index, token_ids, num_certain, num_logits=len(token_ids), kept=kept)
+            self._append(index, token_ids, num_certain, num_logits=len(token_ids), kept=kept, adapter=adapter)
         logits = self.decoder.forward(self._batch).logits.numpy()
         ends = np.cumsum([len(token_ids) for token_ids, _ in runs.values()])
         for index, (_, num_certain) in runs.items():
@@ -102,6 +102,7 @@ class StatefulDecoder:
         *,
         num_logits: int,
         kept: tuple[int, int] | None = None,
+        adapter: int = -1,
     ) -> None:
         sequence = self.sequences[index]
         self._batch.append(
@@ -109,6 +110,7 @@ class StatefulDecoder:
             position=sequence.computed,
             blocks=sequence.blocks,
             num_logits=num_logits,
+            adapter=adapter,
             slot=sequence.slot,
             state_position=sequence.state,
             certain=sequence.computed + num_certain,

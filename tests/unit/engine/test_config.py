@@ -138,13 +138,24 @@ def test_a_device_that_is_not_there_is_refused(device):
 @pytest.mark.parametrize("device", ["cuda:0,cuda:0", "cuda:0,cpu", "cpu,cpu", "cuda:1,cuda:0,cuda:1"])
 def test_several_devices_are_different_gpus(device, monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
-    with pytest.raises(ConfigError, match=f"^device is '{device}'; several must be different GPUs$"):
+    with pytest.raises(ConfigError, match=f"^device is '{device}'; several must be different GPUs, at most 8$"):
         make_config(device=device)
     with pytest.raises(ConfigError, match=r"^device is 'cuda:0,cuda:2'; it must be one of cpu, cuda:0, cuda:1"):
         make_config(device="cuda:0,cuda:2")
 
 
+def test_several_gpus_load_their_kernels_at_the_start(monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "")  # which is restored after the test
+    monkeypatch.delenv("CUDA_MODULE_LOADING")
+    make_config(device="cuda:1")
+    assert "CUDA_MODULE_LOADING" not in os.environ
+    make_config(device="cuda:0,cuda:1")
+    assert os.environ["CUDA_MODULE_LOADING"] == "EAGER"
+
+
 def test_several_gpus_share_each_block(monkeypatch):
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
     one, two = make_config(device="cuda:1"), make_config(device="cuda:1,cuda:0")
     assert (one.devices, two.devices) == (("cuda:1",), ("cuda:1", "cuda:0"))

@@ -19,14 +19,14 @@
 #include "outrider/decoder/layer_inputs.h"
 #include "outrider/decoder/linear.h"
 #include "outrider/decoder/markov_head.h"
-#include "outrider/decoder/next_rows.h"
 #include "outrider/decoder/pass.h"
-#include "outrider/decoder/ranks.h"
 #include "outrider/decoder/short_head.h"
 #include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/next_rows.h"
 #include "outrider/device/pass_recorder.h"
+#include "outrider/device/ranks.h"
 
 namespace outrider {
 

@@ -170,11 +170,13 @@ struct DecoderConfig {
     }
     /// The shape of the layers with the gated delta rule, which is the same for all; empty if there are none.
     DeltaShape delta_shape() const;
+    /// The rank's heads of it.
+    DeltaShape own_delta_shape() const;
     /// The shape of the layers with latent attention, which is the same for all; empty if there are none.
     LatentShape latent_shape() const;
-    /// The bytes that all layers together keep of one position.
+    /// The bytes that all layers of the rank together keep of one position.
     int64_t position_bytes(KvFormat format) const;
-    /// The bytes of one sequence's states, in all layers together.
+    /// The bytes of one sequence's states on the rank, in all layers together.
     int64_t state_bytes(int ring_rows) const;
     /// How an attached drafter predicts several tokens in one pass; null if it does not.
     const FeatureBlock* block() const { return features && features->block ? &*features->block : nullptr; }

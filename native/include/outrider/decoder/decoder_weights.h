@@ -70,9 +70,9 @@ class DecoderWeights {
     WeightSlots& slots() { return slots_; }
     const WeightSlots& slots() const { return slots_; }
 
-    /// Returns the rows of a layer's matrix that multiplies all rows of a pass. Throws std::invalid_argument
-    /// if the name is not such a matrix.
-    MatrixRows find_linear(const std::string& name);
+    /// Returns the rows of a layer's matrix that multiplies all rows of a pass, in one or more runs. Throws
+    /// std::invalid_argument if the name is not such a matrix.
+    std::vector<MatrixRows> find_linear(const std::string& name);
 
     /// The number of bytes of weights that a pass over one row must read.
     int64_t bytes() const;

@@ -18,17 +18,16 @@ class Linear;
 
 /// The weights of one layer.
 struct DeltaWeights {
-    FusedWeight projection;          // queries, keys and values
-    FusedWeight opening;             // the output's gates
-    FusedWeight gates;               // the rate, then the decay, of each value head
-    DeviceBuffer<float> taps;        // [taps, channels]
+    FusedWeight projection;    // queries, keys and values, of the rank's heads, as all else but the output
+    FusedWeight opening;       // the output's gates
+    FusedWeight gates;         // the rate, then the decay, of each value head
+    DeviceBuffer<float> taps;  // [taps, channels]
     DeviceBuffer<float> decay_log;   // [value_heads]
     DeviceBuffer<float> decay_bias;  // [value_heads]
     DeviceBuffer<float> norm;        // [value_dim]
     FusedWeight output;
 
-    void add(WeightBuilder& builder, const DecoderConfig& config, const DeltaShape& shape,
-             const std::string& prefix);
+    void add(WeightBuilder& builder, const DecoderConfig& config, const std::string& prefix);
 };
 
 /// The states of a pass's sequences, and the rows that each state's ring keeps.
@@ -52,15 +51,16 @@ class DeltaMixer {
 
   private:
     std::shared_ptr<Device> device_;
-    DeltaShape shape_;
+    DeltaShape shape_;  // of the rank
     int hidden_size_;
+    int all_values_;  // of all ranks' heads
     float eps_;
     DeviceBuffer<float> projected_;  // [rows, channels]
     DeviceBuffer<float> opened_;     // [rows, value_size], the output's gates
     DeviceBuffer<float> gates_;      // [rows, 2 * value_heads]
     DeviceBuffer<float> mixed_;      // [rows, value_size]
     DeviceBuffer<float> scratch_;    // of the rule
-    ActivationBuffer normed_;        // [rows, value_size]
+    ActivationBuffer normed_;        // [rows, value_size of all ranks]
 };
 
 }  // namespace outrider

@@ -8,9 +8,9 @@
 #include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/expert_weights.h"
-#include "outrider/decoder/ranks.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/ranks.h"
 
 namespace outrider {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "outrider/decoder/adapters.h"
-#include "outrider/decoder/ranks.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/ranks.h"
 #include "outrider/weights/fused_weight.h"
 
 namespace outrider {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@
 namespace outrider {
 
 /// Each device, a rank, has a decoder with its part of the matrices and of the KV heads, and computes its own outputs
-/// from all inputs, so that no sum is divided. Logits are on the first device. What is not divided, as norms, states and
-/// short convolutions, every rank has and computes. Functions throw as those of Decoder do.
+/// from all inputs, so that no sum is divided. Logits are on the first device. What is not divided, as norms, short
+/// convolutions and attention to latent vectors, every rank has and computes. Functions throw as those of Decoder do.
 class ShardedDecoder {
   public:
     /// An attached drafter is on one device, the first of its target's. Throws std::invalid_argument, too, for a number of
@@ -40,27 +41,37 @@ class ShardedDecoder {
     int record_passes(int max_rows, int max_blocks, double seconds);
     Pass forward(const Batch& batch);
 
-    /// The same number on every rank.
+    /// Adds the adapter to every rank, or to none; the number is the same on all.
     int add_adapter(float scale, const std::vector<AdapterUpdate>& updates);
+    void remove_adapter(int number);
 
     /// The bytes of a block of all ranks, which follow each other in a page.
     size_t block_bytes() const;
     void read_block(int block, char* to) const;
     void write_block(int block, const char* from);
-
-    /// Over all ranks.
-    int64_t weight_bytes() const;
-    int64_t kv_bytes_per_token() const;
+    /// The same for states. Throw std::runtime_error before these are allocated.
+    size_t state_bytes() const;
+    void read_state(int slot, char* to) const;
+    void write_state(int slot, const char* from);
+    void copy_state(int from, int to);
 
   private:
-    /// Calls body(decoder) for all ranks at the same time: on the emulation their passes wait for one another.
+    /// Calls body(decoder) for all ranks at the same time, as their passes wait for one another. After an exception they
+    /// may be out of step for good, so that later calls throw std::runtime_error.
     template <typename Body>
     void at_once(const Body& body) {
+        require_in_step();
+        are_in_step_ = false;
         pool_.parallel_for(static_cast<int64_t>(ranks_.size()), [&](int64_t rank) { body(*ranks_[rank]); });
+        are_in_step_ = true;
     }
+    void require_in_step() const;
 
     std::vector<std::unique_ptr<Decoder>> ranks_;
     ThreadPool pool_;
+    bool are_in_step_ = true;
+    std::mutex
+        changing_;  // adapters; and several devices compute meanwhile nothing that could wait for an allocation
 };
 
 }  // namespace outrider

@@ -10,9 +10,9 @@
 #include "outrider/decoder/activation_buffer.h"
 #include "outrider/decoder/batch.h"
 #include "outrider/decoder/decoder_config.h"
-#include "outrider/decoder/next_rows.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "outrider/device/next_rows.h"
 #include "outrider/device/pass_recorder.h"
 
 namespace outrider {

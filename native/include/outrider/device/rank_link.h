@@ -25,7 +25,7 @@ struct Rank {
     }
 };
 
-/// Rows of which each rank has computed its range of the columns; afterwards it has all of them.
+/// Rows with columns of all ranks, where each has computed its own; afterwards it has all of them.
 struct ExchangeColumns {
     void* data = nullptr;    // [rows, stride]
     size_t value_bytes = 0;  // of one value: 2 or 4
@@ -34,7 +34,7 @@ struct ExchangeColumns {
     int rows = 0;
     bool only_first = false;  // only the first rank needs those of the others
 
-    size_t bytes() const { return static_cast<size_t>(rows) * width * value_bytes; }
+    size_t row_bytes() const { return static_cast<size_t>(width) * value_bytes; }
 };
 
 /// All ranks enqueue the same exchanges in the same order. Each waits on its device for the others, not on the host.
@@ -42,10 +42,12 @@ class RankLink {
   public:
     virtual ~RankLink() = default;
 
-    /// Makes room for exchanges of so many bytes, on all ranks; no rank may be enqueueing a pass. Returns whether the
-    /// memory has moved since this rank's last call.
+    /// Makes room for exchanges of rows of so many bytes together, on all ranks; more rows are exchanged one part after
+    /// another. All ranks must have enqueued the same passes. Returns whether the memory has moved since this rank's
+    /// last call.
     virtual bool reserve(size_t bytes) = 0;
-    /// Throws std::invalid_argument unless the ranks' ranges begin at multiples of four bytes.
+    /// Throws std::invalid_argument unless the ranks' ranges begin at multiples of four bytes, std::logic_error if there
+    /// is no room for a row.
     virtual void exchange(const ExchangeColumns& op) = 0;
 };
 

@@ -35,8 +35,8 @@
 #include <vector>
 
 #include "outrider/decoder/logits.h"
-#include "outrider/decoder/next_rows.h"
 #include "outrider/device/device.h"
+#include "outrider/device/next_rows.h"
 #include "outrider/sampling/sampling_state.h"
 
 namespace outrider {

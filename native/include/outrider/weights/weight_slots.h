@@ -69,8 +69,8 @@ class WeightSlots {
     int64_t vector_bytes() const;
     /// Throws std::invalid_argument if the name is not a matrix.
     const PackedWeight& matrix(const std::string& name);
-    /// Returns the rows that hold a matrix; throws std::invalid_argument likewise.
-    MatrixRows rows_of(const std::string& name);
+    /// Returns the runs of rows that hold a matrix; throws std::invalid_argument likewise.
+    std::vector<MatrixRows> rows_of(const std::string& name);
 
   private:
     /// The destination of a weight: rows of a packed matrix, or a float32 vector.

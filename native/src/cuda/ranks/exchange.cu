@@ -16,14 +16,14 @@ namespace {
 template <int kWords>
 struct ExchangedColumns {
     static constexpr int kThreads = 512;
-    static constexpr int kBlocksPerMultiprocessor = 1;
+    static constexpr int kBlocksPerMultiprocessor = 2;
     using Word = Words<kWords>;
 
     char* data;
     int64_t stride;             // bytes
     int64_t width;              // bytes
     int first[kMostRanks + 1];  // words of a row
-    int rows;
+    uint32_t rows;
     bool only_first;
     Mailboxes boxes;
 
@@ -38,7 +38,7 @@ struct ExchangedColumns {
         block.synchronize();
         const int peer = block.thread;
         const bool has_peer = peer < boxes.rank.count && peer != own;
-        const auto place = [&](int rank) { return rank * kExchangeBlocks + block.index; };
+        const auto place = [&](int rank) { return rank * boxes.blocks + block.index; };
         if (has_peer) {
             signal_peer(boxes.turns[peer] + place(own), turn);
         }
@@ -88,10 +88,10 @@ struct ExchangedColumns {
     /// Calls visit(row, byte in the row) for this thread's words of a rank's columns.
     template <typename Visit>
     __device__ void for_words(const Block& block, int rank, const Visit& visit) const {
-        const int each = first[rank + 1] - first[rank];
-        const int64_t count = int64_t{rows} * each;
-        for (int64_t i = block.index * kThreads + block.thread; i < count; i += kExchangeBlocks * kThreads) {
-            const int64_t row = i / each;
+        const auto each = static_cast<uint32_t>(first[rank + 1] - first[rank]);
+        const uint32_t count = rows * each;
+        for (uint32_t i = block.index * kThreads + block.thread; i < count; i += boxes.blocks * kThreads) {
+            const uint32_t row = i / each;
             visit(row, (first[rank] + i - row * each) * static_cast<int64_t>(sizeof(Word)));
         }
     }
@@ -119,13 +119,13 @@ void launch_exchange(const Stream& stream, const ExchangeColumns& op, const Mail
                                     .stride = op.stride * bytes,
                                     .width = op.width * bytes,
                                     .first = {},
-                                    .rows = op.rows,
+                                    .rows = static_cast<uint32_t>(op.rows),
                                     .only_first = op.only_first,
                                     .boxes = boxes};
     for (int index = 0; index <= boxes.rank.count; ++index) {
         kernel.first[index] = static_cast<int>(first_byte(op, boxes.rank, index) / (4 * kWords));
     }
-    for_each_block(stream, kExchangeBlocks, 0, kernel);
+    for_each_block(stream, boxes.blocks, 0, kernel);
     if (boxes.are_on_one_gpu) {
         stream.hold_next();  // waiting blocks of the next kernel would take the room of a peer's exchange
     }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "cuda/ranks/exchange.h"
@@ -26,10 +25,10 @@ class RankGroup {
     /// Throws std::invalid_argument unless the devices are alike and can reach each other's memory.
     explicit RankGroup(std::vector<RankDevice> devices);
 
-    const Stream& stream(int rank) const { return *devices_[rank].stream; }
     /// Makes room for exchanges of so many bytes; returns how often the memory has moved.
     int reserve(size_t bytes);
-    Mailboxes boxes_of(int rank) const;
+    /// Exchanges as many rows at once as there is room for.
+    void exchange(int rank, const ExchangeColumns& op) const;
 
   private:
     /// One rank's memory.
@@ -39,12 +38,13 @@ class RankGroup {
         DeviceBuffer<uint32_t> own_turns;
     };
 
+    Mailboxes boxes_of(int rank) const;
+
     std::vector<RankDevice> devices_;
     std::vector<Mailbox> mailboxes_;
     size_t half_bytes_ = 0;
     bool are_on_one_gpu_ = false;
     int moves_ = 0;
-    std::mutex reserving_;
 };
 
 /// The links of all ranks, which share the group.

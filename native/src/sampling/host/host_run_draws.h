@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "outrider/decoder/next_rows.h"
+#include "outrider/device/next_rows.h"
 #include "sampling/row_sampler.h"
 #include "sampling/run_draws.h"
 

@@ -84,8 +84,8 @@ class DecoderConfig:
         Raises ValueError for less than one rank or more than 8.
         """
 
-    def state_bytes(self, ring_rows: int) -> int:
-        """Return the bytes of one sequence's states in all layers, with rings of so many rows."""
+    def state_bytes(self, ring_rows: int, ranks: int = 1) -> int:
+        """Return the bytes of one sequence's states in all layers, with rings of so many rows, likewise."""
 
 @final
 class Batch:
@@ -349,9 +349,10 @@ class Decoder:
     def num_blocks(self) -> int: ...
     @property
     def weight_bytes(self) -> int:
-        """The bytes of weights that a pass over one row must read."""
+        """The bytes of weights that a pass over one row must read, on each of several devices."""
     @property
-    def kv_bytes_per_token(self) -> int: ...
+    def kv_bytes_per_token(self) -> int:
+        """Likewise."""
 
 @final
 class NoiseIds:

@@ -46,6 +46,7 @@ def state_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]]
     for field in ("key_heads", "value_heads", "key_dim", "value_dim", "taps"):
         yield f"DecoderConfig.layers.{field}", lambda number, field=field: _configure(field, number)  # type: ignore[misc]
     yield "DecoderConfig.state_bytes.ring_rows", lambda number: DecoderConfig(_MODEL).state_bytes(number)
+    yield "DecoderConfig.state_bytes.ranks", lambda number: DecoderConfig(_MODEL).state_bytes(_RING_ROWS, number)
     yield "DecoderConfig.position_bytes.ranks", lambda number: DecoderConfig(_MODEL).position_bytes("bf16", number)
     for field in ("slot", "state_position", "certain"):
         yield f"Batch.append.{field}", lambda number, field=field: forward(**{field: number})  # type: ignore[misc]

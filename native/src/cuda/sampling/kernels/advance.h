@@ -5,7 +5,7 @@
 
 #include "cuda/runtime/stream.h"
 #include "cuda/sampling/kernels/draw_batch.h"
-#include "outrider/decoder/next_rows.h"
+#include "outrider/device/next_rows.h"
 
 namespace outrider::cuda {
 
