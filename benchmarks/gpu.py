@@ -116,7 +116,8 @@ class _Passes:
         batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_logits=1)
         seconds = self._pass_seconds(model, batch)
         shape = model.checkpoint.config
-        num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # only one row has logits
+        head = 2 * shape.vocab_size * shape.hidden_size // model.decoder.num_ranks  # only one row has logits
+        num_bytes = model.decoder.weight_bytes - head  # of each device
         operations = num_bytes * rows  # two for each weight, which has two bytes
         return {"seconds": seconds, "tokens_per_second": rows / seconds, "share": operations / seconds / matrix_rate}
 

@@ -266,6 +266,8 @@ void register_decoder(py::module_& module) {
         .def("read_state", &read_state, py::arg("slot"), py::arg("page").noconvert())
         .def("write_state", &write_state, py::arg("slot"), py::arg("page").noconvert())
         .def_property_readonly("block_bytes", &ShardedDecoder::block_bytes)
+        .def_property_readonly("num_ranks",
+                               [](const ShardedDecoder& decoder) { return decoder.ranks().size(); })
         .def_property_readonly(
             "num_blocks", [](const ShardedDecoder& decoder) { return decoder.first().cache().num_blocks(); })
         .def_property_readonly("weight_bytes",

@@ -9,7 +9,10 @@ from services.engine.decoder.native import Decoder
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The least work of a pass over one sequence; a multiplication with its addition counts as two operations."""
+    """The least work of a pass over one sequence, of each device if there are several.
+
+    A multiplication with its addition counts as two operations.
+    """
 
     bytes: int  # of weights, keys and values, each read once; of experts, those of one token; of a state, twice
     products: int  # operations of products with weights
@@ -18,11 +21,12 @@ class Work:
     @classmethod
     def of(cls, decoder: Decoder, config: ModelConfig, *, position: int, rows: int, num_logits: int) -> "Work":
         """Return the work of rows from `position` on, `num_logits` of them with logits."""
-        head = config.vocab_size * config.hidden_size
+        head, ranks = config.vocab_size * config.hidden_size, decoder.num_ranks
+        states = 2 * _state_bytes(config) // ranks
         return cls(
-            bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token + 2 * _state_bytes(config),
-            products=2 * (rows * count_active_parameters(config) + num_logits * head),
-            attention=4 * config.num_heads * _attended(config, position, rows),
+            bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token + states,
+            products=2 * (rows * count_active_parameters(config) + num_logits * head) // ranks,
+            attention=4 * config.num_heads * _attended(config, position, rows) // ranks,
         )
 
 

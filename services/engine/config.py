@@ -340,11 +340,11 @@ def _gpus() -> list[str]:
 
 def _check_device(device: str) -> None:
     names = device.split(",")
+    if len(names) > 1 and (CPU in names or len(set(names)) < len(names) or len(names) > MOST_RANKS):
+        raise ConfigError(f"device is {device!r}; several must be different GPUs, at most {MOST_RANKS}")
     if len(names) > 1:  # before CUDA is looked at: no kernel must be loaded while one of a GPU waits for another GPU
         os.environ.setdefault(MODULE_LOADING_VARIABLE, "EAGER")
     allowed = [CPU, *_gpus()]
     if not set(names) <= set(allowed):
         reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
         raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
-    if len(names) > 1 and (CPU in names or len(set(names)) < len(names) or len(names) > MOST_RANKS):
-        raise ConfigError(f"device is {device!r}; several must be different GPUs, at most {MOST_RANKS}")

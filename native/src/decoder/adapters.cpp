@@ -58,16 +58,27 @@ void require_shapes(const AdapterUpdate& update, const MatrixRows& place) {
 
 }  // namespace
 
-int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
+PreparedAdapter Adapters::prepare(float scale, const std::vector<AdapterUpdate>& updates) {
     if (!std::isfinite(scale)) {
         throw std::invalid_argument("scale is " + std::to_string(scale) + "; it must be a finite number");
     }
-    auto adapter = std::make_shared<Adapter>();
+    PreparedAdapter prepared;
     for (const AdapterUpdate& update : updates) {
         for (const MatrixRows& place : weights_.find_linear(update.name)) {
             require_shapes(update, place);
-            (*adapter)[place.matrix].push_back(upload(scale, update, place));
+            prepared.updates.push_back(prepare(scale, update, place));
         }
+    }
+    return prepared;
+}
+
+int Adapters::add(const PreparedAdapter& prepared) {
+    auto adapter = std::make_shared<Adapter>();
+    for (const PreparedAdapter::Update& from : prepared.updates) {
+        Update update{.down = upload(from.down), .up = upload(from.up), .weight = from.weight};
+        update.weight.down = update.down.data();
+        update.weight.up = update.up.data();
+        (*adapter)[from.matrix].push_back(std::move(update));
     }
     const std::lock_guard lock(changing_);
     const auto free = std::find(adapters_.begin(), adapters_.end(), nullptr);
@@ -93,22 +104,21 @@ std::shared_ptr<const Adapters::Adapter>& Adapters::at(int number) {
     return adapters_[number];
 }
 
-Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, const MatrixRows& place) {
+PreparedAdapter::Update Adapters::prepare(float scale, const AdapterUpdate& source,
+                                          const MatrixRows& place) const {
     const std::string what = "weight \"" + source.name + "\"";
     const std::vector<float> down = finite_values(what + ": down", source.down);
     const std::vector<float> up = finite_values(what + ": up", source.up);
     const int64_t rank = source.down.shape[0];
     const int64_t inputs = source.down.shape[1];
     const int64_t columns = place.rows;
-    Update update;
-    LowRankWeight& weight = update.weight;
-    weight = {.format = format_,
-              .in_stride = aligned(inputs, kActivationAlignment),
-              .up_stride = aligned(columns, kUpAlignment),
-              .rank = static_cast<int>(aligned(rank, kRankAlignment)),
-              .scale = scale,
-              .first_column = place.first_row,
-              .columns = static_cast<int>(columns)};
+    const LowRankWeight weight = {.format = format_,
+                                  .in_stride = aligned(inputs, kActivationAlignment),
+                                  .up_stride = aligned(columns, kUpAlignment),
+                                  .rank = static_cast<int>(aligned(rank, kRankAlignment)),
+                                  .scale = scale,
+                                  .first_column = place.first_row,
+                                  .columns = static_cast<int>(columns)};
     std::vector<float> padded_down(weight.rank * weight.in_stride);
     std::vector<float> padded_up(weight.rank * weight.up_stride);
     for (int64_t row = 0; row < rank; ++row) {
@@ -119,22 +129,22 @@ Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, cons
             padded_up[place_in_up(weight, row, column)] = up[(place.first_of_weight + column) * rank + row];
         }
     }
-    update.down = upload(padded_down);
-    update.up = upload(padded_up);
-    weight.down = update.down.data();
-    weight.up = update.up.data();
-    return update;
+    return {place.matrix, weight, rounded(padded_down), rounded(padded_up)};
 }
 
-DeviceBuffer<char> Adapters::upload(const std::vector<float>& values) {
-    DeviceBuffer<char> buffer(device_, values.size() * size_of(format_));
+std::vector<char> Adapters::rounded(const std::vector<float>& values) const {
+    std::vector<char> bytes(values.size() * size_of(format_));
     if (format_ == Format::f32) {
-        device_->upload(buffer.data(), values.data(), buffer.size());
-        return buffer;
+        std::memcpy(bytes.data(), values.data(), bytes.size());
+    } else {
+        std::transform(values.begin(), values.end(), reinterpret_cast<uint16_t*>(bytes.data()), to_bf16);
     }
-    std::vector<uint16_t> rounded(values.size());
-    std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
-    device_->upload(buffer.data(), rounded.data(), buffer.size());
+    return bytes;
+}
+
+DeviceBuffer<char> Adapters::upload(const std::vector<char>& bytes) {
+    DeviceBuffer<char> buffer(device_, bytes.size());
+    device_->upload(buffer.data(), bytes.data(), bytes.size());
     return buffer;
 }
 

@@ -12,7 +12,11 @@ namespace {
 
 constexpr size_t kLogitsAtOnce = 16;  // rows, of an exchange between devices
 
-DecoderConfig validated(DecoderConfig config, const Device& device, const DecoderConfig* target) {
+DecoderConfig validated(DecoderConfig config, const Device& device, const DecoderConfig* target,
+                        const Device* of_target) {
+    if (of_target && of_target != &device) {
+        throw std::invalid_argument("device: must be that of the target, or the first one");
+    }
     config.validate(device);
     if (config.features.has_value() != (target != nullptr)) {
         throw std::invalid_argument(
@@ -33,7 +37,8 @@ DecoderConfig validated(DecoderConfig config, const Device& device, const Decode
 Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights,
                  KvFormat kv, const Decoder* target, std::unique_ptr<RankLink> link)
     : device_(std::move(device)),
-      config_(validated(std::move(config), *device_, target ? &target->config_ : nullptr)),
+      config_(validated(std::move(config), *device_, target ? &target->config_ : nullptr,
+                        target ? target->device_.get() : nullptr)),
       kv_(kv),
       target_(target),
       weights_(device_, config_, weights, target ? &target->weights_ : nullptr),
@@ -57,9 +62,6 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
       passes_(device_->make_pass_recorder()) {
-    if (target && target->device_ != device_) {
-        throw std::invalid_argument("device: must be that of the target, or the first one");
-    }
     if (config_.block() && config_.block()->markov_rank > 0) {
         markov_ = std::make_unique<MarkovHead>(device_, weights_.markov(), config_.hidden_size,
                                                device_->activation_format(weights.format));

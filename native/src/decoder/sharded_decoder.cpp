@@ -76,6 +76,10 @@ Decoder& ShardedDecoder::only() {
     return first();
 }
 
+std::unique_lock<std::mutex> ShardedDecoder::hold() {
+    return ranks_.size() > 1 ? std::unique_lock(changing_) : std::unique_lock<std::mutex>();
+}
+
 void ShardedDecoder::require_in_step() const {
     if (!are_in_step_) {
         throw std::runtime_error("a pass has failed on one of the devices that hold the model");
@@ -84,6 +88,7 @@ void ShardedDecoder::require_in_step() const {
 
 /// All ranks record the same shapes, since those that run first wait for each other.
 int ShardedDecoder::record_passes(int max_rows, int max_blocks, double seconds) {
+    const std::unique_lock lock = hold();
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     std::vector<PassShape> shapes;
     for (const auto& rank : ranks_) {
@@ -108,7 +113,7 @@ Pass ShardedDecoder::forward(const Batch& batch) {
     if (ranks_.size() == 1) {
         return first().forward(batch);
     }
-    const std::lock_guard lock(changing_);
+    const std::unique_lock lock = hold();
     require_in_step();
     for (const auto& rank : ranks_) {
         rank->place(batch, used_blocks(batch));
@@ -118,11 +123,13 @@ Pass ShardedDecoder::forward(const Batch& batch) {
 }
 
 int ShardedDecoder::add_adapter(float scale, const std::vector<AdapterUpdate>& updates) {
-    const std::lock_guard lock(changing_);
+    std::vector<PreparedAdapter> prepared;  // while passes run
+    each([&](Decoder& rank) { prepared.push_back(rank.adapters().prepare(scale, updates)); });
+    const std::unique_lock lock = hold();
     int number = 0;
     for (auto rank = ranks_.begin(); rank != ranks_.end(); ++rank) {
         try {
-            number = (*rank)->adapters().add(scale, updates);
+            number = (*rank)->adapters().add(prepared[rank - ranks_.begin()]);
         } catch (...) {  // those before have it already
             std::for_each(ranks_.begin(), rank,
                           [&](const auto& before) { before->adapters().remove(number); });
@@ -133,7 +140,7 @@ int ShardedDecoder::add_adapter(float scale, const std::vector<AdapterUpdate>& u
 }
 
 void ShardedDecoder::remove_adapter(int number) {
-    const std::lock_guard lock(changing_);
+    const std::unique_lock lock = hold();
     each([&](Decoder& rank) { rank.adapters().remove(number); });
 }
 

@@ -156,7 +156,9 @@ void WeightSlots::mark_loaded() {
 std::vector<std::string> WeightSlots::missing() const {
     std::vector<std::string> names;
     for (const Slot& slot : slots_) {
-        if (slot.loaded_rows < slot.shape[0]) {
+        const bool is_named =
+            !names.empty() && names.back() == slot.part.name;  // it may be in several places
+        if (slot.loaded_rows < slot.shape[0] && !is_named) {
             names.push_back(slot.part.name);
         }
     }

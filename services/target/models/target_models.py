@@ -33,9 +33,9 @@ class TargetModels:
         _check_loras(setups)
         for setup in setups:
             check_cpu_option("memory_budget", residency.memory_budget, setup.engine.device)
-            if len(setups) > 1 and len(setup.engine.devices) > 1 and not setup.own_process:
-                # Their exchanges could take each other's room on the GPUs, and wait for ever.
-                raise ConfigError(f"device is {setup.engine.device!r}; without fronts each of several models has one")
+            if len(setups) > 1 and len(setup.engine.devices) > 1:
+                # Each GPU of one would wait for others of it while they compute the other model.
+                raise ConfigError(f"device is {setup.engine.device!r}; several models have one device each")
         self._ended: asyncio.Future[ExitCode] = asyncio.get_running_loop().create_future()
         self.all = tuple(TargetModel(setup, server, availability, self._end) for setup in setups)
         self.first = self.all[0]

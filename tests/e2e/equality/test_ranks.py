@@ -1,6 +1,7 @@
 """A model on several devices, emulated, serves the bytes of one, and its streams go on where one device serves it."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -61,8 +62,10 @@ def test_a_stream_of_two_devices_goes_on_at_one():
             with client.stream(PROMPT, speculation="always", **options(SETTINGS[1])) as stream:
                 chunks = iter(stream)
                 next(chunks)
-                first.close()
-                assert sum(1 for _ in chunks) > 0
+                with ThreadPoolExecutor(1) as pool, several.held():  # so that it gives no more
+                    closing = pool.submit(first.close)
+                    assert sum(1 for _ in chunks) > 0
+                closing.result()
             rest = stream.result
         assert rest.resumed == 1
         assert bytes_of(rest) == bytes_of(expected[1])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from services.engine.checkpoint.model_config import Attention, ModelConfig, QkNorm
-from services.engine.config import WEIGHT_FORMATS
+from services.engine.config import MOST_RANKS, WEIGHT_FORMATS
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError, ReadProbe, isas
 from services.engine.decoder.native.testing import poison, poison_states
 from tests.native.drafting.test_features import BOUNDARIES, DRAFTER
@@ -24,7 +24,6 @@ from tests.native.harness.stateful_decoder import StatefulDecoder
 from tests.native.recurrence.test_gated_delta import MODEL as STATEFUL
 
 LENGTH = 40
-MOST_RANKS = 8
 
 
 def divisible(config: ModelConfig, ranks: int) -> ModelConfig:
@@ -253,6 +252,34 @@ def test_a_refused_batch_leaves_the_devices_in_step(device_name):
     assert same_bits(several.forward(rows), expected)
 
 
+@needs_emulation
+def test_a_pass_that_one_device_cannot_hold_is_run_by_none():
+    config, tokens = divisible(PLAIN, 2), random_tokens(divisible(PLAIN, 2), 1, 200)
+    where = [emulated_device(1), emulated_device(1, memory=64)]
+    several = PagedDecoder(config, where, "bf16", tokens=tokens)
+    one = PagedDecoder(config, emulated_device(1), "bf16", tokens=tokens)
+    rows = [(0, position) for position in range(200)]
+    assert same_bits(several.forward(rows[:2]), one.forward(rows[:2]))
+    probe = ReadProbe(where[1], where[1].memory[0] - (1 << 16))
+    with pytest.raises(DeviceError, match="too little memory"):
+        several.forward(rows[2:])
+    del probe
+    assert same_bits(several.forward(rows[2:]), one.forward(rows[2:]))
+
+
+@on_cuda
+def test_a_pass_without_logits_is_computed_by_all_devices(device_name):
+    config = divisible(PLAIN, 2)
+    tokens = random_tokens(config, 1, 3)
+    logits = []
+    for ranks in (1, 2):
+        paged = PagedDecoder(config, devices(device_name, ranks), "bf16", tokens=tokens)
+        paged.run([(0, 0)], num_logits=0)
+        logits.append(paged.forward([(0, 1), (0, 2)]))
+    assert np.isfinite(logits[0]).all()
+    assert same_bits(logits[1], logits[0])
+
+
 @on_cuda
 def test_each_device_holds_its_part_of_the_weights(device_name):
     def bytes_of(ranks: int, config: ModelConfig) -> int:
@@ -281,8 +308,8 @@ def test_each_device_holds_its_part_of_the_weights(device_name):
             "layers[0].key_heads is 2; it must be a multiple of 4",
         ),
         ({"qk_norm": QkNorm.FULL}, 2, 'qk_norm is "full"; it must be "none", "head" or "each" on 2 devices'),
-        ({}, 9, "the number of devices is 9; it must be in 1 ... 8"),
-        ({}, 0, "the number of devices is 0; it must be in 1 ... 8"),
+        ({}, MOST_RANKS + 1, f"the number of devices is {MOST_RANKS + 1}; it must be in 1 ... {MOST_RANKS}"),
+        ({}, 0, f"the number of devices is 0; it must be in 1 ... {MOST_RANKS}"),
     ],
 )
 def test_a_model_that_cannot_be_divided_is_refused_by_the_field(device_name, change, ranks, message):

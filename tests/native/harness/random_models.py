@@ -237,14 +237,14 @@ class PagedDecoder:
         """The logits of one pass over these rows.  # [rows, vocab]"""
         return self.run(rows).logits.numpy()
 
-    def run(self, rows: Seq[Row]) -> Pass:
-        """One pass over these rows."""
+    def run(self, rows: Seq[Row], num_logits: int | None = None) -> Pass:
+        """One pass over these rows, with the logits of all or of the first ones."""
         batch, count = self.batch, len(rows)
         batch.sequences[:count] = [sequence for sequence, _ in rows]
         batch.positions[:count] = [position for _, position in rows]
         batch.token_ids[:count] = [self.tokens[row] for row in rows]
         batch.logit_rows[:count] = np.arange(count)
-        batch.num_rows = batch.num_logits = count
+        batch.num_rows, batch.num_logits = count, count if num_logits is None else num_logits
         batch.num_sequences = len(self.tokens)
         return self.decoder.forward(batch)
 

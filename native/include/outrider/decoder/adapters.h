@@ -30,16 +30,31 @@ struct AdapterUpdate {
     SourceMatrix up;    // [out_features, rank], its B
 };
 
+/// An adapter in the layout of a device, still in host memory.
+struct PreparedAdapter {
+    /// The low-rank update of a range of a matrix's output columns.
+    struct Update {
+        const PackedWeight* matrix;
+        LowRankWeight weight;
+        std::vector<char> down;
+        std::vector<char> up;
+    };
+    std::vector<Update> updates;
+};
+
 /// Adapters may be added and removed on any thread while another thread runs passes.
 class Adapters {
   public:
     Adapters(std::shared_ptr<Device> device, DecoderWeights& weights, Format format)
         : device_(std::move(device)), weights_(weights), format_(format) {}
 
-    /// Adds an adapter and returns its number; numbers of removed adapters are reused. Throws
-    /// std::invalid_argument, and adds nothing, for a scale that is not finite, for a weight that adapters
-    /// cannot change, and for shapes that do not match the weight.
-    int add(float scale, const std::vector<AdapterUpdate>& updates);
+    /// Throws std::invalid_argument for a scale that is not finite, for a weight that adapters cannot change, and for
+    /// shapes that do not match the weight.
+    PreparedAdapter prepare(float scale, const std::vector<AdapterUpdate>& updates);
+
+    /// Adds an adapter and returns its number; numbers of removed adapters are reused. Throws DeviceError, and adds
+    /// nothing, if there is too little memory.
+    int add(const PreparedAdapter& prepared);
 
     /// Removes an adapter; a pass that has selected it still applies it. Throws std::invalid_argument if
     /// there is no such adapter.
@@ -81,8 +96,9 @@ class Adapters {
     /// Throws std::invalid_argument if there is no such adapter.
     std::shared_ptr<const Adapter>& at(int number);
 
-    Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
-    DeviceBuffer<char> upload(const std::vector<float>& values);
+    PreparedAdapter::Update prepare(float scale, const AdapterUpdate& source, const MatrixRows& place) const;
+    std::vector<char> rounded(const std::vector<float>& values) const;
+    DeviceBuffer<char> upload(const std::vector<char>& bytes);
     void upload_rows();
     void reserve_inner();
 

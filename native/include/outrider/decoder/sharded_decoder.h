@@ -61,17 +61,18 @@ class ShardedDecoder {
     template <typename Body>
     void at_once(const Body& body) {
         require_in_step();
-        are_in_step_ = false;
+        are_in_step_ = ranks_.size() == 1;
         pool_.parallel_for(static_cast<int64_t>(ranks_.size()), [&](int64_t rank) { body(*ranks_[rank]); });
         are_in_step_ = true;
     }
     void require_in_step() const;
+    /// While it is held, several ranks enqueue no pass, and allocate or free no adapter.
+    std::unique_lock<std::mutex> hold();
 
     std::vector<std::unique_ptr<Decoder>> ranks_;
     ThreadPool pool_;
     bool are_in_step_ = true;
-    std::mutex
-        changing_;  // adapters; and several devices compute meanwhile nothing that could wait for an allocation
+    std::mutex changing_;  // an allocation might wait for a rank that waits for one that is not enqueued yet
 };
 
 }  // namespace outrider

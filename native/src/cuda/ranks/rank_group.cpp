@@ -10,7 +10,6 @@ namespace {
 
 constexpr size_t kMailboxUnit = 256;            // bytes
 constexpr size_t kMostBytes = size_t{1} << 32;  // of an exchange, whose words are counted in 32 bits
-constexpr int kBlocksOnOneGpu = 16;
 
 class CudaRankLink final : public RankLink {
   public:
@@ -69,7 +68,7 @@ int RankGroup::reserve(size_t bytes) {
 
 void RankGroup::exchange(int rank, const ExchangeColumns& op) const {
     const size_t room = std::min(half_bytes_, kMostBytes) / op.row_bytes();
-    if (room == 0) {
+    if (room == 0 && op.rows > 0) {
         throw std::logic_error("there is no room to exchange a row");
     }
     ExchangeColumns part = op;
@@ -80,13 +79,19 @@ void RankGroup::exchange(int rank, const ExchangeColumns& op) const {
     }
 }
 
+/// Ranks on one GPU leave half of it to those that still compute.
+int RankGroup::blocks() const {
+    const int part = devices_.front().stream->multiprocessors() / (2 * static_cast<int>(devices_.size()));
+    return are_on_one_gpu_ ? std::clamp(part, 1, kMostExchangeBlocks) : kMostExchangeBlocks;
+}
+
 Mailboxes RankGroup::boxes_of(int rank) const {
     Mailboxes boxes{.rank = {rank, static_cast<int>(devices_.size())},
                     .rows = {},
                     .turns = {},
                     .own_turns = mailboxes_[rank].own_turns.data(),
                     .half_bytes = half_bytes_,
-                    .blocks = are_on_one_gpu_ ? kBlocksOnOneGpu : kMostExchangeBlocks,
+                    .blocks = blocks(),
                     .are_on_one_gpu = are_on_one_gpu_};
     for (size_t each = 0; each < devices_.size(); ++each) {
         boxes.rows[each] = mailboxes_[each].rows.data();

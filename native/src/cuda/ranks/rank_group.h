@@ -38,6 +38,7 @@ class RankGroup {
         DeviceBuffer<uint32_t> own_turns;
     };
 
+    int blocks() const;
     Mailboxes boxes_of(int rank) const;
 
     std::vector<RankDevice> devices_;

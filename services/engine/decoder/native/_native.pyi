@@ -346,6 +346,9 @@ class Decoder:
     def block_bytes(self) -> int:
         """The bytes of a page, the contents of one KV block."""
     @property
+    def num_ranks(self) -> int:
+        """The devices that hold the model together."""
+    @property
     def num_blocks(self) -> int: ...
     @property
     def weight_bytes(self) -> int:

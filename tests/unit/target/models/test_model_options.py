@@ -1,7 +1,6 @@
 """The options of `outrider target` for several models and their drafts."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,19 +101,16 @@ def test_adapters_belong_to_the_first_model_or_the_one_named():
             setups(*options)
 
 
-async def test_several_models_in_one_process_have_one_gpu_each(monkeypatch):
+async def test_several_models_have_one_gpu_each(monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"] * 2)
-    apart = setups("--model", "a=org/name", "--model", "b=org/name", "--device", "cuda:0,cuda:1")
-    several = [replace(each, own_process=False) for each in apart]
+    several = setups("--model", "a=org/name", "--model", "b=org/name", "--device", "cuda:0,cuda:1")
 
     async def ignore(reason: str) -> None:
         """The server of this availability is not started."""
 
-    with pytest.raises(
-        ConfigError, match=r"^device is 'cuda:0,cuda:1'; without fronts each of several models has one$"
-    ):
+    with pytest.raises(ConfigError, match=r"^device is 'cuda:0,cuda:1'; several models have one device each$"):
         TargetModels(several, ServerConfig(), Availability(ignore), ResidencyConfig())
-    assert len(TargetModels(apart, ServerConfig(), Availability(ignore), ResidencyConfig()).all) == 2
+    assert len(TargetModels(several[:1], ServerConfig(), Availability(ignore), ResidencyConfig()).all) == 1
 
 
 def test_a_memory_budget_is_for_models_on_a_cpu(monkeypatch):
