@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from outrider import Client, Result
+from services.engine.cache.memory_pages import MemoryPages
 from services.engine.config import EngineConfig
 from tests.e2e.harness.models import DEMO_HEAD, DEMO_TARGET
+from tests.e2e.harness.stepper import Stepper, request
+from tests.e2e.matrix.predictions import ScriptedPredictor
+from tests.e2e.matrix.streams import random_prompt
 from tests.harness.servers.server import RunningTarget, target_server
 from tests.native.harness.devices import EMULATION, make_device, needs_emulation
 
@@ -34,6 +38,50 @@ def target(ranks: int, head: Path | None = None) -> Iterator[RunningTarget]:
         limits = {"max_rows": 8, "prefill_chunk": 8, "max_sequences": 1, "kv_blocks": 4}
         with target_server(DEMO_TARGET, device=",".join(names), head=head, **limits) as running:
             yield running
+
+
+SAMPLERS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.9, "top_k": 40, "repetition_penalty": 1.2},
+    {"temperature": 0.8, "top_p": 0.9, "presence_penalty": 0.4},
+]
+NUM_BLOCKS = 6  # fewer than the streams together fill
+
+
+@needs_emulation
+@pytest.mark.parametrize("model", [pytest.param("llama", marks=pytest.mark.exhaustive), "qwen3_5"])
+async def test_streams_of_two_devices_share_too_few_blocks(model: str):
+    """They are preempted, drafted for, and find their blocks and states in the offload again."""
+    prompts = [random_prompt(f"prompt {index}", 40 + index) for index in range(len(SAMPLERS))]
+    fields = [{**sampler, "max_tokens": 34, "num_predictions": 3} for sampler in SAMPLERS]
+    wanted = [
+        request(prompt, request_id=f"test-{index}", seed=index, **fields[index]) for index, prompt in enumerate(prompts)
+    ]
+    alone = [await Stepper(model, devices=[make_device(EMULATION, 1)]).complete(each) for each in wanted]
+    scripts = {f"test-{index}": ("mixed", transcript.token_ids) for index, transcript in enumerate(alone)}
+    stores: list[MemoryPages] = []
+
+    def make_store(page_bytes: int) -> MemoryPages:
+        stores.append(MemoryPages(num_slots=40, page_bytes=page_bytes))
+        return stores[-1]
+
+    stepper = Stepper(
+        model,
+        devices=[make_device(EMULATION, 1) for _ in range(2)],
+        num_blocks=NUM_BLOCKS,
+        prefill_chunk=16,
+        predictors=[ScriptedPredictor(scripts.get, vocab_size=512)],
+        make_store=make_store,
+    )
+    generations = [stepper.submit(each) for each in wanted]
+    stepper.run()
+    assert [await generation.transcript() for generation in generations] == alone
+    assert stepper.scheduler.num_preemptions > 0
+    assert stores[0].num_pages > 0
+    accepted = [sum(generation.end.speculation.accepted) for generation in generations]
+    assert 0 < sum(accepted) < sum(sum(generation.end.speculation.offered) for generation in generations)
+    for store in stores:
+        store.close()
 
 
 def options(setting: dict[str, Any]) -> dict[str, Any]:

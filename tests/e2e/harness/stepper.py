@@ -10,10 +10,10 @@ from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.page_store import PageStore
 from services.engine.cache.state_checkpoints import StateCheckpoints
 from services.engine.checkpoint.attached.attached_drafter import load_drafter
-from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import ring_rows
-from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.model_loader import fill_decoder, new_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, Pass, isas
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison, poison_states
@@ -116,31 +116,31 @@ class Stepper:
         loras: Mapping[str, Path] | None = None,
         make_store: Callable[[int], PageStore] | None = None,
         num_checkpoints: int = 8,
+        devices: Seq[Device] = (),  # instead of a CPU
     ) -> None:
-        """`model` may be a folder, as `drafter` is; `make_store` makes what blocks are offloaded to, by their bytes."""
+        """`model` and `drafter` may be folders; `make_store` makes what blocks, of so many bytes, are offloaded to."""
         path = model if isinstance(model, Path) else folder(model)
         checkpoint = load_checkpoint(path)
-        device = Device.cpu(isa or isas()[0], 1)
+        device, *_ = devices = devices or [Device.cpu(isa or isas()[0], 1)]
         self.model, self.tokenizer = str(model), Tokenizer.from_folder(path)
         self.vocab_size = checkpoint.config.vocab_size
-        self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
+        self._decoder = new_decoder(checkpoint, devices, weights=weights, kv=kv, num_blocks=num_blocks)
+        fill_decoder(checkpoint, self._decoder, device, weights)
         store = make_store(self._decoder.block_bytes) if make_store else None
         self._drafter: Decoder | None = None
         sampler = NativeSampler(device)
         self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
-        has_states = checkpoint.config.has_states
         self.blocks = BlockManager(
             num_blocks=num_blocks,
             block_size=BLOCK_SIZE,
             copy_block=self._copy_block,
             offload=self.offload,
-            num_slots=_MAX_SEQUENCES if has_states else 0,
-            checkpoints=self._make_checkpoints(num_checkpoints, checkpoint.config) if has_states else None,
+            num_slots=_MAX_SEQUENCES if checkpoint.config.has_states else 0,
+            checkpoints=self._make_checkpoints(num_checkpoints, checkpoint.config),
         )
         attached: list[AttachedPredictor] = []
         if drafter is not None:
-            read = load_drafter(drafter, checkpoint.config)
-            loaded = LoadedDrafter.load(read, checkpoint, self._decoder, device, weights=weights, kv=kv)
+            loaded = _load_drafter(drafter, checkpoint, self._decoder, device, weights, kv)
             self._drafter, attached = loaded.decoder, [_attached(loaded, sampler, self.blocks)]
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=_MAX_SEQUENCES)
         self.scheduler = Scheduler(limits, self.blocks)
@@ -214,7 +214,9 @@ class Stepper:
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
 
-    def _make_checkpoints(self, count: int, config: ModelConfig) -> StateCheckpoints:
+    def _make_checkpoints(self, count: int, config: ModelConfig) -> StateCheckpoints | None:
+        if not config.has_states:
+            return None
         num_slots = _MAX_SEQUENCES + count
         self._decoder.allocate_states(num_slots=num_slots, ring_rows=ring_rows(config))
         save = self.offload.save_state if self.offload else None
@@ -225,6 +227,13 @@ class Stepper:
         self._decoder.copy_block(source, target)
         if self._drafter is not None:
             self._drafter.copy_block(source, target)
+
+
+def _load_drafter(
+    drafter: Path, checkpoint: Checkpoint, target: Decoder, device: Device, weights: str, kv: str
+) -> LoadedDrafter:
+    read = load_drafter(drafter, checkpoint.config)
+    return LoadedDrafter.load(read, checkpoint, target, device, weights=weights, kv=kv)
 
 
 def _attached(drafter: LoadedDrafter, sampler: NativeSampler, blocks: BlockManager) -> AttachedPredictor:

@@ -4,7 +4,8 @@ The emulation makes as many devices as are wanted. One GPU can hold several rank
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -115,19 +116,31 @@ def test_adapters_change_several_devices_as_one(device_name, weight_format):
     assert not same_bits(logits[0][:3], logits[1])
 
 
+def beside_a_small_device(
+    length: int,
+) -> tuple[PagedDecoder, PagedDecoder, Callable[[], AbstractContextManager[None]]]:
+    """A model on one device, the same on two, and what leaves the second of these no memory for a while."""
+    tokens, small = random_tokens(PLAIN, 1, length), emulated_device(1, memory=64)
+    one = PagedDecoder(PLAIN, emulated_device(1), "bf16", tokens=tokens)
+    several = PagedDecoder(PLAIN, [emulated_device(1), small], "bf16", tokens=tokens)
+
+    @contextmanager
+    def fill_second() -> Iterator[None]:
+        probe = ReadProbe(small, small.memory[0] - (1 << 16))
+        yield
+        assert probe.bytes > 0
+
+    return one, several, fill_second
+
+
 @needs_emulation
 def test_an_adapter_is_on_all_devices_or_on_none():
-    config, tokens = divisible(PLAIN, 2), random_tokens(divisible(PLAIN, 2), 1, 30)
-    where = [emulated_device(1), emulated_device(1, memory=64)]
-    several = PagedDecoder(config, where, "bf16", tokens=tokens)
-    one = PagedDecoder(config, emulated_device(1), "bf16", tokens=tokens)
+    one, several, fill_second = beside_a_small_device(30)
     rows = [(0, position) for position in range(30)]
     several.forward(rows)  # allocates its buffers
-    probe = ReadProbe(where[1], where[1].memory[0] - (1 << 17))
-    with pytest.raises(DeviceError, match="too little memory"):
-        several.decoder.add_adapter(0.5, random_updates(config, rank=256))
-    del probe
-    updates = random_updates(config, rank=9, seed=1)
+    with fill_second(), pytest.raises(DeviceError, match="too little memory"):
+        several.decoder.add_adapter(0.5, random_updates(PLAIN, rank=256))
+    updates = random_updates(PLAIN, rank=9, seed=1)
     assert several.decoder.add_adapter(0.5, updates) == one.decoder.add_adapter(0.5, updates) == 0
     several.batch.adapters[:] = one.batch.adapters[:] = [0]
     assert same_bits(several.forward(rows), one.forward(rows))
@@ -254,16 +267,11 @@ def test_a_refused_batch_leaves_the_devices_in_step(device_name):
 
 @needs_emulation
 def test_a_pass_that_one_device_cannot_hold_is_run_by_none():
-    config, tokens = divisible(PLAIN, 2), random_tokens(divisible(PLAIN, 2), 1, 200)
-    where = [emulated_device(1), emulated_device(1, memory=64)]
-    several = PagedDecoder(config, where, "bf16", tokens=tokens)
-    one = PagedDecoder(config, emulated_device(1), "bf16", tokens=tokens)
+    one, several, fill_second = beside_a_small_device(200)
     rows = [(0, position) for position in range(200)]
     assert same_bits(several.forward(rows[:2]), one.forward(rows[:2]))
-    probe = ReadProbe(where[1], where[1].memory[0] - (1 << 16))
-    with pytest.raises(DeviceError, match="too little memory"):
+    with fill_second(), pytest.raises(DeviceError, match="too little memory"):
         several.forward(rows[2:])
-    del probe
     assert same_bits(several.forward(rows[2:]), one.forward(rows[2:]))
 
 
