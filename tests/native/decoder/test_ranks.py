@@ -82,7 +82,7 @@ def test_several_devices_give_the_logits_of_one(device_name, config, weight_form
 
 
 @on_cuda
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("ranks", [3, 8, *(pytest.param(ranks, marks=pytest.mark.exhaustive) for ranks in (2, 4, 5))])
 def test_any_number_of_devices_gives_the_same_in_any_chunks(device_name, ranks):
     config = divisible(LARGER, ranks)
     tokens = random_tokens(config, 2, 70)
