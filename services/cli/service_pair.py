@@ -1,10 +1,12 @@
 """ServicePair: a target and its draft, if it has one, running on this machine's cores."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -49,6 +51,11 @@ class ModelPair:
     def predictor(self) -> str:
         """What predicts the target's tokens beside the lookup; empty if nothing does."""
         return "the draft" if self.draft else "the head" if self.head else ""
+
+    @property
+    def sources(self) -> list[ModelSource]:
+        """All models that have weights of their own; without a head."""
+        return [source for source in (self.target, self.draft, *(each for _, each in self.further)) if source]
 
     @property
     def target_options(self) -> list[str]:
@@ -145,25 +152,27 @@ def running_pair(
     draft_options: Seq[str] = (),
     cores: CoreAssignment | None = None,
     log: IO[str] | None = None,
+    serves_early: bool = False,
 ) -> Iterator[ServicePair]:
-    """Start the services with further options of their commands; yields them once both serve.
+    """Start the services with further options of their commands; yields them once the target serves.
 
-    By default both run on all cores. They load concurrently, unless `draft_options` gives the draft a fraction of a
-    GPU: then the target loads after it and takes the rest. Raises ServiceFailedError if a service does not start.
+    By default both run on all cores, and the target finds its draft there. With `serves_early` the draft begins to load
+    only then, and `draft.wait_until_serving` waits for it; but not if `draft_options` give it a fraction of a GPU,
+    since the target takes the rest. Raises ServiceFailedError if a service does not start.
     """
-    cores = cores or CoreAssignment.shared()
-    with ExitStack() as stack:
-        target_options = [*models.target_options, "--listen", listen, *options]
-        draft = None
-        if models.draft is not None:
-            command = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]
-            draft = stack.enter_context(ServiceProcess("draft", command, cores=cores.draft, log=log))
-            draft.wait_until_listening()
-            if _FRACTION in draft_options:
-                draft.wait_until_serving()
-            target_options += ["--draft", draft.address]
-        target = stack.enter_context(ServiceProcess("target", target_options, cores=cores.target, log=log))
-        if draft is not None:
+    cores, draft = cores or CoreAssignment.shared(), None
+    is_last = serves_early and _FRACTION not in draft_options
+    with tempfile.TemporaryDirectory(prefix="outrider-") as folder, ExitStack() as drafts:
+        address = f"unix:{folder}/draft"
+        command = ["--model", str(models.draft), "--listen", address, *draft_options]
+        start_draft = partial(ServiceProcess, "draft", command, cores=cores.draft, log=log)
+        if models.draft is not None and not is_last:
+            draft = drafts.enter_context(start_draft())
             draft.wait_until_serving()
-        target.wait_until_serving()
-        yield ServicePair(target, draft)
+        linked = ["--draft", address] if models.draft is not None else []
+        command = [*models.target_options, "--listen", listen, *options, *linked]
+        with ServiceProcess("target", command, cores=cores.target, log=log) as target:
+            target.wait_until_serving()
+            if models.draft is not None and is_last:
+                draft = drafts.enter_context(start_draft())
+            yield ServicePair(target, draft)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from outrider import Client, ModelInfo, OutriderError
+from services.cli import kept_weights
 from services.cli.command_parser import CommandParser
 from services.cli.service_pair import (
     PLACEMENTS,
@@ -25,9 +26,10 @@ from services.cli.service_pair import (
 )
 from services.cli.service_process import ServiceFailedError, ServiceProcess, first_ended
 from services.cli.terminal import Terminal
-from services.engine.config import CPU, WEIGHT_CHOICES, ConfigError
+from services.engine.config import CPU, WEIGHT_CHOICES, ConfigError, resolve_weights_cache
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.hub.fetch import fetch
 from services.engine.hub.hub_name import SOURCES, ModelSource, read_source
 from services.gateway.command import check_packages
 from services.service.free_address import check_free
@@ -62,7 +64,10 @@ def _add_models(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     weights = "format of the draft's weights; auto is the fastest (default: %(default)s)"
     group.add_argument("--draft-weights", choices=WEIGHT_CHOICES, default=AUTO, help=weights)
-    cache = "folder that keeps the packed weights of both for the next start (default: OUTRIDER_WEIGHTS_CACHE, or none)"
+    cache = (
+        "folder that keeps the packed weights of both for the next start, or off (default: OUTRIDER_WEIGHTS_CACHE, or "
+        "~/.cache/outrider/weights if the disk has room)"
+    )
     group.add_argument("--weights-cache", type=Path, metavar="DIR", help=cache)
 
 
@@ -120,8 +125,8 @@ def _check_draft_options(models: ModelPair, arguments: argparse.Namespace) -> No
 
 
 def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int:
-    cached = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
     draft_device = device_of_draft(arguments.device, arguments.draft_device)
+    cached = _weights_cache(models, arguments)
     cores = PLACEMENTS[arguments.cores]()
     with (
         _metrics_address(arguments.options) as metrics,
@@ -130,14 +135,18 @@ def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int
             models,
             listen=arguments.listen,
             options=[
-                *cached,
+                *cached.get(arguments.device, ()),
                 *("--device", arguments.device),
                 *_flag("--admin-listen", admin),
                 *_flag("--metrics-listen", metrics),
                 *arguments.options,
             ],
-            draft_options=[*cached, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
+            draft_options=[
+                *cached.get(draft_device, ()),
+                *options_of_draft(arguments.device, draft_device, arguments.draft_weights),
+            ],
             cores=cores,
+            serves_early=True,
         ) as pair,
     ):
         if models.draft and arguments.device == draft_device == CPU:
@@ -145,6 +154,21 @@ def _run(models: ModelPair, arguments: argparse.Namespace, out: Terminal) -> int
         info = None if _has_tls(arguments.options) else _info(pair.target.address)
         _print_calls(pair, metrics, out, info, models.predictor)
         return _serve(pair, arguments.http, _flag("--allow-demo-controls", admin), out)
+
+
+def _weights_cache(models: ModelPair, arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the options for packed weights, by the device of the service that gets them."""
+    named = [arguments.device, device_of_draft(arguments.device, arguments.draft_device)]
+    if (given := arguments.weights_cache) is not None:
+        return {device: ["--weights-cache", str(given)] for device in named}
+    is_chosen = any(option.startswith(("--weights-cache", "--config")) for option in arguments.options)
+    if is_chosen or resolve_weights_cache() is not None or CPU not in named:
+        return {}
+    if (folder := kept_weights.folder_for(fetch(source).path for source in models.sources)) is None:
+        return {}
+    kept_weights.remove_unused(folder)
+    Terminal(sys.stderr).note(f"packed weights are kept in {folder} for the next start; --weights-cache off keeps none")
+    return {CPU: ["--weights-cache", str(folder)]}
 
 
 def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
@@ -161,8 +185,11 @@ def _serve(pair: ServicePair, http: str | None, gateway_options: list[str], out:
             out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
             shown = "the draft at work" if pair.draft else "where each token comes from"
             out.text(f"a page that shows {shown} is at http://{gateway.address}/\n")
-            if first_ended(target, gateway) is gateway:
-                raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
+        if pair.draft is not None:
+            pair.draft.wait_until_serving()
+            out.note("the draft is loaded, and predicts for the target from now on")
+        if gateway is not None and first_ended(target, gateway) is gateway:
+            raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
         return target.wait()
 
 

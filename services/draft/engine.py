@@ -78,7 +78,7 @@ class DraftEngine:
 
         `loras` are the folders of its adapters by their names. Raises CheckpointError and ConfigError.
         """
-        model = LoadedModel.load(config, progress, loras=loras)
+        model = LoadedModel.load(config, progress, loras=loras, needs_digest=False)
         engine = cls(
             model,
             config,

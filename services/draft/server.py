@@ -117,7 +117,6 @@ class DraftServer:
         self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
         self._telemetry.add([CurrentDraftMetrics(self._new_metrics)])
         await self._set_availability(self.availability.reason)
-        engine.grammars.begin()
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
             self._name,
@@ -141,7 +140,6 @@ class DraftServer:
     async def _begin_anew(self) -> None:
         engine = await self._host.replace(DraftEngine.renewed)
         self._servicer.renew(engine)
-        engine.grammars.begin()
 
     def _new_metrics(self) -> DraftMetrics:
         assert self.engine is not None

@@ -25,6 +25,7 @@ KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
+OFF = "off"
 MODULE_LOADING_VARIABLE = "CUDA_MODULE_LOADING"
 CPU_OPTIONS = {
     "weights_cache": "packed weights kept for the next start",
@@ -291,10 +292,15 @@ def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get(ISA_VARIABLE) or isas()[0]
 
 
-def resolve_weights_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder in OUTRIDER_WEIGHTS_CACHE, None if it is not set."""
-    folder = environment.get(WEIGHTS_CACHE_VARIABLE)
-    return Path(folder) if folder else None
+def resolve_weights_cache(folder: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the given folder, or else that in OUTRIDER_WEIGHTS_CACHE; None without one, and for `off`."""
+    chosen = folder or environment.get(WEIGHTS_CACHE_VARIABLE)
+    return Path(chosen) if chosen and str(chosen) != OFF else None
+
+
+def resolve_cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder for what this user's commands keep and can make again."""
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outrider"
 
 
 def resolve_token(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -55,12 +55,14 @@ class LoadedModel:
         progress: LoadingProgress | None = None,
         try_out: Callable[[], None] = lambda: None,
         loras: Mapping[str, Path] | None = None,
+        *,
+        needs_digest: bool = True,
     ) -> "LoadedModel":
         """Load the configured checkpoint, and run a first pass.
 
         The weights load in the background while all else is checked; `progress` is advanced, and `try_out` makes the
-        caller's own checks. `loras` are folders of LoRA adapters by their names. Raises their errors, CheckpointError,
-        and DeviceError and ConfigError if memory is too small.
+        caller's own checks. `loras` are folders of LoRA adapters by their names. Without `needs_digest` it is computed
+        when asked for. Raises their errors, CheckpointError, and DeviceError and ConfigError if memory is too small.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         attached = find_drafter(config, checkpoint)
@@ -69,13 +71,11 @@ class LoadedModel:
         if device.memory is None:
             attached = check_host(config, checkpoint.config, weights, attached)
         decoder, sampler = new_decoder(checkpoint, devices, weights=weights, kv=config.kv), Sampler(device)
-        (digest, cache), progress = _begin_digest(config, checkpoint), progress or LoadingProgress()
+        (digest, cache), progress = _new_digest(config, checkpoint, needs_digest), progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
             filled = threads.submit(fill_decoder, checkpoint, decoder, device, weights, cache, progress)
             tried = threads.submit(try_out)
-            tokenizer = Tokenizer.from_model(checkpoint.path)
-            checkpoint.check_vocabulary(tokenizer)
-            grammars = _make_grammars(tokenizer, checkpoint)
+            tokenizer, grammars = _read_vocabulary(checkpoint)
             tried.result()
             is_packed_now = filled.result()
             adapter_loader = AdapterLoader(checkpoint, decoder)
@@ -155,20 +155,25 @@ def _make_blocks(
     )
 
 
-def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompiler:
+def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Tokenizer, GrammarCompiler]:
+    tokenizer = Tokenizer.from_model(checkpoint.path)
+    checkpoint.check_vocabulary(tokenizer)
     try:
-        return GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size)
+        return tokenizer, GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library panics on vocabularies that it does not expect
         raise CheckpointError(f"{tokenizer.where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
 
 
-def _begin_digest(config: EngineConfig, checkpoint: Checkpoint) -> tuple[BackgroundDigest, WeightsCache | None]:
-    if (folder := config.weights_cache) is None:
-        return BackgroundDigest(checkpoint), None
-    digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint))
-    return digest, WeightsCache(folder, digest, threads=config.threads)
+def _new_digest(
+    config: EngineConfig, checkpoint: Checkpoint, is_needed: bool
+) -> tuple[BackgroundDigest, WeightsCache | None]:
+    folder = config.weights_cache
+    digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint) if folder else None)
+    if is_needed:
+        digest.begin()
+    return digest, WeightsCache(folder, digest, threads=config.threads) if folder else None
 
 
 @contextmanager

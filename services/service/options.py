@@ -55,7 +55,7 @@ def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineCo
     names = [field.name for field in fields(EngineConfig) if field.name != "model" and field.name in arguments]
     values = {name: getattr(arguments, name) for name in names}
     values["isa"] = arguments.isa or resolve_isa()
-    values["weights_cache"] = arguments.weights_cache or resolve_weights_cache()
+    values["weights_cache"] = resolve_weights_cache(arguments.weights_cache)
     values["threads"] = resolve_threads(arguments.threads)
     return EngineConfig(model=model, **values)
 
@@ -92,8 +92,8 @@ def _add_first(group: "argparse._ArgumentGroup") -> None:
 def _add_device(group: "argparse._ArgumentGroup") -> None:
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads on the host", shown="one per core", read=int)
-    cache = "folder that caches packed weights for the next start, on the CPU"
-    _add(group, "weights_cache", cache, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
+    cache = "folder that caches packed weights for the next start, on the CPU, or off"
+    _add(group, "weights_cache", cache, shown="OUTRIDER_WEIGHTS_CACHE, or else off", read=Path, metavar="DIR")
     _add(group, "kv", "format of keys and values in the KV cache", choices=KV_FORMATS)
     _add(group, "gpu_memory_fraction", "limit of a GPU's memory in use, by all its processes", read=float)
     _add_switch(group, "prefix_cache", "compute every prompt in full, without the prefix cache")

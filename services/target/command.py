@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from services.engine.config import PROMPT_SLOWDOWN, ConfigError, EngineConfig, check_range
+from services.engine.config import OFF, PROMPT_SLOWDOWN, ConfigError, EngineConfig, check_range
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.named_option import NamedOption, is_name
@@ -21,7 +21,6 @@ from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_
 from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
 
-_OFF = "off"
 _CORES_EACH, _MOST_FRONTS_UNASKED, _MOST_FRONTS = 4, 8, 64
 
 _DRAFT_FILES = {
@@ -89,7 +88,7 @@ def _add_model(group: "argparse._ArgumentGroup") -> None:
         metavar="[NAME=]HEAD",
         help="predict from what the model's own passes compute, on the same device, with this head that was trained "
         f"for the model (a folder, or a name on the hub); {AUTO}: with the model's own layer for multi-token "
-        f"prediction, if it has one; {_OFF}: without either (default: {AUTO})",
+        f"prediction, if it has one; {OFF}: without either (default: {AUTO})",
     )
     group.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     group.add_argument(
@@ -269,7 +268,7 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
     if strange := next((head.name for head in arguments.heads if head.name not in names), None):
         raise ConfigError(f"head is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
-    if len(models) > 1 and any(not head.name and head.value not in (AUTO, _OFF) for head in arguments.heads):
+    if len(models) > 1 and any(not head.name and head.value not in (AUTO, OFF) for head in arguments.heads):
         raise ConfigError("head must be NAME=HEAD where several models are served: it was trained for one of them")
     if len({head.name for head in arguments.heads}) < len(arguments.heads):
         raise ConfigError("head must be given at most once for each model")
@@ -306,7 +305,7 @@ def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, P
 def _with_head(engine: EngineConfig, heads: Seq[NamedOption], model: str) -> EngineConfig:
     by_name = {head.name: head.value for head in heads}
     head = by_name.get(model, by_name.get("", AUTO))
-    is_word = head in (AUTO, _OFF)
+    is_word = head in (AUTO, OFF)
     return replace(engine, uses_mtp=head == AUTO, head=None if is_word else read_source(head))
 
 

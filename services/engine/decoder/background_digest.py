@@ -8,8 +8,8 @@ from services.engine.decoder.digest_record import DigestRecord
 
 
 class BackgroundDigest:
-    """Starts at once, on a thread of its own. The loader finds the weights that it reads in the system's page cache, so
-    they are read from the disk once.
+    """Runs on a thread of its own. The loader finds the weights that it reads in the system's page cache, so they are
+    read from the disk once.
     """
 
     def __init__(self, checkpoint: Checkpoint, record: DigestRecord | None = None) -> None:
@@ -18,10 +18,9 @@ class BackgroundDigest:
         self._cancelled = threading.Event()
         self._compute = record.compute if record else checkpoint.weights_digest
         self._thread = threading.Thread(target=self._run, name="digest", daemon=True)
+        self._beginning = threading.Lock()
         if record and (known := record.known()):
             self._future.set_result(known)
-        else:
-            self._thread.start()
 
     def __enter__(self) -> "BackgroundDigest":
         return self
@@ -36,6 +35,12 @@ class BackgroundDigest:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def begin(self) -> None:
+        """Compute it from now on, if it is not known; `value` does so too."""
+        with self._beginning:
+            if not self.is_known and self._thread.ident is None:
+                self._thread.start()
+
     @property
     def is_known(self) -> bool:
         """Whether `value` returns at once."""
@@ -43,6 +48,7 @@ class BackgroundDigest:
 
     def value(self) -> str:
         """Wait for the checkpoint's `weights_digest`, and return it; raises the errors of computing it."""
+        self.begin()
         return self._future.result()
 
     def _run(self) -> None:

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import logging
+import os
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,6 +49,8 @@ class WeightsCache:
             for values in packed.values():
                 values.fill(0)
             return False
+        with suppress(OSError):  # of another user
+            os.utime(file.path)  # it is in use
         decoder.mark_loaded()
         logger.info("weights read from %s in %.1f s", file.path, time.perf_counter() - begin)
         return True

@@ -1,9 +1,7 @@
 """Infill keys: the ids of marks for filling in the middle that a GGUF file's metadata gives."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.vocabulary import PREFIX, Vocabulary
 
 _KEYS = {  # the second ones are older
@@ -16,9 +14,8 @@ _KEYS = {  # the second ones are older
 }
 
 
-def infill_ids(path: Path) -> Mapping[str, int]:
+def infill_ids(vocabulary: Vocabulary) -> Mapping[str, int]:
     """Return the ids of the marks that a file gives; raises CheckpointError for ids outside of its vocabulary."""
-    vocabulary = Vocabulary(GgufFile(path).metadata)
     found: dict[str, int] = {}
     for name, keys in _KEYS.items():
         for key in keys:

@@ -1,7 +1,6 @@
 """Metadata: the keys and values of a GGUF file, with clear errors for bad ones."""
 
 import mmap
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,11 +88,12 @@ class Metadata:
         array = self._array(key, "texts")
         if array.kind != STRING:
             raise self.error(key, "must be a list of texts, is one of numbers")
-        texts, position, read = [], array.begin, struct.Struct("<Q").unpack_from
+        data, position = self._data, array.begin
+        texts = []
         for _ in range(array.count):
             begin = position + 8
-            position = begin + read(self._data, position)[0]
-            texts.append(self._data[begin:position].decode(errors="replace"))
+            position = begin + int.from_bytes(data[position:begin], "little")
+            texts.append(str(data[begin:position], "utf-8", "replace"))
         return texts
 
     def numbers(self, key: str) -> NDArray[Any]:

@@ -2,11 +2,9 @@
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from services.engine.files.json_fields import shown
-from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from services.engine.gguf.vocabulary import PREFIX, TokenType, Vocabulary
 
@@ -21,9 +19,8 @@ _Description = dict[str, Any]
 _Pair = tuple[str, str]
 
 
-def describe_tokenizer(path: Path) -> _Description:
+def describe_tokenizer(vocabulary: Vocabulary) -> _Description:
     """Return the fields of a tokenizer.json; raises CheckpointError naming the key at fault."""
-    vocabulary = Vocabulary(GgufFile(path).metadata)
     match vocabulary.model:
         case "gpt2":
             description = _describe_bpe(vocabulary)

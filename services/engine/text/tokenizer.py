@@ -14,9 +14,10 @@ import tokenizers
 
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
-from services.engine.gguf.gguf_file import is_gguf
+from services.engine.gguf.gguf_file import GgufFile, is_gguf
 from services.engine.gguf.infill_keys import infill_ids
 from services.engine.gguf.tokenizer_json import describe_tokenizer
+from services.engine.gguf.vocabulary import Vocabulary
 from services.engine.text.infill_marks import InfillMarks, find_infill_marks, infill_marks_of
 from services.engine.text.token_bytes import read_token_bytes
 
@@ -35,15 +36,15 @@ class Tokenizer:
         try:
             if isinstance(description, str):
                 self._encoder, fields = _build(description), json.loads(description)
-                self._description, vocabulary = description, self._encoder.get_vocab(with_added_tokens=True)
+                vocabulary = self._encoder.get_vocab(with_added_tokens=True)
             else:
                 self._encoder, fields = _assemble_bpe(description), description
-                self._description, vocabulary = self._encoder.to_str(), fields["model"]["vocab"]
+                vocabulary = fields["model"]["vocab"]
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception, or panics
             raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
-        self._where = where
+        self._where, self._given = where, description if isinstance(description, str) else None
         self._infill_ids: Mapping[str, int] = {}  # which the file gives itself
         self._bytes = read_token_bytes(fields, vocabulary, where)
         self._longest_token = max(map(len, self._bytes), default=0)
@@ -68,8 +69,9 @@ class Tokenizer:
     @classmethod
     def from_gguf(cls, path: Path) -> "Tokenizer":
         """Build the tokenizer that a GGUF file's metadata describes, and test it; raises CheckpointError."""
-        tokenizer = cls(describe_tokenizer(path), str(path))
-        tokenizer._infill_ids = infill_ids(path)
+        vocabulary = Vocabulary(GgufFile(path).metadata)
+        tokenizer = cls(describe_tokenizer(vocabulary), str(path))
+        tokenizer._infill_ids = infill_ids(vocabulary)
         tokenizer._try_out()
         return tokenizer
 
@@ -85,12 +87,12 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str, str]]:
         """Pickle it as the text that it was built from."""
-        return Tokenizer, (self._description, self._where)
+        return Tokenizer, (self.description, self._where)
 
-    @property
+    @functools.cached_property
     def description(self) -> str:
         """The text of a tokenizer.json, from which another process can build it again."""
-        return self._description
+        return self._encoder.to_str() if self._given is None else self._given
 
     @property
     def longest_token(self) -> int:
@@ -159,7 +161,7 @@ class Tokenizer:
 
     def digest(self) -> str:
         """Return a SHA-256 over the whole description: how texts are normalised, split and merged, and all tokens."""
-        return hashlib.sha256(self._description.encode()).hexdigest()
+        return hashlib.sha256(self.description.encode()).hexdigest()
 
     def _try_out(self) -> None:
         try:

@@ -60,7 +60,7 @@ class EngineProcess:
         return engine
 
     async def start(self) -> None:
-        """Link to the drafts; returns once those that answer were rehearsed, or after a time limit."""
+        """Link to the drafts; returns once those that are there were rehearsed, or after a time limit."""
         if self._engine is not None and self.drafts is not None:
             await self._engine.ask(EngineServer.start_drafts)
 

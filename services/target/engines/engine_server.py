@@ -86,7 +86,7 @@ class EngineServer:
         return engine.facts, engine.model.adapters
 
     async def start_drafts(self) -> None:
-        """Link to the drafts; returns once those that answer were rehearsed, or after a time limit."""
+        """Link to the drafts; returns once those that are there were rehearsed, or after a time limit."""
         assert self._own is not None
         await self._own.start()
 

@@ -36,10 +36,11 @@ class ModelDrafts:
         self._engine: TargetEngine | None = None
 
     async def start(self, engine: TargetEngine) -> None:
-        """Begin to link to the drafts; returns once those that answer were rehearsed, or after a time limit."""
+        """Begin to link to the drafts; returns once those that are there were rehearsed, or after a time limit."""
         self._engine = engine
         vocab_size = engine.checkpoint.config.vocab_size
         self.pool.start(vocabulary=engine.tokenizer.fingerprint(), vocab_size=vocab_size)
+        await self.pool.first_tries()
         await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
 
     async def stop(self) -> None:

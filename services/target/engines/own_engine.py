@@ -51,7 +51,7 @@ class OwnEngine:
         return self._engine
 
     async def start(self) -> None:
-        """Link to the drafts; returns once those that answer were rehearsed, or after a time limit."""
+        """Link to the drafts; returns once those that are there were rehearsed, or after a time limit."""
         if self.drafts is not None and self._engine is not None:
             await self.drafts.start(self._engine)
 

@@ -49,20 +49,19 @@ class Rehearsals:
     def __init__(self, config: PolicyConfig) -> None:
         self._config = config
         self._began_at = -math.inf
-        self._came, self._tried = asyncio.Event(), asyncio.Event()
+        self._tried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def draft_came(self, rehearse: Callable[[], Coroutine[None, None, bool]]) -> None:
         """Begin rehearsals for a new link, on an event loop; `rehearse` returns False if the target was busy."""
         self.stop()
-        self._came.set()
         self._task = asyncio.create_task(self._run(rehearse))
 
     async def first(self) -> None:
-        """Wait for a draft to be linked and for the first rehearsal to end, each for a limited time."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._came.wait(), self._config.draft_wait)
-            await asyncio.wait_for(self._tried.wait(), self._config.first_wait)
+        """Wait for the first rehearsal to end, for a limited time; not for that of a draft that is not linked yet."""
+        if self._task is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tried.wait(), self._config.first_wait)
 
     def stop(self) -> None:
         """Cancel all further rehearsals."""

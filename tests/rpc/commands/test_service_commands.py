@@ -131,6 +131,7 @@ def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path, caplog
         assert found is not None
         with outrider.Client(found[1]) as client:
             text = client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text
+        assert any("the draft is loaded" in line for line in process.stdout), "the target serves without it meanwhile"
         wait_until(lambda: len([*tmp_path.glob("*.packed")]) == 2)  # they are kept while it serves
         press_ctrl_c(process)
         log = process.communicate(timeout=60)[1]

@@ -207,9 +207,13 @@ def test_the_environment_is_read_anew(monkeypatch):
 
 
 def test_the_environment_names_the_folder_of_packed_weights():
-    assert resolve_weights_cache({}) is None
-    assert resolve_weights_cache({"OUTRIDER_WEIGHTS_CACHE": ""}) is None
-    assert resolve_weights_cache({"OUTRIDER_WEIGHTS_CACHE": "/var/cache"}) == Path("/var/cache")
+    named = {"OUTRIDER_WEIGHTS_CACHE": "/var/cache"}
+    assert resolve_weights_cache(None, {}) is None
+    assert resolve_weights_cache(None, {"OUTRIDER_WEIGHTS_CACHE": ""}) is None
+    assert resolve_weights_cache(None, {"OUTRIDER_WEIGHTS_CACHE": "off"}) is None
+    assert resolve_weights_cache(None, named) == Path("/var/cache")
+    assert resolve_weights_cache(Path("/here"), named) == Path("/here")
+    assert resolve_weights_cache(Path("off"), named) is None
 
 
 def test_a_gpu_has_no_packed_weights_to_keep(monkeypatch):

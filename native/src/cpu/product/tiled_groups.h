@@ -17,7 +17,7 @@ struct TiledGroups {
     static constexpr int64_t kWordBytes = MicroPanel::kWordBytes;  // four inputs of each feature
     static_assert(MicroPanel::kColumns == kPanelColumns, "a micro-panel is a panel");
     static_assert(kSize <= kTileRowBytes, "a group fits into a tile's row");
-    static constexpr int64_t kFewestRows = RegisterBlocking::kRows + 1;  // fewer rows fit into one row block
+    static constexpr int64_t kFewestRows = 2 * RegisterBlocking::kRows + 1;  // fewer fit into two row blocks
 
     /// Adds the products with `rows` rows; the first block of them prefetches `ahead`.
     static void add(const Slice& slice, int64_t rows, Ahead ahead) {

@@ -16,6 +16,7 @@ _LONGEST_PAUSE = 2.0  # if the draft does not answer
 _LONGEST_BAD_PAUSE = 30.0  # for a draft that cannot work with this target, breaks the protocol, or is useless
 _SERVICE, _SERVICE_RUNS = 1.0, 16  # the least duration and the least number of useful runs of a useful link
 _LONG_SERVICE = 60.0  # the least duration if the link ended badly
+_LOADING = 30.0  # how long a draft is expected to come after the first try: it may be loading
 
 
 class DraftAddress:
@@ -32,12 +33,15 @@ class DraftAddress:
         self._runs: RunCount | None = None  # of the current link
         self._linked_at = 0.0
         self._is_bad = False  # whether a link has ended badly, and none was useful since
-        self._complaint = ""  # the last one logged since the last link
+        self._expected_until: float | None = None  # None before the first try
+        self._level = logging.WARNING  # of the next complaint
+        self._logged = (logging.NOTSET, "")  # the last one since the last link
         self._log_limit = LogRateLimit()
 
     def linked(self, runs: RunCount, now: float) -> None:
         """Begin a link after the draft's hello; `runs` counts its runs."""
-        self._runs, self._linked_at, self._complaint = runs, now, ""
+        self._runs, self._linked_at, self._expected_until = runs, now, now
+        self._logged = (logging.NOTSET, "")
 
     def lost(self, error: Exception, now: float) -> None:
         """End a link, or a failed try; sets `due`, before which there is no other try."""
@@ -48,16 +52,22 @@ class DraftAddress:
         was_useful = has_served and lasted > (_LONG_SERVICE if ended_badly else _SERVICE)
         hung_up = self._runs is not None and not num_useful and lasted <= _SERVICE
         self._runs = None
+        self._expected_until = now + _LOADING if self._expected_until is None else self._expected_until
+        self._level = logging.INFO if _is_absence(error) and now < self._expected_until else logging.WARNING
         self._is_bad = (self._is_bad or ended_badly) and not was_useful
         longest = _LONGEST_BAD_PAUSE if self._is_bad or hung_up or _is_refusal(error) else _LONGEST_PAUSE
         self._pause = _FIRST_PAUSE if was_useful else min(2 * self._pause, longest)
         self.due = now + self._pause * random.uniform(0.5, 1.0)  # jitter, so that targets do not try at the same time
 
     def complain(self, text: str, *, exc_info: bool = False) -> None:
-        """Log why the draft is away: once instead of at every try, and for a bad draft once a minute."""
-        if text != self._complaint and (not self._is_bad or self._log_limit.may_log()):
-            self._complaint = text  # only now: a text that the limit held back must still be logged
-            logger.warning("%s%s", text, self._log_limit.left_out(), exc_info=exc_info)
+        """Log why the draft is away: once instead of at every try, and for a bad draft once a minute.
+
+        Until it may have been loaded that is no warning.
+        """
+        complaint = (self._level, text)
+        if complaint != self._logged and (not self._is_bad or self._log_limit.may_log()):
+            self._logged = complaint  # only now: a text that the limit held back must still be logged
+            logger.log(self._level, "%s%s", text, self._log_limit.left_out(), exc_info=exc_info)
 
 
 def _is_absence(error: Exception) -> bool:

@@ -61,7 +61,9 @@ class DraftClient:
         is 0 for a draft that competes for these. A draft that runs ahead prepares alternates for `num_alternates` of
         its next predictions. With `hears_load` it is asked to report its load. `on_linked` is called for each new link.
         """
-        self._tried = DraftAddress(address)
+        self.tried = asyncio.Event()
+        """Set once it was linked or found absent."""
+        self._address = DraftAddress(address)
         self._resources, self._credentials = resources, credentials
         self._config = config
         self._run_ahead = run_ahead
@@ -91,37 +93,37 @@ class DraftClient:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def _run(self) -> None:
-        tried = self._tried
         while True:
-            await asyncio.sleep(tried.due - time.monotonic())
+            await asyncio.sleep(self._address.due - time.monotonic())
             try:
                 shown = self._credentials()
-                async with _channel(tried.address, shown) as channel:
+                async with _channel(self._address.address, shown) as channel:
                     await self._serve(_draft(channel, shown.token))
             except Exception as error:  # no message or failure of a draft may end this task
                 self._lose(error)
 
     def _lose(self, error: Exception) -> None:
-        tried = self._tried
-        complaint = f"the draft at {tried.address} is not there: {_reason(error)}"
+        complaint = f"the draft at {self._address.address} is not there: {_reason(error)}"
         self.predictor.disconnected(complaint)
-        tried.lost(error, time.monotonic())
+        self._address.lost(error, time.monotonic())
         is_ours = not isinstance(error, (aio.AioRpcError, TimeoutError, BrokenLinkError))
-        tried.complain(complaint, exc_info=is_ours)
+        self._address.complain(complaint, exc_info=is_ours)
+        self.tried.set()
 
     async def _serve(self, call: DraftCall) -> None:
-        tried = self._tried
+        address = self._address.address
         reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
         async with asyncio.timeout(_HELLO_SECONDS):  # wait_for can lose a cancellation that comes with an error
             hello = await self._greet(call, reader)
         match = read_vocabulary_match(hello.vocabulary_match)
         run_ahead = self._credit(read_compute_resources(hello.place))
-        tried.linked(reader.runs, time.monotonic())
-        logger.info("the draft at %s is there: %s", tried.address, self._introduction(hello, match, run_ahead))
+        self._address.linked(reader.runs, time.monotonic())
+        logger.info("the draft at %s is there: %s", address, self._introduction(hello, match, run_ahead))
         num_alternates = self._num_alternates if run_ahead else 0
         self.predictor.hear_load(read_load(hello.load), hello.max_sequences)
         self.predictor.connected(match, run_ahead=run_ahead, num_alternates=num_alternates)
         self._on_linked()
+        self.tried.set()
         tasks = [asyncio.create_task(reader.read()), asyncio.create_task(self._write(call))]
         try:
             await asyncio.gather(*tasks)
@@ -129,7 +131,7 @@ class DraftClient:
             for task in tasks:
                 task.cancel()
             call.cancel()
-            logger.info("the draft at %s has sent %s", tried.address, reader.runs)
+            logger.info("the draft at %s has sent %s", address, reader.runs)
 
     def _introduction(self, hello: draft_pb2.DraftHello, match: VocabularyMatch | None, run_ahead: int) -> str:
         weights = printable(hello.weight_format) or "an unknown format"

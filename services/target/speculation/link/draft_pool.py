@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from functools import partial
 
 from services.engine.decoder.compute_resources import ComputeResources
@@ -47,7 +48,7 @@ class DraftPool:
             num_alternates=num_alternates,
             hears_load=is_shared,
         )
-        self._on_linked = on_linked
+        self._on_linked, self._longest_try = on_linked, config.draft_wait
         self._clients = {
             address: self._connect(address, on_linked=partial(on_linked, address)) for address in different
         }
@@ -82,6 +83,12 @@ class DraftPool:
         self._vocabulary, self._vocab_size = vocabulary, vocab_size
         for client in self._clients.values():
             client.start(vocabulary=vocabulary, vocab_size=vocab_size)
+
+    async def first_tries(self) -> None:
+        """Wait until each draft is linked or was not there, for a limited time."""
+        tries = [client.tried.wait() for client in self._clients.values()]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*tries), self._longest_try)
 
     def add(self, address: str) -> DraftPredictor:
         """Link to another draft from now on; it is given sequences once it is admitted."""

@@ -26,6 +26,7 @@ def test_the_digest_is_computed_in_the_background(checkpoint: Checkpoint, monkey
     goes_on = threading.Event()
     monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: str(goes_on.wait()))
     digest = BackgroundDigest(checkpoint)
+    digest.begin()
     assert not digest.is_known
     goes_on.set()
     assert digest.value() == "True"
@@ -53,6 +54,12 @@ def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Pat
     assert again.value() == first
 
 
+def test_nothing_is_read_for_one_that_nobody_needs(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: pytest.fail("the weights are read"))
+    with BackgroundDigest(checkpoint) as digest:
+        assert not digest.is_known
+
+
 def test_leaving_the_context_waits_until_no_file_is_read(checkpoint: Checkpoint, monkeypatch) -> None:
     has_ended = threading.Event()
 
@@ -62,8 +69,8 @@ def test_leaving_the_context_waits_until_no_file_is_read(checkpoint: Checkpoint,
         return ""
 
     monkeypatch.setattr(checkpoint, "weights_digest", take_long)
-    with BackgroundDigest(checkpoint):
-        pass
+    with BackgroundDigest(checkpoint) as digest:
+        digest.begin()
     assert has_ended.is_set()
 
 
@@ -77,6 +84,7 @@ def test_a_problem_ends_the_reading(checkpoint: Checkpoint, monkeypatch: pytest.
     monkeypatch.setattr(checkpoint, "weights_digest", read_on_when_cancelled)
     monkeypatch.setattr(checkpoint, "stored_rows", lambda *rows: pieces.acquire(timeout=60) and read(*rows))
     digest = BackgroundDigest(checkpoint)
+    digest.begin()
     with pytest.raises(KeyError), digest:
         raise KeyError
     with pytest.raises(CancelledError):

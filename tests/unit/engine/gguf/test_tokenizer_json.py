@@ -51,7 +51,7 @@ def test_ids_of_sentencepiece_vocabularies_are_llama_cpps(tmp_path, name):
 def gemma4_vocabulary(folder: Path) -> tuple[dict, list[tuple[str, str]]]:
     """A vocabulary, and its merges, whose order is not that of the scores."""
     bare = write_vocabulary(folder / "bare.gguf", DATA["vocabularies"]["spm_bare"], "default")
-    merges = [*reversed(describe_tokenizer(bare)["model"]["merges"])]
+    merges = [*reversed(describe_tokenizer(Vocabulary(GgufFile(bare).metadata))["model"]["merges"])]
     return change(DATA["vocabularies"]["spm_bare"], model="gemma4", merges=[*map(" ".join, merges)]), merges
 
 

@@ -62,8 +62,8 @@ async def test_a_draft_that_comes_and_goes_has_to_wait():
 
 
 async def test_waiting_for_the_first_draft_ends_after_its_rehearsal():
-    stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=0.01, first_wait=60.0))
-    await rehearsals.first()  # no request has come
+    stage, rehearsals = Stage(is_busy=True), Rehearsals(PolicyConfig(draft_wait=60.0, first_wait=60.0))
+    await rehearsals.first()  # no draft has come
     rehearsals.draft_came(stage.rehearse)
     await rehearsals.first()
     rehearsals.stop()

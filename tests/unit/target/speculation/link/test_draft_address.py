@@ -1,5 +1,7 @@
 """DraftAddress: when a draft is tried again, by how its links have ended, and what is logged of it."""
 
+import logging
+
 import grpc
 import pytest
 from grpc import aio
@@ -122,6 +124,33 @@ def test_a_bad_draft_is_logged_once_a_minute_with_a_count(
 def test_a_complaint_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture):
     address = DraftAddress("somewhere")
     for _ in range(100):
+        address.linked(RunCount(), 0.0)
+    for _ in range(100):
         address.lost(AWAY, 0.0)
         address.complain("away")
     assert [record.name for record in caplog.records] == [draft_address.__name__]
+
+
+def test_a_draft_that_may_be_loading_is_no_warning_at_once(caplog: pytest.LogCaptureFixture):
+    address = DraftAddress("somewhere")
+    with caplog.at_level(logging.INFO, draft_address.__name__):
+        for now in range(100):
+            address.lost(AWAY, float(now))
+            address.complain("away")
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def test_a_draft_that_was_linked_is_missed_at_once(caplog: pytest.LogCaptureFixture):
+    address = DraftAddress("somewhere")
+    address.lost(AWAY, 0.0)
+    address.linked(RunCount(), 1.0)
+    address.lost(AWAY, 2.0)
+    address.complain("away")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_draft_that_does_not_fit_is_a_warning_at_once(caplog: pytest.LogCaptureFixture):
+    address = DraftAddress("somewhere")
+    address.lost(REFUSED, 0.0)
+    address.complain("another vocabulary")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
