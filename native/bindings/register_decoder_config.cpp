@@ -60,6 +60,7 @@ void read(const char* name, const py::handle& from, std::vector<LayerConfig>& to
                 layer.num_kv_heads = source.attr("num_kv_heads").cast<std::optional<int>>();
                 layer.values_are_keys = source.attr("values_are_keys").cast<bool>();
                 layer.kv_layer = source.attr("kv_layer").cast<std::optional<int>>();
+                layer.target_layer = source.attr("target_layer").cast<std::optional<int>>();
                 break;
             case LayerKind::short_convolution:
                 layer.taps = source.attr("taps").cast<int>();

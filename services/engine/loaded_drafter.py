@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from services.engine.checkpoint.attached.assistant import load_assistant
 from services.engine.checkpoint.attached.attached_drafter import (
     AttachedDrafter,
     find_own_drafter,
     load_drafter,
     warn_of_own_layer,
 )
+from services.engine.checkpoint.attached.drafter_kind import is_assistant_folder
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import FeatureBlock, ModelConfig
 from services.engine.config import ConfigError, EngineConfig
@@ -31,7 +33,12 @@ def find_drafter(config: EngineConfig, target: Checkpoint) -> AttachedDrafter | 
     if config.head is None:
         return find_own_drafter(target) if config.uses_mtp else None
     head = fetch(config.head)
-    return replace(load_drafter(head.path, target.config), name=head.name)
+    return replace(read_drafter(head.path, target.config), name=head.name)
+
+
+def read_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
+    """Read and check a folder's drafter of any kind for a target; raises CheckpointError."""
+    return (load_assistant if is_assistant_folder(folder) else load_drafter)(folder, target)
 
 
 def check_host(
@@ -136,6 +143,11 @@ class LoadedDrafter:
     def block(self) -> FeatureBlock | None:
         """How it predicts several tokens in one pass; None if it predicts one after another."""
         return _block(self.config)
+
+    @property
+    def reads_target(self) -> bool:
+        """Whether it goes on from any row of its target alone, at the position after it; see ModelConfig."""
+        return self.config.reads_target
 
     @property
     def ends_early(self) -> bool:

@@ -155,7 +155,7 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
                     shape.qkv_size());
     rotate_and_store(weights, layer, blocks, places);
     RowPlaces seen = places;
-    seen.ends = layer.looks_ahead ? places.ends : nullptr;
+    seen.ends = layer.looks_ahead || layer.target_layer ? places.ends : nullptr;
     const int size = config_.attended_size(layer);
     const Activations all = attended_.at(size).view();
     const Activations attended = from_column(all, config_.rank.first(size));
@@ -182,7 +182,7 @@ void AttentionMixer::run(const AttentionWeights& weights, const LayerConfig& lay
 void AttentionMixer::rotate_and_store(const AttentionWeights& weights, const LayerConfig& layer, void* blocks,
                                       const RowPlaces& places) {
     KvLayer cache = kv_layer(layer, blocks);
-    cache.num_kv_heads = layer.kv_layer ? 0 : cache.num_kv_heads;
+    cache.num_kv_heads = config_.attention(layer).stores ? cache.num_kv_heads : 0;
     device_->rotate_and_store({.qkv = qkv_.data(),
                                .values_are_keys = layer.values_are_keys,
                                .places = places,

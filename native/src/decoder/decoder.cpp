@@ -23,11 +23,7 @@ DecoderConfig validated(DecoderConfig config, const Device& device, const Decode
             "target: must be given for an attached drafter, and for no other decoder");
     }
     if (target) {
-        require_range("features.width", config.features->width, target->hidden_size, target->hidden_size);
-        require_range("vocab_size", config.vocab_size, target->vocab_size, target->vocab_size);
-    }
-    if (target && !(config.features->own_embedding && config.features->head_size > 0)) {
-        require_range("hidden_size", config.hidden_size, target->hidden_size, target->hidden_size);
+        config.validate_target(*target);
     }
     return config;
 }
@@ -62,6 +58,9 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
                                             device_, config_, device_->activation_format(weights.format))
                                       : nullptr),
       passes_(device_->make_pass_recorder()) {
+    if (config_.reads_target() && kv_ != target_->kv_) {
+        throw std::invalid_argument("kv: must be the target's for a drafter that reads its keys and values");
+    }
     if (config_.block() && config_.block()->markov_rank > 0) {
         markov_ = std::make_unique<MarkovHead>(device_, weights_.markov(), config_.hidden_size,
                                                device_->activation_format(weights.format));
@@ -104,7 +103,7 @@ NextRows Decoder::place(const Batch& batch, int num_blocks) {
     adapters_.select(batch);
     const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, num_blocks});
     reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
-    require_features(batch.num_rows);
+    require_features(batch);
     workspace_.rows.upload(device_, batch, shape);
     return workspace_.rows.next();
 }
@@ -368,9 +367,12 @@ void Decoder::require_complete() {
     complete_ = true;
 }
 
-void Decoder::require_features(int num_rows) const {
+void Decoder::require_features(const Batch& batch) const {
     if (config_.has_hidden_rows()) {
-        require_range("num_rows", num_rows, 1, feature_input_->num_rows());
+        require_range("num_rows", batch.num_rows, 1, feature_input_->num_rows());
+    }
+    for (int row = 0; config_.reads_target() && row < batch.num_rows; ++row) {  // else it attends to nothing
+        require_range("positions", batch.positions[row], 1, config_.max_position - 1);
     }
 }
 

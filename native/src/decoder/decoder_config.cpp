@@ -137,6 +137,8 @@ void validate_layer(const DecoderConfig& config, int index) {
             if (layer.kv_layer) {
                 validate_shared(config, index, name);
             }
+            require(layer.target_layer.has_value() == config.reads_target(),
+                    name + "target_layer must be given for all layers of an attached drafter, or for none");
             require(!layer.looks_ahead || config.has_context(),
                     name + "looks_ahead is true; it must be false where features are no context of blocks");
             break;
@@ -259,14 +261,26 @@ void validate_features(const DecoderConfig& config) {
     require(first == LayerKind::attention || (first == LayerKind::latent_attention && features.fc_reads_both),
             "layers[0] has no attention, or latent attention; with features it must have the former, unless "
             "features.fc_reads_both is true");
-    require(
-        config.norm == NormKind::rms && config.pre_norm && !config.post_norm && !config.parallel_mlp,
-        "norm, pre_norm, post_norm and parallel_mlp must be \"rms\", true, false and false with features");
+    require(config.norm == NormKind::rms && config.pre_norm && !config.parallel_mlp &&
+                (!config.post_norm || features.fc_reads_both),
+            "norm, pre_norm and parallel_mlp must be \"rms\", true and false with features, and post_norm "
+            "false unless features.fc_reads_both is true");
     require(features.fc_reads_both || !config.attention_gate,
             "attention_gate is true; with features it must be false unless features.fc_reads_both is true");
     if (features.fc_reads_both) {
         require_range("features.count", features.count, 1, 1);
-        require_range("features.width", features.width, config.hidden_size, config.hidden_size);
+        require_range("features.width", features.width, config.row_vector_size(), config.row_vector_size());
+    }
+    for (int index = 0; config.reads_target() && index < config.num_layers(); ++index) {
+        require(
+            config.layers[index].kind == LayerKind::attention,
+            "layers[" + std::to_string(index) + "] has no attention; where layers read the target all must");
+    }
+    if (config.reads_target()) {
+        require(
+            features.fc_reads_both && features.norm_carried && features.head_size > 0,
+            "features.fc_reads_both, norm_carried and head_size must be true, true and positive where layers "
+            "read the target");
     }
     require(!config.tied_embeddings, "tied_embeddings is true; with features it must be false");
     if (features.block) {

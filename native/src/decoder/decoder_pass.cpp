@@ -17,7 +17,7 @@ void Decoder::enqueue(int num_logits) {
 
 void Decoder::embed() {
     const bool has_hidden_rows = config_.has_hidden_rows();
-    float* const embedded = has_hidden_rows ? workspace_.delta.data() : workspace_.residual.data();
+    float* const embedded = has_hidden_rows ? feature_input_->embedded() : workspace_.residual.data();
     device_->embed({.table = &weights_.embedding(),
                     .token_ids = workspace_.rows.token_ids(),
                     .scale = config_.embedding_scale,
@@ -28,7 +28,7 @@ void Decoder::embed() {
         const DeviceBuffer<float>& norm = config_.features->fc_reads_both
                                               ? features.embedding_norm
                                               : weights_.layer(0).attention_norm.weight;
-        feature_input_->begin(features, embedded, norm.data(), workspace_.residual.data(), rows(), linear_);
+        feature_input_->begin(features, norm.data(), workspace_.residual.data(), rows(), linear_);
     }
     if (layer_inputs_) {
         layer_inputs_->begin(weights_.inputs(), workspace_.rows.token_ids(), embedded, rows(), linear_);
@@ -82,7 +82,8 @@ void Decoder::mix(int index) {
     const LayerConfig& config = config_.layers[index];
     const Activations input = reads_both ? feature_input_->normed() : workspace_.normed.view();
     const RowPlaces& places = workspace_.rows.places();
-    void* const blocks = cache_.blocks(config.kv_layer.value_or(index));
+    void* const blocks = config.target_layer ? target_->cache_.blocks(*config.target_layer)
+                                             : cache_.blocks(config.kv_layer.value_or(index));
     switch (config.kind) {
         case LayerKind::attention:
             attention_.run(layer.attention, config, blocks, input, places, linear_, delta);
@@ -153,8 +154,9 @@ void Decoder::lm_head(int num_logits) {
     end_layer(config_.num_layers() - 1, weights_.final_norm());
     keep_feature(config_.num_layers());
     if (config_.carries_hidden()) {
-        feature_input_->carry(workspace_.residual.data(), weights_.final_norm().weight.data(),
-                              workspace_.rows.logit_rows(), num_logits);
+        feature_input_->carry(weights_.features(), workspace_.residual.data(),
+                              weights_.final_norm().weight.data(), workspace_.rows.logit_rows(), num_logits,
+                              linear_);
     }
     device_->gather_rows({.in = workspace_.normed.view(),
                           .indices = workspace_.rows.logit_rows(),

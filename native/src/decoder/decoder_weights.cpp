@@ -209,8 +209,8 @@ std::vector<MatrixRows> DecoderWeights::find_linear(const std::string& name) {
 }
 
 int64_t DecoderWeights::bytes() const {
-    int64_t total =
-        lm_head().bytes() + slots_.vector_bytes() + features_.fc.bytes() + inputs_.projection.bytes();
+    int64_t total = lm_head().bytes() + slots_.vector_bytes() + inputs_.projection.bytes();
+    total += features_.fc.bytes() + features_.carried.bytes();
     total += markov_.out ? markov_.out->bytes() + markov_.confidence.bytes() : 0;
     for (const LayerWeights& layer : layers_) {
         for (const FusedWeight* weight : layer.linear()) {

@@ -13,8 +13,9 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
     const Features& features = *config.features;
     const int hidden = config.hidden_size;
     const bool is_rounded = builder.activation_format() == Format::bf16;
-    builder.add_fused(fc, features.fc_reads_both ? 2 * hidden : features.size(), {{"fc", hidden}},
-                      is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
+    const WeightFormat format = is_rounded ? WeightFormat::bf16 : WeightFormat::f32;
+    const int fc_inputs = features.fc_reads_both ? 2 * config.row_vector_size() : features.size();
+    builder.add_fused(fc, fc_inputs, {{"fc", hidden}}, format);
     if (features.norm == FeatureNorm::all) {
         builder.add_vectors(norm, {{"feature_norm", features.size()}});
     } else if (features.norm == FeatureNorm::each) {
@@ -24,10 +25,14 @@ void FeatureWeights::add(WeightBuilder& builder, const DecoderConfig& config) {
         }
         builder.add_vectors(norm, parts);
     }
-    if (features.fc_reads_both) {
+    if (config.reads_target()) {
+        builder.add_fused(carried, hidden, {{"carried_projection", features.width}}, format);
+    } else {
+        builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
+    }
+    if (features.fc_reads_both && !config.reads_target()) {
         builder.add_vectors(embedding_norm, {{"embedding_norm", hidden}});
     }
-    builder.add_vectors(hidden_norm, {{"hidden_norm", hidden}});
     if (config.block() && config.block()->continues_rows) {
         builder.add_vectors(mask, {{"mask_features", features.size()}});
     }
@@ -37,18 +42,20 @@ FeatureInput::FeatureInput(std::shared_ptr<Device> device, const DecoderConfig& 
     : device_(std::move(device)),
       config_(config),
       features_(format, config.features->size()),
-      normed_(format, (config.has_hidden_rows() ? 2 : 1) * config.hidden_size) {}
+      projected_(format, config.hidden_size),
+      normed_(format, (config.has_hidden_rows() ? 2 : 1) * config.row_vector_size()) {}
 
 bool FeatureInput::reserve(int rows, Linear& linear) {
     const Features& features = *config_.features;
     const int hidden = config_.hidden_size;
+    const int vector = config_.row_vector_size();
     const size_t count = rows;
     bool moved = indices_.reserve(device_, count);
     moved |= gathered_.reserve(device_, count * features.size());
-    if (hidden_.size() < count * hidden) {
-        DeviceBuffer<float> larger(device_, count * hidden);
+    if (hidden_.size() < count * vector) {
+        DeviceBuffer<float> larger(device_, count * vector);
         if (num_rows_ > 0) {
-            device_->copy(larger.data(), hidden_.data(), sizeof(float) * num_rows_ * hidden);
+            device_->copy(larger.data(), hidden_.data(), sizeof(float) * num_rows_ * vector);
         }
         hidden_ = std::move(larger);
         moved = true;
@@ -56,15 +63,22 @@ bool FeatureInput::reserve(int rows, Linear& linear) {
     if (config_.block() && config_.block()->continues_rows) {
         moved |= mask_.reserve(device_, hidden);
     }
+    if (config_.has_hidden_rows()) {
+        moved |= embedded_.reserve(device_, count * vector);
+    }
     if (config_.carries_hidden()) {
         moved |= carried_.reserve(device_, count * hidden);
+    }
+    if (config_.reads_target()) {
+        moved |= projected_.reserve(device_, rows);
+        moved |= linear.reserve(rows, vector, hidden);
     }
     if (normed_.reserve(device_, rows)) {
         num_rows_ = config_.has_context() ? 0 : num_rows_;
         moved = true;
     }
     if (features.fc_reads_both) {
-        moved |= linear.reserve(rows, hidden, 2 * hidden);
+        moved |= linear.reserve(rows, hidden, 2 * vector);
     } else {
         moved |= features_.reserve(device_, rows);
         moved |= linear.reserve(rows, hidden, features.size());
@@ -124,11 +138,11 @@ void FeatureInput::normalise_features(const FeatureWeights& weights, float* feat
     normalise(features, weights.norm.data() ? weights.norm.data() + column : nullptr, out, rows, width);
 }
 
-void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm,
-                         float* residual, int rows, Linear& linear) {
-    const int width = config_.hidden_size;
+void FeatureInput::begin(const FeatureWeights& weights, const float* embedding_norm, float* residual,
+                         int rows, Linear& linear) {
+    const int width = config_.row_vector_size();
     const float* const hidden_norm = weights.hidden_norm.data();
-    normalise(embedded, embedding_norm, normed(), rows, width);
+    normalise(embedded_.data(), embedding_norm, normed(), rows, width);
     normalise(hidden_.data(), hidden_norm, from_column(normed(), width), rows, width);
     if (config_.features->fc_reads_both) {
         linear.multiply(normed(), rows, weights.fc, nullptr, residual);
@@ -138,8 +152,8 @@ void FeatureInput::begin(const FeatureWeights& weights, float* embedded, const f
     }
 }
 
-void FeatureInput::carry(float* residual, const float* final_norm, const int32_t* logit_rows,
-                         int num_logits) {
+void FeatureInput::carry(const FeatureWeights& weights, float* residual, const float* final_norm,
+                         const int32_t* logit_rows, int num_logits, Linear& linear) {
     const int width = config_.hidden_size;
     const bool is_normed = config_.features->norm_carried;
     float* const carried = is_normed ? carried_.data() : hidden_.data();
@@ -148,7 +162,10 @@ void FeatureInput::carry(float* residual, const float* final_norm, const int32_t
                           .out = {carried, Format::f32, width},
                           .rows = num_logits,
                           .width = width});
-    if (is_normed) {
+    if (config_.reads_target()) {
+        normalise(carried, final_norm, projected_.view(), num_logits, width);
+        linear.multiply(projected_.view(), num_logits, weights.carried, nullptr, hidden_.data());
+    } else if (is_normed) {
         normalise(carried, final_norm, {hidden_.data(), Format::f32, width}, num_logits, width);
     }
 }

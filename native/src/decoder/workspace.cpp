@@ -18,8 +18,13 @@ void place_states(const Batch& batch, StatePlace* to) {
     }
 }
 
-/// The last position of each row's sequence in the batch.
-void place_ends(const Batch& batch, int32_t* to) {
+/// The last position that each row attends to: of its sequence in the batch, or the one before its own.
+void place_ends(const Batch& batch, bool are_before, int32_t* to) {
+    if (are_before) {
+        std::transform(batch.positions.begin(), batch.positions.begin() + batch.num_rows, to,
+                       [](int32_t position) { return position - 1; });
+        return;
+    }
     std::vector<int32_t> ends(batch.num_sequences);
     for (int row = 0; row < batch.num_rows; ++row) {
         ends[batch.sequences[row]] = batch.positions[row];
@@ -62,7 +67,10 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
     std::copy_n(batch.logit_rows.begin(), batch.num_logits, place(3));
     const bool has_ends = num_arrays_ > 4;
     if (has_ends) {
-        place_ends(batch, &*place(4));
+        place_ends(batch, stay_in_place_, &*place(4));
+    }
+    if (stay_in_place_) {
+        std::copy_n(batch.positions.begin(), batch.num_rows, place(5));
     }
     const int columns = std::min(shape.blocks, batch.max_blocks);
     for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
@@ -83,7 +91,7 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)
-    : rows(config.looks_ahead()),
+    : rows(config.looks_ahead(), config.reads_target()),
       normed(format, config.hidden_size),
       lm_head_input(format, config.hidden_size) {
     for (int layer = 0; layer < config.num_layers(); ++layer) {

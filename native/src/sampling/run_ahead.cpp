@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "outrider/decoder/limits.h"
 #include "require_range.h"
 #include "sampling/run_blocks.h"
 #include "sampling/runners.h"
@@ -52,13 +53,18 @@ void require_start(const RunAhead& run, size_t index, int position) {
 
 /// The number of rows after the requested one whose keys and values a run of so many draws writes.
 int rows_after(const DecoderConfig& config, int count) {
+    if (config.reads_target()) {  // which writes none
+        return 0;
+    }
     return config.has_context() ? block_rows(*config.block(), count) : count - 1;
 }
 
 void require_room(const RunAhead& run, size_t index, const Batch& batch, int row, const Decoder& decoder) {
     const int64_t reachable = int64_t{batch.max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(decoder.config().max_position, reachable) - batch.positions[row];
-    require_range(entry("counts", index), run.count, 1, room - 1 - rows_after(decoder.config(), 0));
+    const bool is_free = decoder.config().reads_target();
+    require_range(entry("counts", index), run.count, 1,
+                  is_free ? kMostRows : room - 1 - rows_after(decoder.config(), 0));
     if (const FeatureBlock* block = decoder.config().block()) {
         require_range(entry("counts", index), run.count, 1, block->most_draws());
     }

@@ -59,6 +59,12 @@ class Attention(LayerMlp):
     num_kv_heads: int | None = None  # None: the model's
     values_are_keys: bool = False  # as they are before they are normed and rotated
     kv_layer: int | None = None  # an earlier layer whose keys and values it reads, instead of its own
+    target_layer: int | None = None  # likewise, of an attached drafter: a layer of its target
+
+    @property
+    def stores(self) -> bool:
+        """Whether it has keys and values of its own."""
+        return self.kv_layer is None and self.target_layer is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +237,12 @@ class ModelConfig:
     parallel_mlp: bool = False  # the MLP has the same input as attention
     experts: Experts | None = None  # beside the MLP for all tokens
     features: Features | None = None  # of an attached drafter
+
+    @property
+    def reads_target(self) -> bool:
+        """Whether the layers of an attached drafter read keys and values of its target, and have none of their own."""
+        first = self.layers[0]
+        return isinstance(first, Attention) and first.target_layer is not None
 
     @property
     def has_states(self) -> bool:

@@ -218,6 +218,14 @@ GEMMA4_NAMES = _OF_GEMMA4 | {name.replace(".mlp.experts.", ".experts."): ours fo
 STACKED_GEMMA4_NAMES = _OF_GEMMA4 | {
     name.replace(".mlp.experts.", ".experts."): ours for name, ours in _STACKED_EXPERTS.items()
 }
+_OF_ASSISTANT = {
+    **{name: ours for name, ours in GEMMA3_NAMES.items() if ours not in ("embedding", "lm_head")},
+    "model.layers.{i}.layer_scalar": "layers.{i}.scale",
+    "pre_projection.weight": "fc",
+    "post_projection.weight": "carried_projection",
+}
+ASSISTANT_NAMES = _OF_ASSISTANT | {"lm_head.weight": "lm_head"}
+TIED_ASSISTANT_NAMES = _OF_ASSISTANT | {"model.embed_tokens.weight": "lm_head"}
 _OF_QWEN3_NEXT = _ENDS | _GATED_ATTENTION | _QK_NORMS | _GATED_DELTA | _PRE_NORMS
 _OF_ITS_MIXTURES = _OF_QWEN3_NEXT | _ROUTER | _SHARED_EXPERT
 QWEN3_5_NAMES = _OF_QWEN3_NEXT | _DELTA_INPUTS | _MLP

@@ -51,6 +51,9 @@ def _adapt_to_features(
     del ends["lm_head"]
     if features.head_size:
         ends["lm_head"] = (features.head_size, hidden)
+    if config.reads_target:  # its features are normed with its target's weights
+        ends |= {"fc": (hidden, 2 * width), "carried_projection": (width, hidden)}
+        return
     ends |= {"fc": (hidden, 2 * hidden if features.fc_reads_both else features.count * width), "hidden_norm": (hidden,)}
     match features.norm:
         case FeatureNorm.ALL:
@@ -118,7 +121,7 @@ def _layer_shapes(config: ModelConfig, layer: Layer) -> dict[str, Shape]:
 def _attention_shapes(config: ModelConfig, layer: Attention) -> dict[str, Shape]:
     hidden, head_dim = config.hidden_size, config.head_dim_of(layer)
     heads = {"q": config.num_heads}
-    if layer.kv_layer is None:
+    if layer.stores:
         heads |= dict.fromkeys("k" if layer.values_are_keys else "kv", config.num_kv_heads_of(layer))
     query = config.num_heads * head_dim
     shapes: dict[str, Shape] = {name: (count * head_dim, hidden) for name, count in heads.items()}

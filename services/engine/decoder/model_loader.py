@@ -17,6 +17,8 @@ from services.engine.files.checkpoint_error import CheckpointError
 
 logger = logging.getLogger(__name__)
 
+_NAMES_OF_TARGET = {"feature_norm": "final_norm"}  # of what a drafter needs under another name
+
 
 def load_decoder(
     checkpoint: Checkpoint,
@@ -86,8 +88,9 @@ def fill_decoder(
 def fill_shared(checkpoint: Checkpoint, drafter: Checkpoint, decoder: Decoder) -> None:
     """Load what an attached drafter's new decoder needs of its target's checkpoint, since no device has all of it."""
     shared = {*decoder.missing_weights()} - {*weight_shapes(drafter.config)}
-    for name, first_row, rows in checkpoint.pieces(names=shared):
-        decoder.load_rows(name, first_row, rows)
+    theirs = {_NAMES_OF_TARGET.get(name, name): name for name in shared}
+    for name, first_row, rows in checkpoint.pieces(names={*theirs}):
+        decoder.load_rows(theirs[name], first_row, rows)
 
 
 def find_blocks(checkpoint: Checkpoint) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.checkpoint.attached.drafter_kind import DrafterKind
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.config import CPU_WEIGHT_FORMATS
+from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS
 from services.engine.events import PredictionSource
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarKind, GrammarSource
@@ -18,9 +18,11 @@ from tests.e2e.harness.models import folder
 from tests.e2e.harness.stepper import Generation, Stepper, request
 from tests.e2e.matrix.streams import prompt_of, random_prompt
 from tests.harness.grammar.grammars import compiler
+from tests.harness.models.assistant_folders import write_assistant, write_one_step_assistant
 from tests.harness.models.block_folders import block_tensors, zlab_fields
 from tests.harness.models.checkpoints import VOCAB_SIZE
 from tests.harness.models.drafter_folders import drafter_tensors, original_fields, write_drafter
+from tests.harness.models.further_checkpoints import Further, further_checkpoint
 from tests.harness.models.one_step_models import write_one_step_pair
 from tests.harness.models.ring_models import write_ring_pair
 
@@ -40,8 +42,13 @@ def random_drafter(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A target whose next token depends on the last one only, and the drafter that knows it."""
     folder = tmp_path_factory.mktemp("pair")
-    is_one_by_one = request.param is DrafterKind.EAGLE3
-    return write_one_step_pair(folder) if is_one_by_one else write_ring_pair(folder, request.param)
+    match request.param:
+        case DrafterKind.EAGLE3:
+            return write_one_step_pair(folder)
+        case DrafterKind.ASSISTANT:
+            return write_one_step_assistant(folder)
+        case kind:
+            return write_ring_pair(folder, kind)
 
 
 def requests(temperature: float, **fields: object) -> list[Request]:
@@ -60,7 +67,7 @@ def offered(generations: list[Generation]) -> tuple[int, int]:
 async def assert_same_bytes(
     model: str | Path, drafter: Path, wanted: list[Request], **engine: object
 ) -> tuple[Stepper, tuple[int, int]]:
-    weights = {name: engine[name] for name in ("weights",) if name in engine}
+    weights = {name: engine[name] for name in ("weights", "kv") if name in engine}
     alone = [await Stepper(model, **weights).complete(each) for each in wanted]
     stepper = Stepper(model, drafter=drafter, **engine)
     generations = [stepper.submit(each) for each in wanted]
@@ -72,6 +79,15 @@ async def assert_same_bytes(
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 async def test_a_drafter_that_knows_nothing_changes_no_byte(random_drafter, temperature):
     _, (num_offered, num_accepted) = await assert_same_bytes("llama", random_drafter, requests(temperature))
+    assert num_offered > 1000
+    assert num_accepted < num_offered / 4
+
+
+@pytest.mark.parametrize("kind", [Further.GEMMA4_SMALL, Further.GEMMA4_UNIFIED])
+@pytest.mark.parametrize("kv", CPU_KV_FORMATS)
+async def test_an_assistant_that_knows_nothing_changes_no_byte(tmp_path, kind, kv):
+    target, drafter = further_checkpoint(kind), write_assistant(tmp_path / "drafter", kind)
+    _, (num_offered, num_accepted) = await assert_same_bytes(target, drafter, requests(1.0), kv=kv)
     assert num_offered > 1000
     assert num_accepted < num_offered / 4
 
@@ -123,10 +139,10 @@ async def test_runs_go_on_into_the_next_block(pair):
     assert generation.end.speculation.passes == 21, "one for the prompt, and 20 with five tokens each"
 
 
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+@pytest.fixture(scope="module", params=[write_one_step_pair, write_one_step_assistant])
+def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A target, and a drafter that knows it and predicts one token after another."""
-    return write_one_step_pair(tmp_path_factory.mktemp("chain"))
+    return request.param(tmp_path_factory.mktemp("chain"))
 
 
 def following(model: Path, regex: str) -> Grammar:

@@ -117,6 +117,14 @@ ATTACHED_CELLS = [
         fate="killed",
         predictions="attached",
     ),
+    Cell(
+        setup=Setup(
+            model="gemma4_one_step", isa=BEST, prefill="chunks", blocks="few", source="constructed assistant", kv="int8"
+        ),
+        setting="nucleus",
+        fate="killed",
+        predictions="attached",
+    ),
 ]
 ALL = sorted(
     (*SCRIPTED_CELLS, *DRAFTED_CELLS, *ATTACHED_CELLS),
@@ -159,12 +167,13 @@ def test_every_circumstance_occurs():
     whole = [*scripted_cells(processors()), *drafted_cells([BEST]), *varied_candidates(VARIED, BEST, "draft", _MANY)]
     whole += attached_cells([BEST])
     elsewhere = {f"model={_LARGE}", "source=trained head", *(f"predictions={name}" for name in _ELSEWHERE)}
-    elsewhere |= {"model=mtp", "source=random layer", "source=random blocks"}
+    elsewhere |= {"model=mtp", "source=random layer", "source=random blocks", "source=random assistant"}
+    elsewhere |= {"model=gemma4_small", "model=gemma4_moe"}
     assert {value for cell in whole for value in cell.circumstances} - elsewhere <= values
 
 
 def test_every_format_occurs():
-    assert {cell.setup.model for cell in ALL} == {*MODELS, "one_step", "mtp_one_step", "ring"} - {_LARGE}
+    assert {cell.setup.model for cell in ALL} == {*MODELS, *CONSTRUCTED} - {_LARGE, "mtp"}
     assert {cell.setup.weights for cell in ALL} == {*WEIGHTS}
     assert {cell.setup.kv for cell in ALL} == {*KV}
     assert {cell.draft_weights for cell in DRAFTED_CELLS} == {"auto", *WEIGHTS}

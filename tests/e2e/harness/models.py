@@ -50,6 +50,7 @@ _RECIPES = (
         for name in (
             *("checkpoints", "further_checkpoints", "quantised_folders", "mxfp4_folders"),
             *("drafter_folders", "one_step_models", "mtp_folders", "block_folders", "ring_models"),
+            "assistant_folders",
         )
     ),
     Path(__file__),
@@ -67,6 +68,8 @@ def folder(model: str) -> Path:
         return DEMO_TARGET
     if model in PUBLISHED:
         return _placed(model, "target")
+    if model == "gemma4_one_step":
+        return _constructed(model) / "target" / "model"
     if model in ("one_step", "ring"):
         return _constructed(model) / "target"
     if model in ("mtp", "mtp_one_step"):
@@ -156,6 +159,9 @@ def head_folder(model: str, source: str) -> Path | None:
         return DEMO_HEAD
 
     def write(path: Path) -> None:
+        if source == "random assistant":
+            write_random_assistant(path, model)
+            return
         target = load_checkpoint(folder(model)).config
         if source == "random blocks":
             write_drafter(path, *_random_blocks(target, _BLOCKS_OF[model]))
@@ -177,13 +183,23 @@ def _random_blocks(target: ModelConfig, kind: DrafterKind) -> tuple[dict[str, An
 
 def _constructed(model: str) -> Path:
     def write(path: Path) -> None:
+        from tests.harness.models.assistant_folders import write_one_step_assistant
         from tests.harness.models.one_step_models import write_one_step_pair
         from tests.harness.models.ring_models import write_ring_pair
 
         path.mkdir()
-        (write_ring_pair if model == "ring" else write_one_step_pair)(path)
+        writers = {"ring": write_ring_pair, "gemma4_one_step": write_one_step_assistant}
+        writers.get(model, write_one_step_pair)(path)
 
     return _written(model.replace("_", "-"), write)
+
+
+def write_random_assistant(path: Path, model: str) -> None:
+    """Write a drafter of a Gemma 4 that knows nothing."""
+    from tests.harness.models.assistant_folders import write_assistant
+    from tests.harness.models.further_checkpoints import Further
+
+    write_assistant(path, Further(model))
 
 
 def place(model: str, *, target: Path, draft: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from services.engine.cache.block_manager import BlockManager
 from services.engine.cache.page_store import PageStore
 from services.engine.cache.state_checkpoints import StateCheckpoints
-from services.engine.checkpoint.attached.attached_drafter import load_drafter
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.config import ring_rows
@@ -18,7 +17,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, P
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison, poison_states
 from services.engine.events import Chunk, Event, Finished
-from services.engine.loaded_drafter import LoadedDrafter
+from services.engine.loaded_drafter import LoadedDrafter, read_drafter
 from services.engine.lora.adapter import NO_ADAPTER, Adapter
 from services.engine.lora.adapter_loader import AdapterLoader
 from services.engine.open_offload import offload_to
@@ -232,8 +231,9 @@ class Stepper:
 def _load_drafter(
     drafter: Path, checkpoint: Checkpoint, target: Decoder, device: Device, weights: str, kv: str
 ) -> LoadedDrafter:
-    read = load_drafter(drafter, checkpoint.config)
-    return LoadedDrafter.load(read, checkpoint, target, device, weights=weights, kv=kv)
+    return LoadedDrafter.load(
+        read_drafter(drafter, checkpoint.config), checkpoint, target, device, weights=weights, kv=kv
+    )
 
 
 def _attached(drafter: LoadedDrafter, sampler: NativeSampler, blocks: BlockManager) -> AttachedPredictor:

@@ -24,9 +24,12 @@ ATTACHED = {
     **{"random head": MODELS, "trained head": ("demo",), "constructed head": ("one_step",)},
     **{"random layer": ("mtp",), "constructed layer": ("mtp_one_step",)},
     **{"random blocks": ("llama", "qwen3", "gemma2"), "constructed blocks": ("ring",)},
+    **{"random assistant": ("gemma4_small", "gemma4_moe"), "constructed assistant": ("gemma4_one_step",)},
 }
-"""The attached drafters, heads, layers of the model's own and heads for blocks, and the models that have each."""
-CONSTRUCTED = ("one_step", "mtp", "mtp_one_step", "ring")  # for attached drafters only
+"""The attached drafters, heads, layers of the model's own, heads for blocks, and assistants, and the models that have
+each.
+"""
+CONSTRUCTED = ("one_step", "mtp", "mtp_one_step", "ring", "gemma4_one_step")  # for attached drafters only
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
 ALL_MODELS = (*MODELS, *PUBLISHED, *FURTHER, *CONSTRUCTED)
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")

@@ -118,6 +118,8 @@ def _least_right(cell: Cell) -> float:
     nor Mirostat's level after its own draws, and int4 rounds its weights.
     """
     is_free = cell.company == "alone" and cell.setting not in ("grammar", "banned", "truncated")
+    if cell.setting == "truncated":
+        return 0.3
     return 0.9 if is_free and cell.setup.weights != "int4" else 0.5
 
 

@@ -141,7 +141,7 @@ class Decoder {
     void enqueue(int num_logits);
     void require_loaded() const;
     void require_states() const;
-    void require_features(int num_rows) const;
+    void require_features(const Batch& batch) const;
     TokenColumns* columns() { return short_head_ ? &short_head_->columns() : columns_.get(); }
     void embed();
     void keep_feature(int boundary);

@@ -48,7 +48,9 @@ struct LayerConfig {
     std::optional<int> num_kv_heads = {};  // likewise
     bool values_are_keys = false;          // of attention: before their norms and rotation
     std::optional<int> kv_layer = {};      // of attention: an earlier layer whose keys and values it reads
-    int taps = 0;                          // of a short convolution, in positions
+    std::optional<int> target_layer =
+        {};        // of attention of an attached drafter: likewise, a layer of its target
+    int taps = 0;  // of a short convolution, in positions
     DeltaShape delta = {};
     LatentShape latent = {};
     std::optional<int> mlp_size = {};  // of its MLP for all rows; empty: intermediate_size
@@ -154,7 +156,7 @@ struct DecoderConfig {
     /// The heads of the rank.
     AttentionShape attention(const LayerConfig& layer) const {
         return {num_heads / rank.count, layer.num_kv_heads.value_or(num_kv_heads) / rank.count,
-                layer.head_dim.value_or(head_dim), !layer.kv_layer};
+                layer.head_dim.value_or(head_dim), !layer.kv_layer && !layer.target_layer};
     }
     /// The outputs of all ranks' heads.
     int attended_size(const LayerConfig& layer) const {
@@ -187,6 +189,12 @@ struct DecoderConfig {
     bool has_context() const { return block() && !block()->continues_rows; }
     /// Whether each row of an attached drafter has a hidden vector beside its token.
     bool has_hidden_rows() const { return features && !has_context(); }
+    /// Whether the layers of an attached drafter read keys and values of its target, of the positions before a row, and
+    /// have none of their own. Then all rows of a run of draws are at the same position, and their hidden vectors are as
+    /// wide as the target's.
+    bool reads_target() const { return features && layers.front().target_layer; }
+    /// The width of the token's vector of a row, and of its hidden vector.
+    int row_vector_size() const { return reads_target() ? features->width : hidden_size; }
     /// Whether a pass of an attached drafter carries hidden vectors over to the next one.
     bool carries_hidden() const { return features && !block(); }
     /// Whether rows attend to later ones in any layer.
@@ -212,6 +220,8 @@ struct DecoderConfig {
     void validate() const;
     /// Also rejects configurations that the device does not support.
     void validate(const Device& device) const;
+    /// Throws std::invalid_argument that names the field by which an attached drafter does not fit its target.
+    void validate_target(const DecoderConfig& target) const;
     /// Throws std::invalid_argument that names a field by which so many devices cannot share the model, and the
     /// numbers that could.
     void validate_ranks(int count) const;

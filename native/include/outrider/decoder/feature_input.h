@@ -16,13 +16,15 @@ namespace outrider {
 
 class Linear;
 
-/// The weights before a drafter's first layer.
+/// The weights before a drafter's first layer, and after its last one.
 struct FeatureWeights {
-    FusedWeight fc;                      // of a row's features one after another, or of both its vectors
-    DeviceBuffer<float> norm;            // [count * width]; null if features are not normed
-    DeviceBuffer<float> embedding_norm;  // [hidden]; null where it is the first layer's attention_norm
-    DeviceBuffer<float> hidden_norm;     // [hidden]
-    DeviceBuffer<float> mask;            // [count * width], the features of a mask; null if masks have none
+    FusedWeight fc;            // of a row's features one after another, or of both its vectors
+    FusedWeight carried;       // of the hidden vector for the next row, if it reads its target
+    DeviceBuffer<float> norm;  // [count * width]; null if features are not normed
+    DeviceBuffer<float>
+        embedding_norm;  // [hidden]; null if it has none, or it is the first layer's attention_norm
+    DeviceBuffer<float> hidden_norm;  // [hidden]; null if it has none
+    DeviceBuffer<float> mask;         // [count * width], the features of a mask; null if masks have none
 
     void add(WeightBuilder& builder, const DecoderConfig& config);
 };
@@ -49,14 +51,17 @@ class FeatureInput {
     /// The number of hidden vectors.
     int num_rows() const { return num_rows_; }
 
-    /// Writes both vectors and the residual.  # embedded, residual: [rows, hidden]
-    void begin(const FeatureWeights& weights, float* embedded, const float* embedding_norm, float* residual,
-               int rows, Linear& linear);
-    /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * hidden]
+    /// The vectors of the rows' tokens.  # [rows, vector]
+    float* embedded() { return embedded_.data(); }
+    /// Writes both vectors and the residual.  # residual: [rows, hidden]
+    void begin(const FeatureWeights& weights, const float* embedding_norm, float* residual, int rows,
+               Linear& linear);
+    /// Both of a row's vectors, normed: the token's, then the hidden one.  # [rows, 2 * vector]
     /// With a context, the hidden one.  # [rows, hidden]
     Activations normed() const { return normed_.view(); }
     /// Keeps the residual of rows whose logits are requested as the hidden vectors of the rows after them.
-    void carry(float* residual, const float* final_norm, const int32_t* logit_rows, int num_logits);
+    void carry(const FeatureWeights& weights, float* residual, const float* final_norm,
+               const int32_t* logit_rows, int num_logits, Linear& linear);
 
   private:
     void normalise_features(const FeatureWeights& weights, float* features, int column, int width, int rows);
@@ -68,11 +73,13 @@ class FeatureInput {
     DeviceBuffer<int32_t> indices_;  // [rows], rows of the target's pass
     DeviceBuffer<float> gathered_;   // [rows, count * width]
     ActivationBuffer features_;      // [rows, count * width], the input of fc unless it reads both
-    DeviceBuffer<float> hidden_;     // [rows, hidden]
+    ActivationBuffer projected_;     // [rows, hidden], the input of the weight `carried`
+    DeviceBuffer<float> embedded_;   // [rows, vector]
+    DeviceBuffer<float> hidden_;     // [rows, vector]
     DeviceBuffer<float> carried_;    // [rows, hidden], before they are normed
     DeviceBuffer<float> mask_;       // [hidden], the hidden vector of a mask
     bool has_mask_ = false;          // it is computed
-    ActivationBuffer normed_;        // [rows, 2 * hidden], or [rows, hidden] with a context
+    ActivationBuffer normed_;        // [rows, 2 * vector], or [rows, hidden] with a context
 };
 
 }  // namespace outrider

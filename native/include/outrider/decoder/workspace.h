@@ -20,7 +20,12 @@ namespace outrider {
 /// A batch's arrays in device memory, contiguous, so that one upload copies them all.
 class DeviceRows {
   public:
-    explicit DeviceRows(bool has_ends) : num_arrays_(has_ends ? 5 : 4) {}
+    /// Rows look ahead, or stay in their place when draws advance them: then they attend to the positions before it.
+    DeviceRows(bool look_ahead, bool stay_in_place)
+        : num_arrays_(stay_in_place ? 6
+                      : look_ahead  ? 5
+                                    : 4),
+          stay_in_place_(stay_in_place) {}
 
     /// Allocates memory for batches of such sizes; returns whether the arrays have moved.
     bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks,
@@ -37,12 +42,13 @@ class DeviceRows {
     const StatePlace* states() const { return reinterpret_cast<const StatePlace*>(at(num_arrays_)); }
     /// The number of states' places; those beyond the pass's sequences have no rows.
     int num_states() const { return std::min(places_.rows, state_capacity_); }
-    NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
+    NextRows next() { return {arrays_.data(), arrays_.data() + (stay_in_place_ ? 5 : 1) * capacity_}; }
 
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    int num_arrays_;                // of rows; the fifth has the ends, if layers look ahead
+    int num_arrays_;  // of rows; the fifth has the ends, the sixth positions that draws may advance
+    bool stay_in_place_;
     DeviceBuffer<int32_t> arrays_;  // [num_arrays, capacity], then the states' places, then the block tables
     std::vector<int32_t> staged_;   // host copy to upload
     int64_t capacity_ = 0;          // rows

@@ -93,7 +93,7 @@ def load_drafter(folder: Path, target: ModelConfig) -> AttachedDrafter:
     names = fitting_names(_NAMES[fields.kind], config, {*tensors})
     require_values(tensors, names)
     unused = {name for name in tensors if name in (_OFFSETS, _MASK) or _is_redundant(name)}
-    checkpoint = Checkpoint(_source(folder, config, tensors, names, unused))
+    checkpoint = Checkpoint(drafter_source(folder, config, tensors, names, unused))
     return AttachedDrafter(
         name=folder.resolve().name,
         checkpoint=checkpoint,
@@ -187,9 +187,10 @@ def _check_sizes(fields: DrafterFields, config: ModelConfig, target: ModelConfig
         raise fields.layers.error("num_hidden_layers", f"must be at most {most}, is {config.num_layers}")
 
 
-def _source(
+def drafter_source(
     folder: Path, config: ModelConfig, tensors: TensorFiles, names: dict[str, tuple[str, ...]], unused: set[str]
 ) -> CheckpointSource:
+    """Return the source of a drafter's weights; `unused` are tensors that it does not need."""
     return CheckpointSource(
         path=folder,
         described_by="config.json",

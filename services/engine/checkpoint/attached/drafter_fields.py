@@ -14,9 +14,10 @@ LONGEST_CONTEXT = 2048
 
 DEFAULT_PREDICTIONS = 3
 """Of a step, for a drafter that does not say how many."""
+MOST_PREDICTIONS = 15
+"""Of a step."""
 
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}  # of a drafter's layers, by model_type
-_MOST_PREDICTIONS = 15
 _MOST_FEATURES = 8
 _BOUNDARIES = {"eagle_aux_hidden_state_layer_ids": 0, "aux_hidden_state_layer_ids": 0, "target_layer_ids": 1}
 """The fields that may say them, and how many layers more than they say are before each."""
@@ -112,7 +113,7 @@ class DrafterFields:
     def num_predictions(self) -> int:
         """The predictions of a step that the drafter was trained for."""
         block = self.block
-        most = _MOST_PREDICTIONS if block is None else min(block.most_predictions, _MOST_PREDICTIONS)
+        most = MOST_PREDICTIONS if block is None else min(block.most_predictions, MOST_PREDICTIONS)
         return min(self._num_trained or (DEFAULT_PREDICTIONS if block is None else most), most)
 
     @property

@@ -13,6 +13,7 @@ class DrafterKind(StrEnum):
     P_EAGLE = "P-EAGLE"  # likewise, but all of a step at once
     DFLASH = "DFlash"  # a block at once, after a context
     DSPARK = "DSpark"  # likewise, where each token also depends on the one before it
+    ASSISTANT = "Gemma 4 assistant"  # token by token, with the keys and values of its target
 
     @property
     def has_context(self) -> bool:
@@ -50,6 +51,11 @@ def is_drafter(config: JsonFields) -> bool:
     return SPECULATORS in config or _find_kind(config) is not None
 
 
+def is_assistant_folder(folder: Path) -> bool:
+    """Whether a folder with an attached drafter is of that kind; raises CheckpointError."""
+    return read_kind(JsonFields.from_file(folder / "config.json")) is DrafterKind.ASSISTANT
+
+
 def is_drafter_folder(folder: Path) -> bool:
     """Whether a path is a folder with an attached drafter, not a model; raises CheckpointError."""
     path = folder / "config.json"
@@ -59,6 +65,8 @@ def is_drafter_folder(folder: Path) -> bool:
 def _find_kind(config: JsonFields) -> DrafterKind | None:
     """The kind of a folder that is not of the speculators library."""
     said = _architectures(config)
+    if "gemma4" in said and "assistant" in said:
+        return DrafterKind.ASSISTANT
     if "dspark" in said:
         return DrafterKind.DSPARK
     if "dflash" in said or "dflash_config" in config:

@@ -60,6 +60,8 @@ class AttachedPredictor:
         """`batch` has room for the rows of any pass of the target, which has the `blocks`."""
         self.drafter, self.num_predictions = drafter, drafter.num_predictions
         self._sampler, self._batch, self._blocks = sampler, batch, blocks
+        # A row has the token after those of its features, whose position counts where it reads the target.
+        self._shift = int(drafter.reads_target)
         self._latency = DraftLatency(config, is_flat=drafter.block is not None)
         self._contexts: dict[Sequence, DrafterContext | None] = {}  # of the sequences that it follows
         self._read = ReadBlocks()
@@ -155,6 +157,8 @@ class AttachedPredictor:
         context = self._contexts[sequence]
         if (place := self._places.get(sequence)) is None:
             return context
+        if self.drafter.reads_target:
+            return DrafterContext.of_target(sequence.text, place.position)
         if not self._is_reading:
             return None
         if context is None and place.position >= first_to_read(sequence.text):
@@ -225,6 +229,7 @@ class AttachedPredictor:
             self._sampler,
             masked,
             lambda left: self._allow((run.sequence, run.mask) for run in left),
+            stays=self.drafter.reads_target,
         )
         return [run.drawn for run in masked], num_steps
 
@@ -253,9 +258,11 @@ class AttachedPredictor:
                 continue
             text = sequence.text
             self._contexts[sequence] = context = self._next_context(sequence)
-            if context is None or (first := max(place.position, context.start)) >= context.end:
+            if context is None or (first := self._first_row(context, place)) >= context.end:
                 continue
             draws = sequence in wanted and context.end == len(text.tokens) - 1
+            if self.drafter.reads_target and not draws:
+                continue
             if draws:  # the target's pass needs these blocks too; what it does not use is taken back after it
                 self._blocks.grow_together([(text, len(text.tokens) + wanted[sequence].length)])
                 draws = self._room(context, sequence) > 0
@@ -263,7 +270,7 @@ class AttachedPredictor:
             texts.append((token_ids, text.cache_scope))
             self._batch.append(
                 token_ids,
-                position=first - context.start,
+                position=first - context.start + self._shift,
                 blocks=context.blocks(text),
                 num_logits=int(draws),
             )
@@ -275,6 +282,10 @@ class AttachedPredictor:
         if self.drafter.shortlist is not None:
             self.drafter.shortlist.note(texts)
         return rows, drawing
+
+    def _first_row(self, context: DrafterContext, place: _Place) -> int:
+        """The first row to read: the last one alone, if the drafter reads its target."""
+        return context.end - 1 if self.drafter.reads_target else max(place.position, context.start)
 
 
 def _is_enough(context: DrafterContext | None) -> bool:

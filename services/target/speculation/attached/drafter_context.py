@@ -33,6 +33,14 @@ class DrafterContext:
             return cls(context.start, end, context.first_block)
         return cls(first, end, text.blocks[first // BLOCK_SIZE]) if first < end else None
 
+    @classmethod
+    def of_target(cls, text: CachedTokens, first: int) -> "DrafterContext | None":
+        """The context of a drafter that reads its target's keys and values: all that the target has computed.
+
+        None if the rows from `first` on, which the last pass has computed, are lost since.
+        """
+        return cls(0, text.num_computed, text.blocks[0]) if text.num_computed > first else None
+
     def _goes_on(self, text: CachedTokens, first: int) -> bool:
         index = self.start // BLOCK_SIZE
         is_there = index < len(text.blocks) and text.blocks[index] == self.first_block

@@ -42,12 +42,15 @@ def draw_masked(
     sampler: Sampler,
     runs: Seq[MaskedRun],
     allow: Callable[[Iterable[MaskedRun]], None],
+    *,
+    stays: bool = False,
 ) -> int:
     """Draw the runs' predictions, and return the number of passes.
 
     The batch has the rows that the drafter reads, with one requested row for each run, in this order; no run's limit is
     above that of one before it. `allow` is called with the runs before each pass. A run that is over stays in the batch
-    as long as one after it draws, since the drafter keeps the hidden vectors in the order of the rows.
+    as long as one after it draws, since the drafter keeps the hidden vectors in the order of the rows. With `stays` all
+    rows of a run are at one position.
     """
     step = 0
     while True:
@@ -66,4 +69,5 @@ def draw_masked(
         batch.clear()
         for run in runs:
             last = run.drawn[-1:] or [0]
-            batch.append(last, position=run.position + step - 1, blocks=run.blocks, num_logits=1)
+            position = run.position if stays else run.position + step - 1
+            batch.append(last, position=position, blocks=run.blocks, num_logits=1)

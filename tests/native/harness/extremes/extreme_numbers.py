@@ -157,7 +157,7 @@ class World:
         sizes = ("hidden_size", "intermediate_size", "num_heads", "num_kv_heads", "head_dim", "layer_input_size")
         for field in (*sizes, "vocab_size", "max_position"):
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
-        for name in ("mlp_size", "window", "rope", "head_dim", "num_kv_heads", "kv_layer"):
+        for name in ("mlp_size", "window", "rope", "head_dim", "num_kv_heads", "kv_layer", "target_layer"):
             yield f"DecoderConfig.layers.{name}", lambda number, name=name: self._configure_layer(**{name: number})  # type: ignore[misc]
         for name in ("query_rank", "rank", "turning", "key_dim", "value_dim"):
             yield f"DecoderConfig.layers.{name}", lambda number, name=name: self._configure_latent(**{name: number})  # type: ignore[misc]

@@ -79,7 +79,7 @@ def test_a_byte_without_a_token_counts_to_its_neighbour(text, pieces):
 def test_a_space_that_the_tokenizer_prepends_is_left_out():
     """As SentencePiece does; the text in front takes it."""
     tokenizer = Tokenizer(
-        make_tokenizer(["▁", "a", "b"])._description.replace(
+        make_tokenizer(["▁", "a", "b"]).description.replace(
             '"decoder": {"type": "ByteFallback"}',
             '"normalizer": {"type": "Prepend", "prepend": "\\u2581"}, '
             '"decoder": {"type": "Metaspace", "replacement": "\\u2581", "prepend_scheme": "always", "split": false}',

@@ -68,7 +68,7 @@ class PrefixingTokenizer(Tokenizer):
 def test_forced_text_is_cut_into_bytes_where_encoding_changes_it():
     vocabulary = GrammarVocabulary(byte_tokenizer(), vocab_size=VOCAB_SIZE)
     assert vocabulary("true") == [*b"true"]
-    description = byte_tokenizer()._description
+    description = byte_tokenizer().description
     prefixing = compiler(PrefixingTokenizer(description), VOCAB_SIZE)
     state = prefixing.compile(GrammarSource(GrammarKind.CHOICE, ("true",))).begin(stop_ids=[END])
     tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=10)
@@ -86,7 +86,7 @@ class CountingTokenizer(Tokenizer):
 
 
 def test_only_the_start_of_a_long_forced_text_is_tokenized():
-    tokenizer = CountingTokenizer(byte_tokenizer()._description)
+    tokenizer = CountingTokenizer(byte_tokenizer().description)
     text = "".join(random.Random(0).choices("abc ", k=60_000))
     grammar = compiler(tokenizer, VOCAB_SIZE).compile(GrammarSource(GrammarKind.CHOICE, (text,)))
     state = grammar.begin(stop_ids=[END])

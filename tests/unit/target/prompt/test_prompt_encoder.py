@@ -44,7 +44,7 @@ texts = st.text(st.sampled_from("ab x▁é漢😀\n\0e\u0301<|end|>")) | st.text
 
 
 def library(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_str(tokenizer._description)
+    return tokenizers.Tokenizer.from_str(tokenizer.description)
 
 
 @pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, SENTENCEPIECE], ids=["byte level", "sentencepiece"])

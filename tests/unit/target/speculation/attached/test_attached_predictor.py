@@ -35,6 +35,7 @@ class Drafter:
     def __init__(self) -> None:
         self.read: list[list[int]] = []
         self.positions: list[list[int]] = []
+        self.drawn_at: list[int] = []  # positions
         self.num_passes = 0
         self.counts: list[int] = []  # of predictions that were asked
 
@@ -45,6 +46,8 @@ class Drafter:
         self, batch: Batch, sampler: object, states: list[Any], chains: Any, counts: list[int], *_: object
     ) -> list[list[int]]:
         self.counts += counts
+        if states:
+            self.drawn_at += batch.positions[: batch.num_rows].tolist()
         if not states:
             self.positions.append(batch.positions[: batch.num_rows].tolist())
             self.num_passes += 1
@@ -68,7 +71,7 @@ class Shortlist:
 class Target:
     """One sequence, whose passes add a token each."""
 
-    def __init__(self, *, guided: bool = False, block: FeatureBlock | None = None) -> None:
+    def __init__(self, *, guided: bool = False, block: FeatureBlock | None = None, reads_target: bool = False) -> None:
         self.drafter, self.shortlist = Drafter(), Shortlist()
         self.blocks = BlockManager(num_blocks=256, block_size=BLOCK_SIZE, keeps_prefixes=False)
         device = SimpleNamespace(synchronize=lambda: None)
@@ -79,6 +82,7 @@ class Target:
             "num_predictions": 3,
             "ends_early": True,
             "block": block,
+            "reads_target": reads_target,
         }
         loaded: Any = SimpleNamespace(decoder=self.drafter, device=device, shortlist=self.shortlist, **own)
         batch = Batch(max_rows=64, max_sequences=4, max_blocks=256)
@@ -118,6 +122,29 @@ async def test_it_reads_the_rows_of_each_pass_and_draws_where_asked():
     assert target.step(wanted=3) == [1, 2, 3]
     assert target.drafter.read == [[*range(40)], [0]]
     assert target.drafter.num_passes == 1, "the other one drew"
+
+
+async def test_one_that_reads_its_target_reads_a_row_where_it_draws():
+    target = Target(reads_target=True)
+    assert target.why_none() == ""
+    assert target.step(wanted=3) == [1, 2, 3]
+    for _ in range(PARKED_AFTER + 10):
+        target.step()
+    assert target.why_none() == "", "it has nothing to read before"
+    assert target.step(wanted=3) == [1, 2, 3]
+    assert target.drafter.read == [[0], [0]]
+    assert target.drafter.drawn_at == [41, 41 + PARKED_AFTER + 12], "at the position after the last row"
+
+
+@pytest.mark.parametrize("num_found", [0, BLOCK_SIZE])
+async def test_rows_that_were_lost_are_not_read_from_the_pass(num_found):
+    target = Target(reads_target=True)
+    target.step()
+    target.compute()
+    target.sequence.text.num_computed = num_found  # it was preempted, and goes on after what is in the cache
+    assert target.predictor.why_none(target.sequence)
+    (token_ids,) = target.predictor.predict([PredictionRequest(target.sequence, 3)])
+    assert ([*token_ids], target.drafter.read) == ([], [])
 
 
 BLOCK = FeatureBlock(size=6, mask_token=0)
