@@ -21,7 +21,7 @@ def folder_for(models: Iterable[Path]) -> Path | None:
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove files that nobody has read for a month, and those that were not finished."""
+    """Remove files, complete or not, that nobody has read or written for a month."""
     oldest = time.time() - _LONGEST_UNUSED
     for file in folder.glob("*.packed*"):
         with suppress(OSError):  # another process may remove it, too

@@ -160,7 +160,7 @@ def head_folder(model: str, source: str) -> Path | None:
 
     def write(path: Path) -> None:
         if source == "random assistant":
-            write_random_assistant(path, model)
+            _write_random_assistant(path, model)
             return
         target = load_checkpoint(folder(model)).config
         if source == "random blocks":
@@ -194,7 +194,7 @@ def _constructed(model: str) -> Path:
     return _written(model.replace("_", "-"), write)
 
 
-def write_random_assistant(path: Path, model: str) -> None:
+def _write_random_assistant(path: Path, model: str) -> None:
     """Write a drafter of a Gemma 4 that knows nothing."""
     from tests.harness.models.assistant_folders import write_assistant
     from tests.harness.models.further_checkpoints import Further
