@@ -80,6 +80,22 @@ py::dict packed_weights(const py::object& self) {
     return views;
 }
 
+std::string name_of(const WeightKind& kind) {
+    const auto found =
+        std::ranges::find(kWeightFormats, kind.format, &std::pair<const char*, WeightFormat>::second);
+    const std::string format = found->first;
+    return kind.groups.size == 0 ? format : format + " in groups of " + std::to_string(kind.groups.size);
+}
+
+/// The last one counts where several kinds have the same name.
+std::unordered_map<std::string, int> measure_many_rows(ShardedDecoder& decoder) {
+    std::unordered_map<std::string, int> measured;
+    for (const auto& [kind, rows] : decoder.first().weights().measure_many_rows()) {
+        measured[name_of(kind)] = rows;
+    }
+    return measured;
+}
+
 using AdapterArrays = std::unordered_map<std::string, std::pair<py::array, py::array>>;
 
 int add_adapter(ShardedDecoder& decoder, float scale, const AdapterArrays& updates) {
@@ -216,6 +232,7 @@ void register_decoder(py::module_& module) {
              [](ShardedDecoder& decoder) {
                  decoder.each([](Decoder& rank) { rank.weights().mark_loaded(); });
              })
+        .def("measure_many_rows", &measure_many_rows, py::call_guard<py::gil_scoped_release>())
         .def("missing_weights",
              [](const ShardedDecoder& decoder) { return decoder.first().weights().missing(); })
         .def("add_adapter", &add_adapter, py::arg("scale"), py::arg("updates"))

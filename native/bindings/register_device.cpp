@@ -22,7 +22,8 @@ void register_device(py::module_& module) {
     module.def("cuda_devices", &cuda_devices);
     module.def("cuda_problem", &cuda_problem);
     py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
-        .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
+        .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"), py::kw_only(),
+                    py::arg("many_rows") = py::none())
         .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
         .def("synchronize", &Device::synchronize, py::call_guard<py::gil_scoped_release>())
         .def(

@@ -14,9 +14,11 @@
 #include "cpu/gather_by_expert.h"
 #include "cpu/kernels.h"
 #include "cpu/low_rank/low_rank_part.h"
+#include "cpu/many_rows.h"
 #include "cpu/product_work.h"
 #include "outrider/device/device.h"
 #include "outrider/device/pass_recorder.h"
+#include "require_range.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider {
@@ -47,7 +49,8 @@ void require_length(const WeightKind& kind, int in_features) {
 
 class CpuDevice final : public Device {
   public:
-    CpuDevice(const Kernels& kernels, int threads) : kernels_(kernels), pool_(threads) {}
+    CpuDevice(const Kernels& kernels, int threads, std::optional<int> many_rows)
+        : kernels_(kernels), pool_(threads), many_rows_(many_rows) {}
 
     std::string name() const override { return std::string("cpu-") + kernels_.name; }
     ThreadPool& pool() override { return pool_; }
@@ -75,6 +78,11 @@ class CpuDevice final : public Device {
         }
         require_length(kind, in_features);
         return std::make_unique<CpuWeight>(*kernel, pool_, kind, out_features, in_features);
+    }
+
+    std::optional<int> measure_many_rows(const PackedWeight& weight) override {
+        const std::lock_guard<std::mutex> guard(multiplying_);
+        return many_rows_.measure(pool_, static_cast<const CpuWeight&>(weight));
     }
 
     Format activation_format(WeightFormat weight) const override {
@@ -263,12 +271,13 @@ class CpuDevice final : public Device {
 
     void multiply(std::span<const Product> products) {
         const std::lock_guard<std::mutex> guard(multiplying_);
-        work_.run(pool_, products);
+        work_.run(pool_, many_rows_, products);
     }
 
     const Kernels& kernels_;
     ThreadPool pool_;
-    std::mutex multiplying_;  // guards work_
+    std::mutex multiplying_;  // guards what follows
+    ManyRows many_rows_;
     ProductWork work_;
 };
 
@@ -283,13 +292,16 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 }  // namespace cpu
 
-std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads) {
+std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads, std::optional<int> many_rows) {
     const cpu::Kernels* kernels = cpu::find_kernels(isa.c_str());
     if (!kernels) {
         throw std::invalid_argument("isa \"" + isa + "\" cannot run on this machine; it can run " +
                                     cpu::joined(cpu_isas()));
     }
-    return std::make_shared<cpu::CpuDevice>(*kernels, threads);
+    if (many_rows) {
+        require_range("many_rows", *many_rows, 1, std::numeric_limits<int>::max());
+    }
+    return std::make_shared<cpu::CpuDevice>(*kernels, threads, many_rows);
 }
 
 }  // namespace outrider

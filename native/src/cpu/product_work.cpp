@@ -21,23 +21,24 @@ const CpuWeight& weight_of(const Product& product) {
 
 }  // namespace
 
-void ProductWork::run(ThreadPool& pool, std::span<const Product> products) {
+void ProductWork::run(ThreadPool& pool, const ManyRows& many, std::span<const Product> products) {
     prepare(pool, products);
     passes_.clear();
     tasks_ = 0;
     auto prepared = preparations_.begin();
     for (const Product& product : products) {
         if (weight_of(product).kernel().prepare_row) {
-            add_passes(product, prepared_.data() + prepared->first_byte, prepared->row_bytes, pool.size());
+            add_passes(product, prepared_.data() + prepared->first_byte, prepared->row_bytes, many,
+                       pool.size());
             ++prepared;
         } else {
             const auto row_bytes = static_cast<int64_t>(product.input.stride * size_of(product.input.format));
-            add_passes(product, product.input.data, row_bytes, pool.size());
+            add_passes(product, product.input.data, row_bytes, many, pool.size());
         }
     }
     pool.parallel_for(tasks_, [&](int64_t task) {
         const Pass& pass = part_of(passes_, task);
-        pass.weight->kernel().multiply_panel(pass.weight->view(), pass.rows, task - pass.first_task);
+        pass.multiply_panel(pass.weight->view(), pass.rows, task - pass.first_task);
     });
 }
 
@@ -65,21 +66,26 @@ void ProductWork::prepare(ThreadPool& pool, std::span<const Product> products) {
     });
 }
 
-void ProductWork::add_passes(const Product& product, const void* input, int64_t row_bytes, int panels_ahead) {
+void ProductWork::add_passes(const Product& product, const void* input, int64_t row_bytes,
+                             const ManyRows& many, int panels_ahead) {
     const CpuWeight& weight = weight_of(product);
+    const ProductKernel& kernel = weight.kernel();
     const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;
     const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
     for (int64_t first = 0; first < product.rows; first += rows_per_pass) {
-        passes_.push_back({&weight,
-                           {.input = input,
-                            .input_stride = row_bytes,
-                            .bias = product.bias,
-                            .out = product.out,
-                            .out_stride = product.out_stride,
-                            .first_row = first,
-                            .end_row = std::min<int64_t>(product.rows, first + rows_per_pass),
-                            .panels_ahead = panels_ahead},
-                           tasks_});
+        const int64_t end = std::min<int64_t>(product.rows, first + rows_per_pass);
+        passes_.push_back(
+            {&weight,
+             {.input = input,
+              .input_stride = row_bytes,
+              .bias = product.bias,
+              .out = product.out,
+              .out_stride = product.out_stride,
+              .first_row = first,
+              .end_row = end,
+              .panels_ahead = panels_ahead},
+             tasks_,
+             many.are(end - first, kernel) ? kernel.multiply_panel_of_many : kernel.multiply_panel});
         tasks_ += weight.panels();
     }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu/cpu_weight.h"
+#include "cpu/many_rows.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/thread_pool.h"
 
@@ -17,7 +18,7 @@ namespace outrider::cpu {
 class ProductWork {
   public:
     /// Prepares the rows of all products, and then multiplies them.
-    void run(ThreadPool& pool, std::span<const Product> products);
+    void run(ThreadPool& pool, const ManyRows& many, std::span<const Product> products);
 
   private:
     /// A product's rows to be converted into the form that its kernel reads.
@@ -33,10 +34,12 @@ class ProductWork {
         const CpuWeight* weight;
         ProductRows rows;
         int64_t first_task;
+        decltype(ProductKernel::multiply_panel) multiply_panel;
     };
 
     void prepare(ThreadPool& pool, std::span<const Product> products);
-    void add_passes(const Product& product, const void* input, int64_t row_bytes, int panels_ahead);
+    void add_passes(const Product& product, const void* input, int64_t row_bytes, const ManyRows& many,
+                    int panels_ahead);
 
     std::vector<Preparation> preparations_;
     std::vector<char> prepared_;  // for each preparation: [rows, row_bytes]

@@ -1,6 +1,7 @@
 #include "outrider/weights/weight_slots.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "source_values.h"
@@ -145,6 +146,17 @@ std::vector<std::pair<std::string, PackedBytes>> WeightSlots::packed() {
         }
     }
     return memory;
+}
+
+std::vector<std::pair<WeightKind, int>> WeightSlots::measure_many_rows() {
+    std::vector<std::pair<WeightKind, int>> measured;
+    for (const Slot& slot : slots_) {
+        const std::optional<int> rows = slot.matrix ? device_->measure_many_rows(*slot.matrix) : std::nullopt;
+        if (rows) {
+            measured.emplace_back(slot.matrix->kind(), *rows);
+        }
+    }
+    return measured;
 }
 
 void WeightSlots::mark_loaded() {

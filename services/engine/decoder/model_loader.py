@@ -81,6 +81,8 @@ def fill_decoder(
     is_cached = cache is not None and cache.restore(decoder, device, weights)
     if not is_cached:
         _pack(checkpoint, decoder, find_blocks(checkpoint), progress)
+    for kind, rows in decoder.measure_many_rows().items():
+        logger.info("products with weights of %s take the way for many rows from %s rows on", kind, rows)
     progress.advance(1.0)
     return not is_cached
 

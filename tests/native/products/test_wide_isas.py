@@ -18,13 +18,17 @@ COUNTS = [1, 2, 3, 4, 6, 7, 12, 15, 16, 17, 32, 33, 64, 70, 129]  # around block
 INPUTS = all_with([32, 64, 70, 96, 1024, 1056, 2080], 32, 70, 1056)
 OUTPUTS = 150  # two panels, and a part of one
 
+FEWEST_MANY = [1, 1 << 20]  # rows: always the way for many, and never
+
 on_wide = pytest.mark.parametrize("isa", WIDE)
 on_tiles = pytest.mark.parametrize("isa", TILED)
 pytestmark = pytest.mark.skipif(EXPECTED not in isas(), reason="this machine has no AVX2")
 
 
-def normal_weight(isa: str, weight_format: str, inputs: int, *, threads: int = 1) -> PackedWeight:
-    weight = PackedWeight(Device.cpu(isa, threads), weight_format, OUTPUTS, inputs)
+def normal_weight(
+    isa: str, weight_format: str, inputs: int, *, threads: int = 1, many_rows: int | None = None
+) -> PackedWeight:
+    weight = PackedWeight(Device.cpu(isa, threads, many_rows=many_rows), weight_format, OUTPUTS, inputs)
     weight.store(0, normal(OUTPUTS, inputs))
     return weight
 
@@ -35,9 +39,10 @@ def normal_weight(isa: str, weight_format: str, inputs: int, *, threads: int = 1
 def test_products_have_the_same_bits(isa: str, weight_format: str, inputs: int) -> None:
     rows, bias = normal(max(COUNTS), inputs, seed=1), normal(OUTPUTS, seed=2)
     expected = normal_weight(EXPECTED, weight_format, inputs).multiply(rows, bias)
-    weight = normal_weight(isa, weight_format, inputs)
-    for count in COUNTS:
-        assert same_bits(weight.multiply(rows[:count], bias), expected[:count]), count
+    for many_rows in FEWEST_MANY:
+        weight = normal_weight(isa, weight_format, inputs, many_rows=many_rows)
+        for count in COUNTS:
+            assert same_bits(weight.multiply(rows[:count], bias), expected[:count]), (many_rows, count)
 
 
 @on_wide
@@ -78,6 +83,7 @@ def test_bf16_sums_of_small_integers_are_exact(isa: str) -> None:
 def test_grouped_products_have_the_same_bits(isa: str, kind: GroupedKind) -> None:
     values, rows = random_rows(kind, OUTPUTS, 512), normal(max(COUNTS), 512, seed=1)
     expected = packed(Device.cpu(EXPECTED, 1), kind, values).multiply(rows)
-    weight = packed(Device.cpu(isa, 1), kind, values)
-    for count in COUNTS:
-        assert same_bits(weight.multiply(rows[:count]), expected[:count]), count
+    for many_rows in FEWEST_MANY:
+        weight = packed(Device.cpu(isa, 1, many_rows=many_rows), kind, values)
+        for count in COUNTS:
+            assert same_bits(weight.multiply(rows[:count]), expected[:count]), (many_rows, count)

@@ -56,6 +56,9 @@ class Device {
     /// Throws std::invalid_argument for an unsupported kind.
     virtual std::unique_ptr<PackedWeight> make_weight(const WeightKind& kind, int out_features,
                                                       int in_features) = 0;
+    /// Measures from how many rows on the other way to multiply weights of this kind is faster, and takes it from
+    /// then on; both give the same bits. Returns nullopt if there is no other way, or nothing new to measure.
+    virtual std::optional<int> measure_many_rows(const PackedWeight&) { return std::nullopt; }
     /// The format of the input rows of a product with such a weight; f32 if the product rounds them itself.
     virtual Format activation_format(WeightFormat weight) const = 0;
     /// The bytes of one block of such a layer, whose data may be null: keys and values of all heads.
@@ -122,8 +125,10 @@ class Device {
 /// Instruction sets supported by this machine and this build, best first.
 std::vector<std::string> cpu_isas();
 
-/// Throws std::invalid_argument for an instruction set that is not supported here, or threads < 1.
-std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads);
+/// `many_rows` takes the place of what measure_many_rows finds. Throws std::invalid_argument for an instruction set
+/// that is not supported here, threads < 1, and many_rows < 1.
+std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads,
+                                        std::optional<int> many_rows = {});
 
 /// The names of the CUDA devices that this process can use, in the order of their indices, e.g. "cuda-sm_90".
 std::vector<std::string> cuda_devices();

@@ -60,6 +60,8 @@ class WeightSlots {
     /// Returns the packed memory of all weights in the order of the pass; a fused weight has the name of its
     /// first part. Throws std::invalid_argument if the device keeps them in its own memory.
     std::vector<std::pair<std::string, PackedBytes>> packed();
+    /// Measures, for each kind of the matrices, from how many rows on a product is better done in the way for many.
+    std::vector<std::pair<WeightKind, int>> measure_many_rows();
     /// Marks all weights as loaded, after the memory of `packed` has been filled.
     void mark_loaded();
 

@@ -24,6 +24,9 @@ struct GroupedMicroPanel {
     static constexpr int kVectors = RegisterBlocking::kVectors;
     static constexpr int kRowBlock = RegisterBlocking::kRows;
     static constexpr int kColumns = kVectors * kLanes;
+    static constexpr int64_t kMostRows = Int8Sums::kMostRows;
+    /// Fewer rows fit into two row blocks.
+    static constexpr int64_t kManyRows = Int8Sums::kIsTiled ? 2 * kRowBlock + 1 : kNever;
     static constexpr int kWordInputs = 4 * Numbers::kParts;
     static constexpr int kWords = kGroups.size / kWordInputs;
     static constexpr int64_t kWordBytes = kColumns * 4;
@@ -204,24 +207,25 @@ struct GroupedMicroPanel {
         }
     }
 
+    template <bool kIsForMany>
     static void add_slice(const Slice& slice, int64_t rows, const char* next, int64_t next_bytes) {
-        if constexpr (Int8Sums::kIsTiled) {
-            if (rows >= TiledGroups<GroupedMicroPanel>::kFewestRows) {
-                TiledGroups<GroupedMicroPanel>::add(slice, rows, {next, next + next_bytes, kFetchedLines});
-                return;
-            }
+        if constexpr (kIsForMany) {
+            TiledGroups<GroupedMicroPanel>::add(slice, rows, {next, next + next_bytes, kFetchedLines});
+        } else {
+            for_row_blocks<kRowBlock>(rows, next, next_bytes, kFetchedLines,
+                                      [&](auto count, int64_t first, Ahead ahead) {
+                                          accumulate<count.value>(slice, first, ahead);
+                                      });
         }
-        for_row_blocks<kRowBlock>(
-            rows, next, next_bytes, kFetchedLines,
-            [&](auto count, int64_t first, Ahead ahead) { accumulate<count.value>(slice, first, ahead); });
     }
 
     /// Adds the products with `rows` rows to `whole.sums`; `next` is the memory that is read next.
+    template <bool kIsForMany>
     static void add(const Slice& whole, int64_t rows, const char* next) {
         for (int64_t block = 0; block < whole.blocks; block += kSlice) {
             const Slice slice = whole.from(block, smaller(kSlice, whole.blocks - block));
             const char* ahead = block + kSlice >= whole.blocks ? next : slice.weights + kSlice * kBlockBytes;
-            add_slice(slice, rows, ahead, slice.blocks * kBlockBytes);
+            add_slice<kIsForMany>(slice, rows, ahead, slice.blocks * kBlockBytes);
         }
     }
 };

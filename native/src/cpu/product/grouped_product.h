@@ -33,24 +33,29 @@ struct GroupedProduct {
                              scale, out);
     }
 
+    template <bool kIsForMany>
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_micro_panel_passes<float, kColumns>(
+        for_micro_panel_passes<float, kColumns, MicroPanel::kMostRows>(
             weight, rows, panel, [&](const MicroPanelPass& pass, float* sums) {
-                MicroPanel::add({pass.input, pass.input + QuantisedRow::padded(weight.in_features),
-                                 rows.input_stride, micro_panel_data(weight, pass.micro_panel),
-                                 weight.in_features / MicroPanel::kGroups.block, sums},
-                                pass.rows, micro_panel_data(weight, pass.next_micro_panel));
+                MicroPanel::template add<kIsForMany>(
+                    {pass.input, pass.input + QuantisedRow::padded(weight.in_features), rows.input_stride,
+                     micro_panel_data(weight, pass.micro_panel),
+                     weight.in_features / MicroPanel::kGroups.block, sums},
+                    pass.rows, micro_panel_data(weight, pass.next_micro_panel));
                 write_sums<kColumns>(weight, rows, pass, sums);
             });
     }
 
     static constexpr ProductKernel kernel() {
+        constexpr bool kHasTwoWays = MicroPanel::kManyRows < kNever;
         return {.panel_bytes = panel_bytes,
                 .store_groups = store_groups,
                 .load_row = load_row,
                 .input_bytes = MicroPanel::input_bytes,
                 .prepare_row = MicroPanel::prepare_row,
-                .multiply_panel = multiply_panel,
+                .multiply_panel = multiply_panel<false>,
+                .multiply_panel_of_many = kHasTwoWays ? multiply_panel<kHasTwoWays> : nullptr,
+                .many_rows = MicroPanel::kManyRows,
                 .multiply_registers = multiply_registers<typename MicroPanel::Dot>};
     }
 };

@@ -14,6 +14,7 @@ struct Int8MicroPanel {
     using Sums = Int8Sums;
     static constexpr int kColumns = Sums::kColumns;
     static constexpr int64_t kMostRows = Sums::kMostRows;
+    static constexpr int64_t kManyRows = Sums::kIsTiled ? 9 : kNever;  // below, vectors keep up with memory
     static constexpr float kLargest = 127.0f;
 
     static int64_t bytes(int64_t in_features) { return QuantisedRow::padded(in_features) * kColumns; }
@@ -46,10 +47,15 @@ struct Int8MicroPanel {
         quantise_row(values, in_features, kInt8Offset, to);
     }
 
+    template <bool kIsForMany>
     static void add(const MicroPanelRows& part) {
         const int64_t steps = QuantisedRow::padded(part.in_features) / Sums::kStepBytes;
-        Sums::add_micro_panel({part.input, part.input_stride, part.micro_panel, steps, part.sums}, part.rows,
-                              part.next_micro_panel);
+        const typename Sums::Slice whole{part.input, part.input_stride, part.micro_panel, steps, part.sums};
+        if constexpr (kIsForMany) {
+            Sums::add_micro_panel(whole, part.rows, part.next_micro_panel);
+        } else {
+            StepSums<Int8Dot>::add_micro_panel(whole, part.rows, part.next_micro_panel);
+        }
     }
 
     static int64_t multiply_registers(int64_t rounds) { return Sums::multiply_registers(rounds); }

@@ -23,13 +23,14 @@ struct MicroPanelRows {
 /// Packed as [panel] of [micro-panel of output features] and the features' scales in float32. `MicroPanel`
 /// defines the integers of a micro-panel of kColumns features, and the input of its product:
 ///   kMostRows                                       the most rows that it multiplies at a time
+///   kManyRows                                       fewest rows for which add<true> is usually faster, or kNever
 ///   multiply_registers(rounds)                      its products, of numbers in registers
 ///   kLargest                                        the integer of the largest weight
 ///   bytes(in_features)                              the bytes of one micro-panel
 ///   store_row(micro_panel, column, values, width, factor)   rounds values * factor
 ///   number(micro_panel, column, k)                        a stored integer
 ///   input_bytes(in_features), prepare_row(values, in_features, to)
-///   add(MicroPanelRows)                                  adds the products to the sums
+///   add<is for many rows>(MicroPanelRows)                adds the products to the sums
 template <typename MicroPanel>
 struct IntegerProduct {
     static constexpr int kColumns = MicroPanel::kColumns;
@@ -89,12 +90,14 @@ struct IntegerProduct {
         }
     };
 
+    template <bool kIsForMany>
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
         for_micro_panel_passes<int32_t, kColumns, MicroPanel::kMostRows>(
             weight, rows, panel, [&](const MicroPanelPass& pass, int32_t* sums) {
-                MicroPanel::add({micro_panel_data(weight, pass.micro_panel),
-                                 micro_panel_data(weight, pass.next_micro_panel), pass.input,
-                                 rows.input_stride, weight.in_features, pass.rows, sums});
+                MicroPanel::template add<kIsForMany>({micro_panel_data(weight, pass.micro_panel),
+                                                      micro_panel_data(weight, pass.next_micro_panel),
+                                                      pass.input, rows.input_stride, weight.in_features,
+                                                      pass.rows, sums});
                 write_rows<kColumns>(weight, rows, pass, [&](int64_t row) {
                     return ScaledSums{
                         sums + row * kColumns,
@@ -105,12 +108,15 @@ struct IntegerProduct {
     }
 
     static constexpr ProductKernel kernel() {
+        constexpr bool kHasTwoWays = MicroPanel::kManyRows < kNever;
         return {.panel_bytes = panel_bytes,
                 .store_row = store_row,
                 .load_row = load_row,
                 .input_bytes = MicroPanel::input_bytes,
                 .prepare_row = MicroPanel::prepare_row,
-                .multiply_panel = multiply_panel,
+                .multiply_panel = multiply_panel<false>,
+                .multiply_panel_of_many = kHasTwoWays ? multiply_panel<kHasTwoWays> : nullptr,
+                .many_rows = MicroPanel::kManyRows,
                 .multiply_registers = MicroPanel::multiply_registers};
     }
 };

@@ -44,6 +44,11 @@ struct ProductKernel {
     size_t (*input_bytes)(int in_features) = nullptr;
     void (*prepare_row)(const float* values, int in_features, void* to) = nullptr;
     void (*multiply_panel)(const WeightView& weight, const ProductRows& rows, int64_t panel);
+    /// The same bits in another way, if there is one, which is faster with many rows: usually from many_rows
+    /// rows on.
+    void (*multiply_panel_of_many)(const WeightView& weight, const ProductRows& rows,
+                                   int64_t panel) = nullptr;
+    int64_t many_rows = 0;
     /// Repeats the kernel's products with numbers in registers; returns the number of operations.
     int64_t (*multiply_registers)(int64_t rounds);
 };

@@ -5,22 +5,23 @@
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/row_blocks.h"
 #include "cpu/product/tile_sums.h"
+#include "cpu/product/unpacked_groups.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
 template <typename MicroPanel>
 struct TiledGroups {
-    using Numbers = typename MicroPanel::Numbers;
+    using Groups = UnpackedGroups<MicroPanel>;
     using Slice = typename MicroPanel::Slice;
     static constexpr int kSize = MicroPanel::kGroups.size;
     static constexpr int kSteps = kSize / 4;                       // of four inputs each
     static constexpr int64_t kWordBytes = MicroPanel::kWordBytes;  // four inputs of each feature
     static_assert(MicroPanel::kColumns == kPanelColumns, "a micro-panel is a panel");
     static_assert(kSize <= kTileRowBytes, "a group fits into a tile's row");
-    static constexpr int64_t kFewestRows = 2 * RegisterBlocking::kRows + 1;  // fewer fit into two row blocks
 
     /// Adds the products with `rows` rows; the first block of them prefetches `ahead`.
     static void add(const Slice& slice, int64_t rows, Ahead ahead) {
+        const Groups groups(slice.weights, slice.blocks);
         int64_t configured = 0;
         for (int64_t row = 0; row < rows; row += kTileRows) {
             const int64_t count = smaller(kTileRows, rows - row);
@@ -28,7 +29,7 @@ struct TiledGroups {
                 configure(static_cast<int>(count));
                 configured = count;
             }
-            add_rows(slice, row, count, row == 0 ? ahead : Ahead{});
+            add_rows(slice, groups, row, count, row == 0 ? ahead : Ahead{});
         }
         Tiles::release();
     }
@@ -44,25 +45,24 @@ struct TiledGroups {
         Tiles::configure(config);
     }
 
-    static void add_rows(const Slice& slice, int64_t first, int64_t count, Ahead ahead) {
+    /// The tiles multiply a group while the vectors add the one before it: one after the other, either
+    /// would wait for the other's results.
+    static void add_rows(const Slice& slice, const Groups& groups, int64_t first, int64_t count,
+                         Ahead ahead) {
         const char* values = slice.values + first * slice.input_stride;
-        alignas(kCacheLine) int32_t sums[kTileRows * kPanelColumns];
-        for (int64_t group = 0; group < slice.blocks * MicroPanel::kGroupsOfBlock; ++group) {
-            const char* units = slice.weights + group / MicroPanel::kGroupsOfBlock * MicroPanel::kBlockBytes;
-            const char* weights =
-                units + MicroPanel::kHeadBytes + group % MicroPanel::kGroupsOfBlock * MicroPanel::kGroupBytes;
+        const int64_t end = slice.blocks * MicroPanel::kGroupsOfBlock;
+        alignas(kCacheLine) int32_t sums[2][kTileRows * kPanelColumns];
+        multiply(values, slice.input_stride, groups.numbers(0), sums[0]);
+        for (int64_t index = 0; index < end; ++index) {
             ahead.fetch();
-            multiply(values + group * kSize, slice.input_stride, weights, sums);
-            add_group(slice, first, count, group, units, weights, sums);
+            if (const int64_t next = index + 1; next < end) {
+                multiply(values + next * kSize, slice.input_stride, groups.numbers(next), sums[next % 2]);
+            }
+            add_group(slice, groups, first, count, index, sums[index % 2]);
         }
     }
 
     static void multiply(const char* values, int64_t stride, const char* numbers, int32_t* sums) {
-        alignas(kCacheLine) char bytes[kSteps * kWordBytes];
-        if constexpr (Numbers::kParts > 1) {
-            unpack(numbers, bytes);
-            numbers = bytes;
-        }
         Tiles::load<4>(values, stride);
         multiply_tile<0, 5>(numbers);
         multiply_tile<1, 6>(numbers);
@@ -78,29 +78,13 @@ struct TiledGroups {
         Tiles::multiply_int8<kSums, 4, kWeights>();
     }
 
-    /// Unpacks a group's numbers to a byte each.
-    OUTRIDER_INLINE static void unpack(const char* numbers, char* to) {
-        for (int step = 0; step < kSteps; ++step) {
-            const char* words = numbers + step / Numbers::kParts * kWordBytes;
-            OUTRIDER_UNROLLED
-            for (int64_t at = 0; at < kWordBytes; at += sizeof(ByteVec)) {
-                store_as(to + step * kWordBytes + at,
-                         Numbers::part(load_as<ByteVec>(words + at), step % Numbers::kParts));
-            }
-        }
-    }
-
-    static void add_group(const Slice& slice, int64_t first, int64_t count, int64_t group, const char* units,
-                          const char* weights, const int32_t* sums) {
-        constexpr bool kHasOffsets = MicroPanel::kGroups.has_offsets;
+    static void add_group(const Slice& slice, const Groups& groups, int64_t first, int64_t count,
+                          int64_t index, const int32_t* sums) {
         for (int64_t column = 0; column < kPanelColumns; column += kLanes) {
-            const Vec scale = MicroPanel::template scales<false>(units, weights, column);
-            Vec offset = {};
-            if constexpr (kHasOffsets) {
-                offset = MicroPanel::template scales<true>(units, weights, column);
-            }
+            const Vec scale = groups.scale(index, column);
+            const Vec offset = groups.offset(index, column);
             for (int64_t row = 0; row < count; ++row) {
-                const GroupTerms& terms = slice.group_terms(first + row, group);
+                const GroupTerms& terms = slice.group_terms(first + row, index);
                 typename MicroPanel::Sum products;
                 products.start(terms.start);
                 products.sum += load_as<IntVec>(sums + row * kPanelColumns + column);

@@ -29,13 +29,8 @@ struct Int8Sums : StepSums<Int8Dot> {
     static constexpr bool kIsTiled = true;
     static constexpr int64_t kMostRows = Sums::kMostRows;
     static constexpr int64_t kTileSteps = kTileRows;  // steps of four bytes per step of a tile
-    static constexpr int64_t kFewestRows = 9;         // vectors keep up with memory for fewer
 
     static void add_micro_panel(const Slice& whole, int64_t rows, const char* next) {
-        if (rows < kFewestRows) {
-            StepSums::add_micro_panel(whole, rows, next);
-            return;
-        }
         Sums::add_panel(tiled(whole), rows, next);
         add_rest(whole, rows);
     }

@@ -39,11 +39,12 @@ class Device:
     """Holds tensors and runs operations: a CPU with one instruction set, or a GPU, with its own pool of threads."""
 
     @staticmethod
-    def cpu(isa: str, threads: int) -> Device:
+    def cpu(isa: str, threads: int, *, many_rows: int | None = None) -> Device:
         """Open the CPU.
 
-        Raises ValueError for an ISA that this machine cannot run and for threads < 1 or unreasonably many, DeviceError
-        if the system cannot start that many threads.
+        `many_rows` takes the place of what `Decoder.measure_many_rows` finds. Raises ValueError for an ISA that this
+        machine cannot run, for threads < 1 or unreasonably many, and for many_rows < 1, DeviceError if the system
+        cannot start that many threads.
         """
 
     @staticmethod
@@ -241,6 +242,13 @@ class Decoder:
 
     def mark_loaded(self) -> None:
         """Declare that all of `packed_weights` were filled."""
+
+    def measure_many_rows(self) -> dict[str, int]:
+        """Time the two ways that some products have, and let the device take the faster one at each number of rows.
+
+        No result changes. Returns, by the kind of weight, the number of rows from which the way for many is taken;
+        kinds with one way, or with small matrices only, are not there. A device measures each kind once.
+        """
 
     def missing_weights(self) -> list[str]:
         """Return the canonical names that are not loaded yet; forward raises RuntimeError while there are any."""

@@ -107,6 +107,7 @@ class World:
 
     def _of_devices(self) -> Iterable[tuple[str, Call]]:
         yield "Device.cpu.threads", lambda number: Device.cpu("portable", number)
+        yield "Device.cpu.many_rows", lambda number: Device.cpu("portable", 1, many_rows=number)
         yield "Device.cuda.threads", lambda number: Device.cuda(0, number)
         yield "Device.cuda.index", lambda number: Device.cuda(number, 1)
         yield "Device.multiply_registers.rounds", lambda number: self.device.multiply_registers("f32", number)

@@ -19,6 +19,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// With few rows, each block of rows unpacks the numbers itself; with many, Int4Unpacking unpacks them once.
 struct Int4MicroPanel : Int4Layout {
     static constexpr int64_t kMostRows = Int8Sums::kMostRows;
+    static constexpr int64_t kManyRows = RegisterBlocking::kUnpackedRows;
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
     static constexpr int64_t kSlice = 16;  // groups: these fit into the L1 cache
@@ -145,8 +146,9 @@ struct Int4MicroPanel : Int4Layout {
         }
     }
 
+    template <bool kIsForMany>
     static void add(const MicroPanelRows& part) {
-        if (part.rows >= Int4Unpacking::kFewestRows) {
+        if constexpr (kIsForMany) {
             Int4Unpacking::add(part);
         } else {
             add_packed(part);

@@ -14,8 +14,6 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct Int4Unpacking : Int4Layout {
     using Steps = Int8Sums;
-    /// The fewest rows for which unpacking pays off, with tiles too.
-    static constexpr int kFewestRows = RegisterBlocking::kUnpackedRows;
     static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
     static constexpr int64_t kUnpackedGroups = (Steps::kIsTiled ? 2 : 1) * Steps::kSlice / kGroupSteps;
     static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
