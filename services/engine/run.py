@@ -10,13 +10,14 @@ from services.engine.lora.adapter import NO_ADAPTER, Adapter
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """Consecutive rows of a text, which begin at its first token that is not computed."""
+    """Consecutive rows of a text, which begin `ahead` tokens after those that are computed."""
 
     text: CachedTokens
     token_ids: list[int]  # of each row
     certain: int  # position before which no verdict can reject a token
     num_logits: int = 0  # of the last rows
     adapter: Adapter | None = None
+    ahead: int = 0
 
 
 def fill(batch: Batch, runs: Iterable[Run]) -> None:
@@ -25,7 +26,7 @@ def fill(batch: Batch, runs: Iterable[Run]) -> None:
     for run in runs:
         batch.append(
             run.token_ids,
-            position=run.text.num_computed,
+            position=run.text.num_computed + run.ahead,
             blocks=run.text.blocks,
             num_logits=run.num_logits,
             adapter=run.adapter.number if run.adapter else NO_ADAPTER,

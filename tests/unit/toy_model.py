@@ -96,6 +96,8 @@ class ToyModel:
         self._block_size = blocks.block_size
         self._cells = [_POISON] * (blocks.num_blocks * blocks.block_size)
         self.batch: list[ScheduledRows] = []  # the latest
+        self.num_early = 0  # passes that were launched before the tokens before them were committed
+        self._next: list[tuple[Sequence, int]] = []
 
     def forward(self, scheduled: Iterable[ScheduledRows]) -> ToyPass:
         """Write every row into the cache, then read what each asked row sees."""
@@ -105,6 +107,27 @@ class ToyModel:
         histories = [history for rows in self.batch for history in self._histories(rows)]
         values = [self._logits_of(history) for history in histories]
         return ToyPass(make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size)))
+
+    @property
+    def may_launch_next(self) -> bool:
+        """Whether passes are launched before the tokens before them are committed."""
+        return self.returns_early
+
+    def prepare_next(self, scheduled: Iterable[ScheduledRows]) -> None:
+        """Remember the rows, and where they will be in the cache."""
+        self.batch = [*scheduled]
+        self._next = [(rows.sequence, rows.position or 0) for rows in self.batch]
+
+    def forward_next(self, token_ids: Seq[int]) -> ToyPass:
+        """Write each token into its cell, then read what its row sees."""
+        values = []
+        for (sequence, last), token_id in zip(self._next, token_ids, strict=True):
+            self._cells[self._cell(sequence, last)] = token_id
+            history = [self._cells[self._cell(sequence, position)] for position in range(last + 1)]
+            assert _POISON not in history, "a free block was read"
+            values.append(self._logits_of(history))
+        self.num_early += 1
+        return ToyPass(make_logits(DEVICE, np.asarray(values, dtype=np.float32)))
 
     def pool(self, computed: ToyPass, scheduled: Iterable[ScheduledRows]) -> None:
         """It has no hidden states, and no test asks it for any."""

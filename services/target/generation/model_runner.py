@@ -45,6 +45,20 @@ class ModelRunner:
             self._on_pass(results, scheduled)
         return results
 
+    @property
+    def may_launch_next(self) -> bool:
+        """Whether a pass may be launched before the results of the one before it are read."""
+        return self.returns_early and self._on_pass is None
+
+    def prepare_next(self, scheduled: Seq[ScheduledRows]) -> None:
+        """Lay out the pass after the latest: one row for each of `scheduled`, with a token that is not known yet."""
+        fill(self._batch, map(_next_run, scheduled))
+
+    def forward_next(self, token_ids: Seq[int]) -> Pass:
+        """Run the pass that was prepared, with these tokens."""
+        self._batch.token_ids[: len(token_ids)] = token_ids
+        return self._decoder.forward(self._batch)
+
     def pool(self, results: Pass, scheduled: Seq[ScheduledRows]) -> None:
         """Give each sequence that pools hidden states those that the pass over `scheduled` has computed."""
         for first_row, rows in own_rows(scheduled):
@@ -58,3 +72,11 @@ def _run(rows: ScheduledRows, text: CachedTokens, num_tokens: int, *, num_logits
     end = text.num_computed + num_tokens
     token_ids = text.tokens[text.num_computed : end] + rows.predictions
     return Run(text=text, token_ids=token_ids, certain=end, num_logits=num_logits, adapter=rows.sequence.request.lora)
+
+
+def _next_run(rows: ScheduledRows) -> Run:
+    text = rows.sequence.text
+    assert rows.position is not None
+    ahead = rows.position - text.num_computed
+    adapter = rows.sequence.request.lora
+    return Run(text=text, token_ids=[0], certain=rows.position + 1, num_logits=1, adapter=adapter, ahead=ahead)

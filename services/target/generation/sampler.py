@@ -1,5 +1,6 @@
 """Sampler: draws the target's own token at every row of logits, with the requested record of it."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -13,6 +14,10 @@ from services.engine.request import OutputOptions
 from services.target.scheduling.scheduled_rows import ScheduledRows
 
 _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
+
+
+def _nothing(_: Seq[int]) -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -34,8 +39,14 @@ class Sampler:
     def __init__(self, native: NativeSampler) -> None:
         self._native = native
 
-    def sample(self, logits: Logits, scheduled: Seq[ScheduledRows]) -> list[SamplerOutput]:
-        """One result for each of `scheduled`; `logits` has their rows in the same order."""
+    def sample(
+        self, logits: Logits, scheduled: Seq[ScheduledRows], on_drawn: Callable[[Seq[int]], None] = _nothing
+    ) -> list[SamplerOutput]:
+        """One result for each of `scheduled`; `logits` has their rows in the same order.
+
+        `on_drawn` gets the token ids of all rows, below 0 if none could be drawn, as soon as the logits may be
+        overwritten. Void rows are drawn from, too, since all rows of the logits must be; they have no results.
+        """
         states: list[SamplingState] = []
         tokens: list[list[int]] = []
         masks: list[NDArray[np.uint32] | None] = []
@@ -49,12 +60,19 @@ class Sampler:
                 states.append(sequence.draw.sampling)
                 tokens.append(rows.predictions)
                 # Masks are made here, since a GPU may still be computing meanwhile.
-                masks.append(None if sequence.is_healing else sequence.draw.allowed.masks(rows.predictions))
+                is_free = rows.is_void or sequence.is_healing
+                masks.append(None if is_free else sequence.draw.allowed.masks(rows.predictions))
         reader = _SampleReader(self._native.sample(logits, states, tokens, masks), logits)
+        reads_logits = any(rows.sequence.request.output.logits for rows in scheduled)
+        if not reads_logits:
+            on_drawn(reader.token_ids)
         results, first_row = [], 0
         for rows in scheduled:
-            results.append(_output(reader, first_row, rows))
+            if not rows.is_void:
+                results.append(_output(reader, first_row, rows))
             first_row += rows.num_logits
+        if reads_logits:
+            on_drawn(reader.token_ids)
         return results
 
 
@@ -65,7 +83,7 @@ class _SampleReader:
         self._samples = samples
         self._logits = logits
         self._status: list[int] = samples.status.tolist()
-        self._token_ids: list[int] = samples.token_ids.tolist()
+        self.token_ids: list[int] = samples.token_ids.tolist()
 
     def failure(self, row: int) -> FinishReason | None:
         """The reason why a row has no token; None if it has one."""
@@ -73,7 +91,7 @@ class _SampleReader:
 
     def token_id(self, row: int) -> int:
         """The token of a row that has one."""
-        return self._token_ids[row]
+        return self.token_ids[row]
 
     def record(
         self, row: int, output: OutputOptions, source: PredictionSource | None = None, *, feeds_back: bool = False

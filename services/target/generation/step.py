@@ -2,8 +2,12 @@
 
 import time
 from collections import deque
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 
+from services.engine.decoder.native import Pass
 from services.engine.events import Aborted, Failed, FinishReason, PassReport, PredictionSource
 from services.target.generation.deliveries import Deliveries
 from services.target.generation.model_runner import ModelRunner
@@ -36,6 +40,15 @@ class StepSeconds:
     host: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _LaunchedPass:
+    """A pass that was launched when the tokens before it were drawn, while the host had yet to commit them."""
+
+    scheduled: list[ScheduledRows]
+    results: Pass
+    began: float
+
+
 class TargetStep:
     """Drives all sequences of the target; every method runs on the engine thread."""
 
@@ -55,6 +68,7 @@ class TargetStep:
         self._outputs: dict[Sequence, OutputPipeline] = {}
         self._unwritten: deque[OutputPipeline] = deque()  # with tokens, or an end, that are in no stream yet
         self._renewing: list[Sequence] = []  # those whose grammars are matched anew
+        self._launched: _LaunchedPass | None = None  # the next step's pass
         self._pass_ended: float | None = None  # when the last pass ended; None after an idle step
         self.seconds = StepSeconds()
         self.num_tokens = 0  # committed, of all sequences
@@ -66,6 +80,28 @@ class TargetStep:
             self._outputs[sequence].expire()
             self._end(sequence)
         self._renewing = [each for each in self._renewing if each in self._outputs and not _is_ready(each)]
+        launched, self._launched = self._launched, None
+        batch = self._scheduler.go_on(launched.scheduled) if launched else []
+        if batch:
+            self._speculation.go_on()
+        else:
+            launched, batch = None, self._schedule()
+        if not (batch and self._runner.returns_early):
+            self._deliver()
+        if not batch:
+            self._pass_ended = None
+            if self._renewing:
+                self._renewing[0].draw.allowed.grammar.wait(_MAX_WAIT)
+            return bool(self._renewing)
+        sampled, spans = self._compute(batch, launched)
+        for rows, output in zip(batch, sampled, strict=True):
+            self._commit(rows, output, spans)
+        self._speculation.observe(batch)
+        if not self._runner.returns_early:
+            self._write()
+        return True
+
+    def _schedule(self) -> list[ScheduledRows]:
         batch = self._scheduler.schedule()
         spare, expected = self._scheduler.spare_rows, self._scheduler.expected_rows(batch)
         for rows, predictions in self._speculation.predict(
@@ -74,20 +110,7 @@ class TargetStep:
             self._scheduler.add_predictions(rows, predictions)
             if not rows.predictions:
                 self._speculation.withdraw(rows)
-        if not (batch and self._runner.returns_early):
-            self._deliver()
-        if not batch:
-            self._pass_ended = None
-            if self._renewing:
-                self._renewing[0].draw.allowed.grammar.wait(_MAX_WAIT)
-            return bool(self._renewing)
-        sampled, spans = self._compute(batch)
-        for rows, output in zip(batch, sampled, strict=True):
-            self._commit(rows, output, spans)
-        self._speculation.observe(batch)
-        if not self._runner.returns_early:
-            self._write()
-        return True
+        return batch
 
     def _write(self) -> None:
         """Put what was committed into the streams."""
@@ -99,21 +122,45 @@ class TargetStep:
         self._write()
         self._deliveries.flush()
 
-    def _compute(self, batch: list[ScheduledRows]) -> tuple[list[SamplerOutput], _Spans]:
-        began, before = time.monotonic(), self._pass_ended
+    def _compute(
+        self, batch: list[ScheduledRows], launched: _LaunchedPass | None
+    ) -> tuple[list[SamplerOutput], _Spans]:
+        began, before = launched.began if launched else time.monotonic(), self._pass_ended
         waiting = self._speculation.drafting + sum(rows.waiting for rows in batch)
-        host = None if before is None else began - before - waiting
-        results = self._runner.forward(batch)
+        host = None if before is None else max(0.0, began - before - waiting)
+        results = launched.results if launched else self._runner.forward(batch)
         if self._runner.returns_early:  # the device computes meanwhile
             self._deliver()
-        sampled = self._sampler.sample(results.logits, batch)
+        following = self._prepare_next(batch)
+        scheduled = launched.scheduled if launched else batch
+        sampled = self._sampler.sample(results.logits, scheduled, partial(self._end_pass, scheduled, following))
         self._runner.pool(results, batch)
-        self._pass_ended = time.monotonic()
+        assert self._pass_ended is not None
         self.seconds.computing += self._pass_ended - began
         self._scheduler.observe(batch, self._pass_ended - began)
         self.seconds.waiting += waiting
         self.seconds.host += host or 0.0
         return sampled, _Spans(self._pass_ended - began, host, self._speculation.drafting)
+
+    def _prepare_next(self, batch: list[ScheduledRows]) -> list[ScheduledRows]:
+        if not (self._runner.may_launch_next and self._speculation.is_idle(batch)):
+            return []
+        if following := self._scheduler.schedule_next(batch):
+            self._runner.prepare_next(following)
+        return following
+
+    def _end_pass(self, drawn: list[ScheduledRows], following: list[ScheduledRows], token_ids: Seq[int]) -> None:
+        """Note the end of a pass whose tokens are drawn, and launch the one over the next tokens of `following`.
+
+        So the device does not wait until these tokens are committed. Rows of sequences that do not go on are computed
+        for nothing; no other row sees them.
+        """
+        self._pass_ended = time.monotonic()
+        if following:
+            last_rows = accumulate(rows.num_logits for rows in drawn)
+            tokens = {rows.sequence: token_ids[end - 1] for rows, end in zip(drawn, last_rows, strict=True)}
+            results = self._runner.forward_next([max(0, tokens[rows.sequence]) for rows in following])
+            self._launched = _LaunchedPass(following, results, self._pass_ended)
 
     def _commit(self, rows: ScheduledRows, sampled: SamplerOutput, spans: _Spans) -> int:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
@@ -174,6 +221,7 @@ class TargetStep:
 
     def abandon(self, message: str) -> None:
         """End every sequence with an error, and free all blocks."""
+        self._launched = None
         try:
             self._write()
             for sequence in self._scheduler.sequences:

@@ -122,6 +122,40 @@ class Scheduler:
             self.num_steps[self._limit(batch)] += 1
         return batch
 
+    def schedule_next(self, batch: list[ScheduledRows]) -> list[ScheduledRows]:
+        """Choose the rows of the pass after `batch`'s, as far as they do not depend on what this one draws; none if
+        they do, or if there is something else to do.
+
+        Each sequence has a row for its next token, unless it draws its last one now.
+        """
+        if self.waiting or len(batch) != len(self.running) or self._blocks.has_states:
+            return []
+        going_on = [rows for rows in batch if rows.sequence.num_remaining > 1]
+        ends = [(rows.sequence.text, rows.sequence.text.num_computed + rows.num_tokens + 1) for rows in going_on]
+        if not all(map(_draws_one, batch)) or not self._blocks.grow_together(ends):
+            return []
+        return [
+            ScheduledRows(rows.sequence, 1, draws=True, position=length - 1)
+            for rows, (_, length) in zip(going_on, ends, strict=True)
+        ]
+
+    def go_on(self, batch: list[ScheduledRows]) -> list[ScheduledRows]:
+        """Take up the rows of `schedule_next`, now that the tokens before them are committed.
+
+        The others become void: their sequences have ended, are paused, or have taken tokens back.
+        """
+        running = {*self.running}
+        for rows in batch:
+            sequence = rows.sequence
+            is_next = sequence.text.num_computed == rows.position and _is_decoding(sequence)
+            rows.is_void = not (sequence in running and is_next) or sequence.is_paused
+        going_on = [rows for rows in batch if not rows.is_void]
+        if going_on:
+            self._spare_rows = self._config.max_rows - len(batch)
+            self.num_rows += len(batch)
+            self.num_steps[self._limit(going_on)] += 1
+        return going_on
+
     def _most_prompt_rows(self, ready: list[Sequence], prompts: list[Sequence]) -> int:
         most = self._config.max_rows - _num_texts(ready) + _num_texts(prompts)
         return int(min(most, self._pace.most_rows(len(ready) - len(prompts), len(prompts))))
@@ -293,6 +327,12 @@ class Scheduler:
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         insort(self._preempted, sequence, key=_start_time)
+
+
+def _draws_one(rows: ScheduledRows) -> bool:
+    """Whether one token is drawn, which the sequence goes on from with one row."""
+    sequence = rows.sequence
+    return rows.draws and not rows.predictions and len(sequence.texts) == 1 and not sequence.is_healing
 
 
 def _num_texts(sequences: list[Sequence]) -> int:

@@ -59,6 +59,7 @@ class Speculation:
         self._sources = [*map(self._source, predictors)]
         self._vocab_size = vocab_size
         self._num_steps = 0
+        self._ended = clock()  # when the last step was observed
         self._step = StepRecord(began=clock())
         self.seconds, self.totals = SpeculationSeconds(), SpeculationTotals()
         self.rehearsal: Sequence | None = None
@@ -149,6 +150,17 @@ class Speculation:
                 self._explain_none(rows.sequence, spare_rows)
         return runs
 
+    def is_idle(self, batch: Seq[ScheduledRows]) -> bool:
+        """Whether nobody wants predictions in the next step either."""
+        policies = [rows.sequence.request.speculation for rows in batch]
+        if any(policy.expected for policy in policies):
+            return False
+        return not self._sources or all(policy.mode is SpeculationMode.NEVER for policy in policies)
+
+    def go_on(self) -> None:
+        """Begin a step without predictions, whose pass was launched at the end of the last one."""
+        self._step = StepRecord(began=self._ended)
+
     @property
     def drafting(self) -> float:
         """Seconds that an attached drafter has computed for this step."""
@@ -178,10 +190,11 @@ class Speculation:
 
         A pass with expected tokens is as long as one with a prompt, which says nothing of others.
         """
+        self._ended = self._clock()
         if not self._sources or any(rows.source is PredictionSource.EXPECTED for rows in batch):
             return
         step = self._step
-        computing = self._clock() - step.began - step.drafting - sum(rows.waiting for rows in batch)
+        computing = self._ended - step.began - step.drafting - sum(rows.waiting for rows in batch)
         only_decodes = all(rows.is_decode for rows in batch)
         if only_decodes and not step.is_disturbed:
             self._passes.observe(sum(rows.num_rows for rows in batch), computing)

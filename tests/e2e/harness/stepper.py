@@ -87,14 +87,20 @@ class Generation:
 
 
 class CountingRunner(ModelRunner):
-    """Knows how many tokens it has computed, those of predictions left out."""
+    """Knows how many tokens it has computed, those of predictions left out, and how many passes it launched early."""
 
-    num_tokens = 0
+    num_tokens = num_early = 0
 
     def forward(self, scheduled: Seq[ScheduledRows]) -> Pass:
         """As the runner does."""
         self.num_tokens += sum(rows.num_tokens for rows in scheduled)
         return super().forward(scheduled)
+
+    def forward_next(self, token_ids: Seq[int]) -> Pass:
+        """As the runner does."""
+        self.num_tokens += len(token_ids)
+        self.num_early += 1
+        return super().forward_next(token_ids)
 
 
 class Stepper:
@@ -116,6 +122,7 @@ class Stepper:
         make_store: Callable[[int], PageStore] | None = None,
         num_checkpoints: int = 8,
         devices: Seq[Device] = (),  # instead of a CPU
+        launches_early: bool = False,  # as with a GPU
     ) -> None:
         """`model` and `drafter` may be folders; `make_store` makes what blocks, of so many bytes, are offloaded to."""
         path = model if isinstance(model, Path) else folder(model)
@@ -126,8 +133,7 @@ class Stepper:
         self._decoder = new_decoder(checkpoint, devices, weights=weights, kv=kv, num_blocks=num_blocks)
         fill_decoder(checkpoint, self._decoder, device, weights)
         store = make_store(self._decoder.block_bytes) if make_store else None
-        self._drafter: Decoder | None = None
-        sampler = NativeSampler(device)
+        self._drafter, sampler = None, NativeSampler(device)
         self.offload = offload_to(store, self._decoder, checkpoint.config) if store else None
         self.blocks = BlockManager(
             num_blocks=num_blocks,
@@ -146,7 +152,7 @@ class Stepper:
         self.most_sequences = self.num_copies = 0
         self._stream_capacity = stream_capacity
         self._adapters = AdapterLoader(checkpoint, self._decoder).load_all(loras or {})
-        self.runner = _runner(self._decoder, num_blocks, attached)
+        self.runner = _runner(self._decoder, num_blocks, attached, launches_early)
         speculation = Speculation([*attached, *predictors], vocab_size=self.vocab_size)
         self._step = TargetStep(self.scheduler, self.runner, Sampler(sampler), speculation, DeferredCalls())
 
@@ -242,10 +248,16 @@ def _attached(drafter: LoadedDrafter, sampler: NativeSampler, blocks: BlockManag
     return AttachedPredictor(drafter, sampler, batch, blocks, PolicyConfig())
 
 
-def _runner(decoder: Decoder, num_blocks: int, attached: Seq[AttachedPredictor]) -> CountingRunner:
-    on_pass = attached[0].see if attached else None
+def _runner(
+    decoder: Decoder, num_blocks: int, attached: Seq[AttachedPredictor], launches_early: bool
+) -> CountingRunner:
     return CountingRunner(
-        decoder, max_rows=_MAX_ROWS, max_sequences=_MAX_SEQUENCES, max_blocks=num_blocks, on_pass=on_pass
+        decoder,
+        max_rows=_MAX_ROWS,
+        max_sequences=_MAX_SEQUENCES,
+        max_blocks=num_blocks,
+        returns_early=launches_early,
+        on_pass=attached[0].see if attached else None,
     )
 
 

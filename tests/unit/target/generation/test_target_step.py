@@ -277,6 +277,7 @@ async def test_text_is_made_while_a_gpu_computes(target: Target, monkeypatch):
         monkeypatch.setattr(target.model, name, watched)
 
     watch("forward")
+    watch("forward_next")
     watch("pool")  # after tokens were drawn
     while target.driver.step():
         pass
