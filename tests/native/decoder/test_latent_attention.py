@@ -14,6 +14,7 @@ from tests.native.harness.devices import (
     emulated_device,
     in_every_kv_format,
     in_every_weight_format,
+    in_weight_formats,
     make_device,
     needs_emulation,
 )
@@ -33,12 +34,12 @@ WIDE = replace(
 TOLERANCES = {"f32": 1e-5, "bf16": 0.05, "int8": 0.12, "fp8": 0.35}
 
 
-@in_every_weight_format
+@in_weight_formats("bf16")
 def test_rows_of_many_heads_have_the_same_bits_in_any_chunks(device_name, weight_format):
     assert_any_chunks_are_alike(WIDE, device_name, weight_format, threads=2)
 
 
-@in_every_weight_format
+@in_weight_formats("bf16")
 def test_rows_of_many_heads_have_the_same_bits_in_any_mixture(device_name, weight_format):
     assert_any_mixture_is_alike(WIDE, device_name, weight_format, threads=3)
 

@@ -8,7 +8,7 @@
 //     kVectors, kRows                    vectors of output features by rows of a product
 //     kInt4Rows                          rows of a product with int4 weights
 //     kInt4Words                         words of a group of int4 weights that are multiplied without a loop
-//     kUnpackedRows                      fewest rows for which int4 weights are unpacked once
+//     kUnpackedRows                      fewest rows for which int4 weights are usually unpacked once
 //     kQueries                           queries of attention
 //     kSteps                             steps of K in a slice of weights, which fits into the L1 cache
 //     kPassRows                          rows for which a micro-panel is read once (tiles have their own)
