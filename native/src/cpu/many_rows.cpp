@@ -36,15 +36,15 @@ class TimedProduct {
         }
     }
 
-    /// Whether the way for many rows takes less time, each in its fastest round.
-    bool is_faster_for_many(int64_t rows) {
+    /// The time that the way for many rows saves, each in its fastest round.
+    Seconds saved_by_many(int64_t rows) {
         Seconds few = Seconds::max();
         Seconds many = Seconds::max();
         for (int round = 0; round < kRounds; ++round) {
             few = std::min(few, time(weight_.kernel().multiply_panel, rows));
             many = std::min(many, time(weight_.kernel().multiply_panel_of_many, rows));
         }
-        return many < few;
+        return few - many;
     }
 
   private:
@@ -86,9 +86,14 @@ std::optional<int> ManyRows::measure(ThreadPool& pool, const CpuWeight& weight) 
     }
     TimedProduct product(pool, weight);
     int fewest = kTriedRows.back() + 1;
-    for (auto rows = kTriedRows.rbegin(); rows != kTriedRows.rend() && product.is_faster_for_many(*rows);
-         ++rows) {
-        fewest = *rows;
+    Seconds saved{0};
+    Seconds most_saved{0};
+    for (auto rows = kTriedRows.rbegin(); rows != kTriedRows.rend(); ++rows) {
+        saved += product.saved_by_many(*rows);
+        if (saved > most_saved) {
+            most_saved = saved;
+            fewest = *rows;
+        }
     }
     measured_[&kernel] = fewest;
     return fewest;

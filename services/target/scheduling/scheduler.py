@@ -128,7 +128,9 @@ class Scheduler:
 
         Each sequence has a row for its next token, unless it draws its last one now.
         """
-        if self.waiting or len(batch) != len(self.running) or self._blocks.has_states:
+        others = {*self.running} - {rows.sequence for rows in batch}
+        is_crowded = self._blocks.has_states or not all(sequence.is_paused for sequence in others)
+        if is_crowded or (self._has_place() and self.waiting):
             return []
         going_on = [rows for rows in batch if rows.sequence.num_remaining > 1]
         ends = [(rows.sequence.text, rows.sequence.text.num_computed + rows.num_tokens + 1) for rows in going_on]

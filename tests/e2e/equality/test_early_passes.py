@@ -10,13 +10,20 @@ import pytest
 
 from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy
 from services.target.speculation.predictors.lookup_predictor import with_lookup
-from tests.e2e.harness.stepper import Generation, Stepper, request
+from tests.e2e.harness import stepper as stepper_module
+from tests.e2e.harness.stepper import Generation, Stepper
 from tests.e2e.matrix.streams import prompt_of
 from tests.e2e.matrix.transcript import Transcript
 from tests.native.harness.devices import EMULATION, make_device, needs_emulation
 
 RANDOM = {"temperature": 1.0, "max_tokens": 40}
 PROMPT = prompt_of("llama", 3)
+
+
+def request(prompt: Seq[int], **fields: Any) -> Request:
+    """One without its logits, which must be read before the next pass is launched."""
+    whole = stepper_module.request(prompt, **fields)
+    return replace(whole, output=replace(whole.output, logits=False))
 
 
 def early(model: str = "llama", **settings: Any) -> Stepper:
@@ -131,6 +138,24 @@ async def test_who_comes_goes_and_is_preempted_meanwhile() -> None:
     ]
     assert stepper.scheduler.num_preemptions > 0
     assert stepper.runner.num_early > 20
+
+
+async def test_logits_are_read_before_they_are_overwritten() -> None:
+    wanted = [stepper_module.request(prompt_of("llama", index), seed=index, **RANDOM) for index in range(3)]
+    stepper = early()
+    assert await together(stepper, wanted) == await plainly(wanted)
+    assert stepper.runner.num_early > 20
+
+
+async def test_a_reader_that_never_reads_slows_down_no_other() -> None:
+    stepper = early(stream_capacity=5)
+    idle = stepper.submit(request(PROMPT, seed=1, **RANDOM))
+    generation = stepper.submit(wanted := request(PROMPT, seed=2, **RANDOM))
+    generation.stream._capacity = 100
+    stepper.run()
+    assert idle.sequence.is_paused
+    assert [await generation.transcript()] == await plainly([wanted])
+    assert stepper.runner.num_early > 30
 
 
 async def test_what_an_ended_sequence_left_in_the_cache_is_right() -> None:

@@ -1,4 +1,4 @@
-"""Two ways to multiply: the faster one at each number of rows is measured and taken, and no result shows which."""
+"""Two ways to multiply: from how many rows on one of them is taken is measured, and no result shows it."""
 
 from dataclasses import replace
 
