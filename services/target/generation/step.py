@@ -41,6 +41,14 @@ class StepSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class _NextPass:
+    """A pass that is laid out but for its tokens."""
+
+    scheduled: list[ScheduledRows]
+    drawn_rows: list[int]  # of the logits of the pass before, from which their tokens are drawn
+
+
+@dataclass(frozen=True, slots=True)
 class _LaunchedPass:
     """A pass that was launched when the tokens before it were drawn, while the host had yet to commit them."""
 
@@ -131,9 +139,9 @@ class TargetStep:
         results = launched.results if launched else self._runner.forward(batch)
         if self._runner.returns_early:  # the device computes meanwhile
             self._deliver()
-        following = self._prepare_next(batch)
         scheduled = launched.scheduled if launched else batch
-        sampled = self._sampler.sample(results.logits, scheduled, partial(self._end_pass, scheduled, following))
+        end_pass = partial(self._end_pass, self._prepare_next(batch, scheduled))
+        sampled = self._sampler.sample(results.logits, scheduled, end_pass)
         self._runner.pool(results, batch)
         assert self._pass_ended is not None
         self.seconds.computing += self._pass_ended - began
@@ -142,25 +150,29 @@ class TargetStep:
         self.seconds.host += host or 0.0
         return sampled, _Spans(self._pass_ended - began, host, self._speculation.drafting)
 
-    def _prepare_next(self, batch: list[ScheduledRows]) -> list[ScheduledRows]:
+    def _prepare_next(self, batch: list[ScheduledRows], scheduled: list[ScheduledRows]) -> _NextPass | None:
+        """Lay out the pass after that of `batch`, which are those of `scheduled` that are not void, if it may be
+        launched early.
+        """
         if not (self._runner.may_launch_next and self._speculation.is_idle(batch)):
-            return []
-        if following := self._scheduler.schedule_next(batch):
-            self._runner.prepare_next(following)
-        return following
+            return None
+        if not (following := self._scheduler.schedule_next(batch)):
+            return None
+        self._runner.prepare_next(following)
+        ends = accumulate(rows.num_logits for rows in scheduled)
+        last_rows = {rows.sequence: end - 1 for rows, end in zip(scheduled, ends, strict=True)}
+        return _NextPass(following, [last_rows[rows.sequence] for rows in following])
 
-    def _end_pass(self, drawn: list[ScheduledRows], following: list[ScheduledRows], token_ids: Seq[int]) -> None:
-        """Note the end of a pass whose tokens are drawn, and launch the one over the next tokens of `following`.
+    def _end_pass(self, following: _NextPass | None, token_ids: Seq[int]) -> None:
+        """Note the end of a pass whose tokens are drawn, and launch the one that follows.
 
         So the device does not wait until these tokens are committed. Rows of sequences that do not go on are computed
         for nothing; no other row sees them.
         """
         self._pass_ended = time.monotonic()
-        if following:
-            last_rows = accumulate(rows.num_logits for rows in drawn)
-            tokens = {rows.sequence: token_ids[end - 1] for rows, end in zip(drawn, last_rows, strict=True)}
-            results = self._runner.forward_next([max(0, tokens[rows.sequence]) for rows in following])
-            self._launched = _LaunchedPass(following, results, self._pass_ended)
+        if following is not None:
+            results = self._runner.forward_next([max(0, token_ids[row]) for row in following.drawn_rows])
+            self._launched = _LaunchedPass(following.scheduled, results, self._pass_ended)
 
     def _commit(self, rows: ScheduledRows, sampled: SamplerOutput, spans: _Spans) -> int:
         sequence, output = rows.sequence, self._outputs[rows.sequence]

@@ -22,7 +22,7 @@ class ScheduledRows:
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds waited for the predictions
     position: int | None = None  # of its only row, if the pass was launched before the token there was drawn
-    is_void: bool = False  # then: whether the sequence needs another row after all
+    is_void: bool = False  # likewise: whether its sequence has no use for that row any more
     is_decode: bool = field(init=False)
     """Whether the run is the last token alone; stored, since each step reads it often."""
 

@@ -129,12 +129,12 @@ class Scheduler:
         Each sequence has a row for its next token, unless it draws its last one now.
         """
         others = {*self.running} - {rows.sequence for rows in batch}
-        is_crowded = self._blocks.has_states or not all(sequence.is_paused for sequence in others)
-        if is_crowded or (self._has_place() and self.waiting):
+        could_run = any(not sequence.is_paused for sequence in others) or (self._has_place() and self.waiting)
+        if could_run or self._blocks.has_states or not all(map(_draws_one, batch)):
             return []
         going_on = [rows for rows in batch if rows.sequence.num_remaining > 1]
         ends = [(rows.sequence.text, rows.sequence.text.num_computed + rows.num_tokens + 1) for rows in going_on]
-        if not all(map(_draws_one, batch)) or not self._blocks.grow_together(ends):
+        if not self._blocks.grow_together(ends):
             return []
         return [
             ScheduledRows(rows.sequence, 1, draws=True, position=length - 1)
@@ -332,7 +332,7 @@ class Scheduler:
 
 
 def _draws_one(rows: ScheduledRows) -> bool:
-    """Whether one token is drawn, which the sequence goes on from with one row."""
+    """Whether the sequence draws one token, and then needs that token's row only."""
     sequence = rows.sequence
     return rows.draws and not rows.predictions and len(sequence.texts) == 1 and not sequence.is_healing
 

@@ -148,14 +148,16 @@ async def test_logits_are_read_before_they_are_overwritten() -> None:
 
 
 async def test_a_reader_that_never_reads_slows_down_no_other() -> None:
-    stepper = early(stream_capacity=5)
-    idle = stepper.submit(request(PROMPT, seed=1, **RANDOM))
+    stepper = early(stream_capacity=60)  # for the prompt's 17 tokens, too
+    idle = stepper.submit(request(PROMPT, seed=1, **(RANDOM | {"max_tokens": 90})))
+    stepper.run()
     generation = stepper.submit(wanted := request(PROMPT, seed=2, **RANDOM))
-    generation.stream._capacity = 100
+    num_early = stepper.runner.num_early
     stepper.run()
     assert idle.sequence.is_paused
+    assert not idle.sequence.is_finished
     assert [await generation.transcript()] == await plainly([wanted])
-    assert stepper.runner.num_early > 30
+    assert stepper.runner.num_early > num_early + 30
 
 
 async def test_what_an_ended_sequence_left_in_the_cache_is_right() -> None:
